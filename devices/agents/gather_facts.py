@@ -94,6 +94,7 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "systemd": os.path.isdir(SYSTEMD),
         "interpreters": interpreters,
         "failed": failed,
+        "drivers": _drivers(),
         "accelerator": None if accelerator is None else _present(accelerator),
         "devices": devices,
         "ledger": os.path.lexists(LEDGER),
@@ -131,6 +132,19 @@ def _interpreters(paths: List[str]) -> Tuple[Dict[str, str], List[str], Dict[str
         elif name != "libedgetpu" and (code != 3 or err):
             failed[name.replace("_", "-")] = _how_it_ended(code, err)
     return versions, devices, failed
+
+
+def _drivers() -> Dict[str, str]:
+    """The packages that brought libedgetpu, and their versions, which say for which TensorFlow each was built."""
+    fields = ["${db:Status-Status} ${Package} ${Version}\\n", "libedgetpu1-std", "libedgetpu1-max"]
+    try:
+        with open(os.devnull, "r+b") as nothing:
+            child = subprocess.Popen(["dpkg-query", "-W", "-f"] + fields, stdout=subprocess.PIPE, stderr=nothing)  # noqa: S603, S607 - fixed words
+            lines = child.communicate()[0].decode("utf-8", "replace").splitlines()
+    except OSError:
+        return {}  # no Debian
+    found = [line.split() for line in lines]
+    return {one[1]: one[2] for one in found if len(one) == 3 and one[0] == "installed"}
 
 
 def _child(command: List[str]) -> Tuple[Optional[int], str, str]:

@@ -102,7 +102,7 @@ _RUN_SH = f"""#!/bin/sh
 here=/boot/firmware/{TREE}
 line=/boot/firmware/cmdline.txt
 before=$(cat $here/{BEFORE} 2>/dev/null)
-# Imager writes /boot/firstrun.sh also for systems where that lies in /boot/firmware. It takes its words out of the line.
+# Imager names /boot/firstrun.sh also where that lies in /boot/firmware. It takes its words out of the line.
 [ -f "$before" ] || before="/boot/firmware/${{before##*/}}"
 if [ -f "$before" ]; then
     /bin/bash "$before" < /dev/null > /boot/firmware/{TREE}-{BEFORE}.log 2>&1

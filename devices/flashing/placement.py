@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatchcase
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
@@ -16,6 +17,7 @@ from edgeveil.devices.profiles import Backend, Profile
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
+STOCK = "16.0"  # Google's libedgetpu, its last
 OLDEST_PYTHON = Version("3.6")
 _UNREADABLE = Version("0")
 
@@ -77,9 +79,20 @@ def _interpreter(
         for artefact in possible:
             for backend in profile.backends:
                 version = interpreters.get(backend.name)
-                if artefact in backend.artefacts and version is not None and within(version, backend.versions):
+                if artefact not in backend.artefacts or version is None or not within(version, backend.versions):
+                    continue
+                if fits_driver(facts, backend):
                     return artefact, backend, not there or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def fits_driver(facts: Facts, backend: Backend) -> bool:
+    """Whether the accelerator's library there is one of those that were built for this interpreter.
+
+    One that no package brought has no version: it is taken for the vendor's own, the first of the first pair.
+    """
+    there = list(facts.drivers.values()) or [STOCK] * bool(backend.driver)
+    return not backend.driver or any(fnmatchcase(one, pattern) for one in there for pattern in backend.driver)
 
 
 def possible_artefacts(bundle: BundleFacts, profile: Profile) -> list[str]:
@@ -163,11 +176,16 @@ def compiled_artefact(
 
 
 def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None) -> NoReturn:
-    wanted = [f"{b.name} {b.versions}" for b in profile.backends if set(b.artefacts) & set(possible)]
+    wanted = [
+        f"{b.name} {b.versions}" + (f" with libedgetpu {' or '.join(b.driver)}" if b.driver else "")
+        for b in profile.backends
+        if set(b.artefacts) & set(possible)
+    ]
     there = [f"{name} {version}" for name, version in facts.interpreters.items() if name != "numpy"]
     there += [
         f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in ("numpy", "cv2")
     ]
+    there += [f"{name} {version}" for name, version in facts.drivers.items()]
     came = f"there is {', '.join(there)}" if there else "there is none"
     if wheels is not None and not _fit(wheels, facts):
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (

@@ -50,6 +50,7 @@ class Facts:
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
     accelerator: bool | None = None
+    drivers: Mapping[str, str] = field(default_factory=dict)  # packages of accelerators' libraries -> version
     failed: Mapping[str, str] = field(default_factory=dict)  # interpreters that are there and do not load -> why
     volatile: str | None = None  # "tmpfs" or "overlay": EdgeVeil's folder or /etc lies in memory
     ledger: bool = False  # whether it counts what it tells already

@@ -13,7 +13,10 @@ from edgeveil.edge_runtime.errors import BadInput
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 # What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
-SENSORS = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
+SENSORS = (
+    *("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw"),
+    *("power_mode", "expected_power_mode", "clock_floor_khz", "clock_ceiling_khz"),
+)
 PAGE = "docs/reference/boards.md"
 _FORMATS = {"ai-edge-litert": "tflite", "tflite-runtime": "tflite", "onnxruntime": "onnx", "openvino": "onnx"}
 
@@ -50,6 +53,8 @@ class Backend(Table):
     """An interpreter that the board can have.
 
     ``versions`` limits its version as pip does (``"<2.12"``). ``device`` is the word of --device for ``accelerator``.
+    ``driver`` has patterns of the versions that the device's library may have with it, as its package names them
+    (``"16.0"``, ``"16.0tf2.1[5-7]*"``): the two are built for each other.
     """
 
     name: Annotated[str, matching("|".join(_FORMATS), " | ".join(_FORMATS))]
@@ -57,6 +62,7 @@ class Backend(Table):
     artefacts: _Artefacts
     accelerator: Text | None = None
     device: Text | None = None
+    driver: SomeTexts = ()
 
 
 class TfliteLimits(Table):
