@@ -25,10 +25,12 @@ from edgeveil.devices.flashing.steps import (
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
 from edgeveil.devices.transports.sudo import Sudo
+from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import LEDGER, ROOT
 
-TRIAL_S = 600
+TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
+START_S = 60
 
 Say = Callable[[str], None]
 
@@ -100,7 +102,7 @@ class Board:
             for step, line in zip(plan.steps, numbered(plan.steps), strict=True):
                 self.say(line)
                 stopped = (stopped or isinstance(step, StopService)) and not isinstance(step, StartService)
-                self._execute(step, progress)
+                self._execute(step, plan.device, progress)
         except BaseException:
             if stopped:
                 self.control("start")
@@ -108,7 +110,7 @@ class Board:
         if plan.steps:
             self._forget_incoming()
 
-    def _execute(self, step: Step, progress: Progress) -> None:
+    def _execute(self, step: Step, device: str, progress: Progress) -> None:
         match step:
             case TrustKeys(trust):
                 folder = posixpath.join(self.root, "trust")
@@ -120,7 +122,7 @@ class Board:
                 self.transport.put(wheels.archive, archive, progress)
                 arguments = [archive, digest(wheels.archive), posixpath.join(self.root, wheels.name)]
                 # Hundreds of megabytes onto a slow card.
-                done = self.run_agent("unpack_wheels", *arguments, timeout_s=TRIAL_S)
+                done = self.run_agent("unpack_wheels", *arguments, timeout_s=600)
                 check(done, "Unpacking the wheels")
             case PushBundle(bundle):
                 self.transport.put(bundle.data, self._bundle_path(bundle), progress)
@@ -139,9 +141,10 @@ class Board:
             case MakeLedger(owner):
                 self._make_ledger(owner.user)
             case StartService():
-                self.control("restart")
+                self.control("restart", device)
 
     def _install(self, step: InstallRelease) -> None:
+        limit_s = TRIAL_S + 2 * open_limit_s(step.runs_on)
         arguments = ["install", self._bundle_path(step.bundle), "--root", self.root, *step.options]
         if step.first:
             # The runtime comes over the same authenticated channel as the root key.
@@ -149,9 +152,9 @@ class Board:
             self.transport.put(step.bundle.runtime, runtime)
             # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
             python = self._python(posixpath.join(self.root, "site"))
-            done = self._root([*python, runtime, *arguments], timeout_s=TRIAL_S)
+            done = self._root([*python, runtime, *arguments], timeout_s=limit_s)
         else:
-            done = self.edge(*arguments, timeout_s=TRIAL_S)
+            done = self.edge(*arguments, timeout_s=limit_s)
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
     def _make_ledger(self, user: str) -> None:
@@ -179,11 +182,14 @@ class Board:
             self.control("restart")
         return output.decode("utf-8", "replace").strip()
 
-    def control(self, what: str) -> None:
-        """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` if that fails."""
+    def control(self, what: str, device: str = CPU) -> None:
+        """``start``, ``stop`` or ``restart`` the service, which runs its model on ``device``.
+
+        Raises ``DeviceFailed`` if that fails.
+        """
         # The recover unit, which prepares the sockets' folder, keeps running; a restart runs it again for new units.
         units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
-        check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
+        check(self._sudoed(["systemctl", what, *units], timeout_s=START_S + open_limit_s(device)), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines of the service units' logs. Raises ``DeviceFailed``."""

@@ -32,16 +32,24 @@ def power_problems(before: Mapping[str, Any], after: Mapping[str, Any], places: 
     found = []
     new = (after["throttled_since_boot"] or 0) & ~(before["throttled_since_boot"] or 0)
     if new:
-        found.append("throttled: the board remembers it since the start ({:#x}); cool it, or give it a better supply".format(new))
+        found.append(
+            "throttled: the board remembers it since the start ({:#x}); cool it, or give it a better supply".format(new)
+        )
     mode, wanted = before["power_mode"], places.get("expected_power_mode")
     if after["power_mode"] != mode:
         found.append("power mode: it changed from {} to {}".format(mode, after["power_mode"]))
     if wanted and mode != wanted:
-        found.append("power mode: it is {}, and figures are for {}; set it (sudo nvpmodel -m 0)".format(mode or "not known", wanted))
+        found.append(
+            "power mode: it is {}, and figures are for {}; set it (sudo nvpmodel -m 0)".format(
+                mode or "not known", wanted
+            )
+        )
     for state in (before, after):
         low, high = state["clock_floor_mhz"], state["clock_ceiling_mhz"]
         if low is not None and high is not None and low < high:
-            found.append("clocks: not fixed, from {:.0f} to {:.0f} MHz; fix them (sudo jetson_clocks)".format(low, high))
+            found.append(
+                "clocks: not fixed, from {:.0f} to {:.0f} MHz; fix them (sudo jetson_clocks)".format(low, high)
+            )
             break
     return found
 

@@ -273,9 +273,9 @@ class Watched(Board):
     def facts(self, accelerator=None):
         return self.known
 
-    def _execute(self, step, progress):
+    def _execute(self, step, *more):
         self.executed.append(step)
-        super()._execute(step, progress)
+        super()._execute(step, *more)
 
 
 def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
