@@ -34,6 +34,8 @@ SOURCES = {
     "https": SourceKind("network.http", "HttpsSource", True, "camera"),
     "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
 }
+# Their libraries need shared memory, which a limit on the files that a process may write would cover.
+WRITES_FILES = ("libcamera", "gst")
 FILE_SINKS = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),

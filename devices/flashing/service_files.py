@@ -10,8 +10,10 @@ from pathlib import Path
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.device import CPU, hears_of_usb
+from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import WRITES_FILES
+from edgeveil.edge_runtime.paths import ENGINES
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]
@@ -30,7 +32,7 @@ _DEVICES = {
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
-_REPEATED = ("@DEVICE@", "@ENVIRONMENT@")
+_REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
@@ -86,13 +88,13 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
         raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
-    service, camera, accelerator = profile.service, profile.camera, profile.accelerator_path
+    service, camera, place = profile.service, profile.camera, profile.accelerator_path
     devices, groups = _devices(source, camera)
-    if device != CPU and accelerator is not None and accelerator.startswith("usb:"):
+    if device != CPU and place is not None and place.startswith("usb:"):
         devices += ("char-usb_device",)
         groups.append(camera.usb_group)
-    elif device != CPU and accelerator is not None and _PLACE.fullmatch(accelerator):
-        devices += (accelerator, *profile.accelerator_devices)
+    elif device != CPU and place is not None and _PLACE.fullmatch(place):
+        devices += (place, *profile.accelerator_devices)
         groups += [profile.accelerator_group] if profile.accelerator_group else []
     document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
     document |= {"source": source, "sink": list(sinks)}
@@ -104,6 +106,9 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
     words["@GROUP@"] = " ".join(dict.fromkeys(groups))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
+    # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
+    keeps = accelerator(device) == TENSORRT and source.partition(":")[0] not in WRITES_FILES
+    lines["@CACHE@"] = [ENGINES.rpartition("/")[2]] * keeps
     return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
 
 

@@ -35,7 +35,7 @@ from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
-from edgeveil.edge_runtime.kinds import check_sensor
+from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.ledger.inside_count import InsideCount
 from edgeveil.edge_runtime.loop import batch
@@ -46,8 +46,6 @@ from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
 
-# Sources whose libraries need shared memory, which the limit on files covers.
-_NEEDS_FILES = ("libcamera", "gst")
 
 Ends = NamedTuple(
     "Ends",
@@ -199,7 +197,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if frames is not None:
                 _load_decoder()
-            if settings.source.partition(":")[0] not in _NEEDS_FILES:
+            if settings.source.partition(":")[0] not in WRITES_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
             if frames is not None:

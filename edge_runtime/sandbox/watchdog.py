@@ -16,7 +16,7 @@ def put_off_alarm(seconds: float) -> None:
 
 
 class Progress(object):
-    """While its block runs, ``beat`` is called each second by a thread: Python runs, whatever else waits or computes."""
+    """While its block runs, a thread calls ``beat`` each second: Python runs, whatever else waits or computes."""
 
     def __init__(self, beat: Callable[[], None], every_s: float = 1.0) -> None:
         self._beat, self._every_s = beat, every_s

@@ -55,7 +55,7 @@ def test_one_that_comes_at_once_is_not_spoken_of(tmp_path):
 
 
 def test_a_unit_without_its_camera_waits_is_up_for_its_manager_and_starts_anew_when_it_comes(tmp_path):
-    """Real processes: the manager hears READY, the inside lives until the file comes and ends with 4 to be restarted."""
+    """Real processes: the manager hears READY, and the inside lives until the file comes, then ends with 4."""
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
     camera = tmp_path / "video7"
     quick = "from edgeveil.edge_runtime.inside import absent_camera; absent_camera.SAY_AFTER_S = 0.0"
