@@ -20,6 +20,7 @@ SETTINGS = "/etc/edgeveil/edge.json"
 LEDGER = "/var/lib/edgeveil/ledger"
 SERVICE_FILES = (
     SETTINGS,
+    "/etc/systemd/system.conf.d/edgeveil-watchdog.conf",
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",

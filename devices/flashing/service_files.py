@@ -20,6 +20,7 @@ UNITS = [RECOVER, INSIDE, MAIN]
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
+WATCHDOG = "/etc/systemd/system.conf.d/edgeveil-watchdog.conf"
 _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
 
 # kind of source: the devices it opens, and the groups that may. DeviceAllow= takes a path, or a class of /proc/devices.
@@ -42,7 +43,8 @@ def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
     units = [name for name in UNITS if UNIT_FOLDER + name in files]
     commands = [["systemctl", "enable", *units]] if units else []
     commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
-    return [["systemctl", "daemon-reload"], *commands] if commands else []
+    reload = "daemon-reexec" if WATCHDOG in files else "daemon-reload"  # which reads the manager's own settings
+    return [["systemctl", reload], *commands] if commands else []
 
 
 def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, device: str) -> dict[str, bytes]:
@@ -109,7 +111,10 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
     # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
     keeps = accelerator(device) == TENSORRT and source.partition(":")[0] not in WRITES_FILES
     lines["@CACHE@"] = [ENGINES.rpartition("/")[2]] * keeps
-    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
+    own = {CONFIG: settings}
+    if service.watchdog_s is not None:
+        own[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
+    return own | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
 
 
 def _environment(service: Service) -> list[str]:

@@ -95,13 +95,15 @@ class Calibration(Table):
 class Service(Table):
     """The users that the service runs as, its Python, EdgeVeil's folder on the board, and what libraries need there.
 
-    ``environment`` is set in the units, and for each command and probe that runs Python there.
+    ``environment`` is set in the units, and for each command and probe that runs Python there. ``watchdog_s`` is the
+    time after which the board's own watchdog restarts it where systemd hangs; None leaves the system's setting.
     """
 
     user: _User = "edgeveil"
     inside_user: _User = "edgeveil-inside"
     python: _Path = "/usr/bin/python3"
     root: _Path = "/opt/edgeveil"
+    watchdog_s: int | None = Field(default=None, ge=5, le=600)
     environment: dict[_Variable, _Words] = Field(default_factory=dict)
 
 

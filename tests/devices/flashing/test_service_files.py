@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from edgeveil.devices import profiles
+from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.flash import flash
@@ -95,7 +96,11 @@ def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
 def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
     made = service_files.files("/srv/veil", "camera:0", ["tcp://127.0.0.1:9000"], PI)
     assert sorted(made) == sorted(
-        [service_files.CONFIG, *(service_files.UNIT_FOLDER + name for name in service_files.UNITS)]
+        [
+            service_files.CONFIG,
+            service_files.WATCHDOG,
+            *(service_files.UNIT_FOLDER + name for name in service_files.UNITS),
+        ]
     )
     for name in service_files.UNITS:
         assert re.search(rb"@[A-Z]+@", made[service_files.UNIT_FOLDER + name]) is None
@@ -190,7 +195,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
     Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
-    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
+    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 5 + ["systemctl"] * 3
     assert ran[2].endswith(service_files.CONFIG)
     assert "-m 640 -g edgeveil" in ran[2]
     assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
@@ -211,6 +216,16 @@ def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
     Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
+
+
+def test_a_board_that_hangs_is_restarted_by_its_own_watchdog():
+    made = service_files.files(ROOT, "camera:0", ["none"], PI)
+    assert made[service_files.WATCHDOG] == b"[Manager]\nRuntimeWatchdogSec=15\n"
+    assert service_files.enable_commands(made)[0] == ["systemctl", "daemon-reexec"]
+    assert service_files.WATCHDOG in gather_facts.SERVICE_FILES, "a flash of the same again finds it as it should be"
+    jetson = service_files.files(ROOT, "camera:0", ["none"], profiles.load("jetson-nano"))
+    assert service_files.WATCHDOG not in jetson
+    assert service_files.enable_commands(jetson)[0] == ["systemctl", "daemon-reload"]
 
 
 def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python():
