@@ -140,7 +140,7 @@ def _drivers() -> Dict[str, str]:
     fields = ["${db:Status-Status} ${Package} ${Version}\\n", "libedgetpu1-std", "libedgetpu1-max"]
     try:
         with open(os.devnull, "r+b") as nothing:
-            child = subprocess.Popen(["dpkg-query", "-W", "-f"] + fields, stdout=subprocess.PIPE, stderr=nothing)  # noqa: S603, S607 - fixed words
+            child = subprocess.Popen(["dpkg-query", "-W", "-f"] + fields, stdout=subprocess.PIPE, stderr=nothing)  # noqa: S603 - fixed words
             lines = child.communicate()[0].decode("utf-8", "replace").splitlines()
     except OSError:
         return {}  # no Debian

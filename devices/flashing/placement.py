@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from fnmatch import fnmatchcase
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NoReturn
 
 from packaging.specifiers import SpecifierSet

@@ -51,8 +51,8 @@ def collect(
     requirements = requirements or recipe.packages
     if not requirements:
         raise BadInput(
-            f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own system "
-            f"brings ({', '.join(recipe.system)}), or name a package with --with."
+            f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own "
+            f"system brings ({', '.join(recipe.system)}), or name a package with --with."
         )
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")

@@ -124,9 +124,8 @@ def _tensorrt(load: Callable[[str], Any] = ctypes.CDLL) -> Optional[int]:
 
 
 def _text(path: str) -> Optional[str]:
-    with contextlib.suppress(OSError):
-        with open(path, encoding="utf-8", errors="replace") as file:
-            return file.read(4096)
+    with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+        return file.read(4096)
     return None
 
 

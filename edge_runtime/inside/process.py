@@ -46,7 +46,6 @@ from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
 
-
 Ends = NamedTuple(
     "Ends",
     [

@@ -1,7 +1,8 @@
 """``npz:DIR?rotate=100MB,1h``: one part after the other, for streams without an end.
 
 A part is closed when it would exceed the size, is older than the time, or the disk is full. Closed parts are whole and
-never changed; ``keep`` says how many stay, all where it is not given. While the disk is full, every frame is refused with one sentence and counted.
+never changed; ``keep`` says how many stay, all where it is not given. While the disk is full, every frame is refused
+with one sentence and counted.
 """
 
 import contextlib

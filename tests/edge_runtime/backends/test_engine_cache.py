@@ -2,6 +2,7 @@
 
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -23,15 +24,13 @@ class TensorRT:
     def __init__(self, model, _options, providers, **_):
         (name, options), *_ = providers
         self.name = name
-        path = os.path.join(options.get("trt_engine_cache_path", ""), ENGINE)
-        if options.get("trt_engine_cache_enable") and os.path.exists(path):
-            with open(path, "rb") as file:
-                TensorRT.read.append(file.read())
+        path = Path(options.get("trt_engine_cache_path", ""), ENGINE)
+        if options.get("trt_engine_cache_enable") and path.exists():
+            TensorRT.read.append(path.read_bytes())
             return
         TensorRT.built += 1
         if options.get("trt_engine_cache_enable"):
-            with open(path, "wb") as file:
-                file.write(b"engine of " + model)
+            path.write_bytes(b"engine of " + model)
 
     def get_providers(self):
         return [self.name]
