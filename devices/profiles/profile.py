@@ -148,6 +148,7 @@ class Profile(Table):
     backends: Annotated[tuple[Backend, ...], Field(strict=False)]
     checked: Texts
     unchecked: Texts
+    models: SomeTexts = ()  # patterns of what the board says that it is (/proc/device-tree/model)
     accelerator_path: Text | None = None
     accelerator_devices: SomeTexts = ()  # what else the inside opens for it
     accelerator_group: _Group | None = None  # that may open a device file

@@ -102,7 +102,7 @@ class Sensors(object):
 
 def zone_of(types: str) -> Optional[str]:
     """The temperature file of the first thermal zone of one of these types, ``CPU-therm|cpu-thermal``; None without."""
-    zones = {}
+    zones: Dict[Optional[str], str] = {}
     for name in sorted(os.listdir(ZONES)) if os.path.isdir(ZONES) else []:
         zones.setdefault(read(os.path.join(ZONES, name, "type")), os.path.join(ZONES, name, "temp"))
     return next((zones[kind] for kind in types.split("|") if kind in zones), None)
