@@ -12,7 +12,7 @@ from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import WRITES_FILES
+from edgeveil.edge_runtime.kinds import WRITES_FILES, needs_daemon
 from edgeveil.edge_runtime.paths import ENGINES
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
@@ -129,6 +129,12 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
         return (path,), [camera.group]
+    if needs_daemon(source):
+        raise BadInput(
+            "nvarguscamerasrc asks nvargus-daemon for its frames, at a socket that the units keep from the inside: "
+            "flash with --no-service and have one unit of your own run edgeveil-edge run, which starts a process for "
+            "that (docs/how-to/run-the-capture-loop.md); or use a USB camera, camera:0."
+        )
     if kind in _DEVICES:
         devices, groups = _DEVICES[kind]
         return devices, groups.format(camera).split()

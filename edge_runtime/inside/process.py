@@ -35,7 +35,7 @@ from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
-from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor
+from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.ledger.inside_count import InsideCount
 from edgeveil.edge_runtime.loop import batch
@@ -116,7 +116,9 @@ def _run(
     notes = Notes(ends.notes)
     try:
         known = [settings.trust] + files_beside(settings.trust)
-        isolation = Isolation(settings.source, settings.backend, settings.device, readable=known)
+        # Of a camera's daemon it reads the same pipe as of a camera on a network.
+        reads = "http:" if ends.frames is not None and needs_daemon(settings.source) else settings.source
+        isolation = Isolation(reads, settings.backend, settings.device, readable=known)
         inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
         isolated = isolation.enter(namespace=not network, account=account)
         bundle = read_all(ends.bundle)
@@ -196,7 +198,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if frames is not None:
                 _load_decoder()
-            if settings.source.partition(":")[0] not in WRITES_FILES:
+            if frames is not None or settings.source.partition(":")[0] not in WRITES_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
             if frames is not None:

@@ -110,6 +110,7 @@ class Service(object):
             bundle,
             owner,
             hang_after_s=settings.hang_after,
+            open_limit_s=open_limit_s(settings.device),
             restarts=settings.restarts,
             stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
             clock=self.clock,

@@ -39,7 +39,7 @@ class Supervisor(InsideLink):
     """Runs the ``processes`` of a table. The last one is the inside; the others send frames to it.
 
     ``bundle`` is a descriptor of the bundle to run. ``hang_after_s`` is the time of the inside's own watchdog,
-    ``restarts`` the most restarts in an hour. Call ``poll`` often.
+    ``open_limit_s`` the most it may take to open its bundle, ``restarts`` the most restarts in an hour. Call ``poll`` often.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class Supervisor(InsideLink):
         owner: LinkOwner,
         *,
         hang_after_s: float,
+        open_limit_s: float,
         restarts: int,
         stdin: Optional[int] = subprocess.DEVNULL,
         clock: Callable[[], float] = time.monotonic,
@@ -57,6 +58,7 @@ class Supervisor(InsideLink):
         super(Supervisor, self).__init__(self._page, owner)
         self._feeders, self._inside_process = list(processes[:-1]), processes[-1]
         self._bundle, self._hang_after_s, self._restarts = bundle, hang_after_s, restarts
+        self._open_limit_s = open_limit_s
         self._stdin, self._clock = stdin, clock
         self._process: Any = None
         self._feeding: List[Any] = []
@@ -180,8 +182,9 @@ class Supervisor(InsideLink):
         last = max(self.inside.get("beat-ms") / 1e3, self._started_s)
         if self._ready:
             return now - last > 3 * self._hang_after_s
-        # A library that builds an engine may let no Python run for minutes, and computes. One that only seems to is
-        # ended by the alarm that the inside set before it opened anything.
+        if now - self._started_s > self._open_limit_s + START_S:
+            return True  # the inside's own alarm should have ended it before
+        # A library that builds an engine may let no Python run for minutes, and computes.
         had = cpu_s(self._process.pid) or 0.0
         if had > self._cpu_s:
             self._cpu_s, self._computed_s = had, now

@@ -44,6 +44,8 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.outside import process_table, supervisor
 config.needs_service = lambda settings: True
 supervisor.START_S = {start_s}
+from edgeveil.edge_runtime import device
+device.OPEN_S = 8
 process_table.command = lambda module: [sys.executable, "-c", {child!r}]
 code = main({words!r})
 import resource
