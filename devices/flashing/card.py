@@ -52,7 +52,7 @@ def flash_card(
     card = sd_card.open_media(target)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if not dry_run:
-        for line in sd_card.write_card(card, tree):
+        for line in sd_card.write_card(card, tree, inputs.profile.architecture):
             show(line)
     return Flashed(made, inputs.bundle.sha)
 

@@ -16,6 +16,7 @@ from typing import Protocol
 
 from edgeveil.devices.flashing import first_boot
 from edgeveil.devices.flashing.images.partition_table import file_systems
+from edgeveil.devices.flashing.images.program_architecture import PROGRAM, architecture_of
 from edgeveil.devices.flashing.mounted_card import MountedCard, refuse_link
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
@@ -85,8 +86,11 @@ def open_media(target: str) -> Media:
     raise BadInput(f"Expected an ext4 or FAT file system in {place}, at its beginning or by its table; there is none.")
 
 
-def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
-    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``."""
+def write_card(media: Media, files: dict[str, bytes], architecture: str | None = None) -> list[str]:
+    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
+
+    ``architecture`` is the board's: a root file system for another one is refused.
+    """
     media.check()
     needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
     if free < needed:
@@ -99,6 +103,12 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
             raise BadInput(
                 f"Expected a board's system in {media.name}; there is no {' and no '.join(blank)}: it is blank, or "
                 "holds something else. Write the board's own image first (docs/how-to/flash-a-board.md), then flash."
+            )
+        made_for = architecture_of(media.read(PROGRAM))
+        if architecture is not None and made_for not in (None, architecture):
+            raise BadInput(
+                f"The system in {media.name} is for {made_for}, and the board's profile for {architecture}: name the "
+                "profile of that board (edgeveil devices list), or write the right image."
             )
         return _write_root(media, files)
     cmdline = media.read("/cmdline.txt")

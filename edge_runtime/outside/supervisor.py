@@ -39,7 +39,8 @@ class Supervisor(InsideLink):
     """Runs the ``processes`` of a table. The last one is the inside; the others send frames to it.
 
     ``bundle`` is a descriptor of the bundle to run. ``hang_after_s`` is the time of the inside's own watchdog,
-    ``open_limit_s`` the most it may take to open its bundle, ``restarts`` the most restarts in an hour. Call ``poll`` often.
+    ``open_limit_s`` the most it may take to open its bundle, ``restarts`` the most restarts in an hour. Call
+    ``poll`` often.
     """
 
     def __init__(
