@@ -18,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connection:
-    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password."""
+    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password.
+
+    ``ask``: whether somebody at the terminal may be asked for the password that sudo wants; not for a fleet.
+    """
 
     root: str = ROOT
     identity: Path | None = None
     known_hosts: Path | None = None
     password_file: Path | None = None
+    ask: bool = False
 
     def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
         """The board at ``target``; close it, or use it as a context manager.
@@ -43,7 +47,12 @@ class Connection:
         transport = open_transport(
             target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
         )
-        return Board(transport, root=self.root, say=say, sudo=Sudo(transport, password, _asking(transport.name)))
+        return Board(
+            transport,
+            root=self.root,
+            say=say,
+            sudo=Sudo(transport, password, _asking(transport.name) if self.ask else None),
+        )
 
 
 def _asking(name: str) -> Callable[[], str] | None:

@@ -12,6 +12,7 @@ import pytest
 
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.checks import Refused, check_root
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.records import Facts
 from edgeveil.devices.flashing.steps import StartService
 from edgeveil.devices.transports.base import Completed
@@ -205,3 +206,12 @@ def test_the_real_sudo(tmp_path):
         "b'data'",
         "The password that sudo expects on here w",
     ], done.stderr
+
+
+@pytest.mark.parametrize(("terminal", "ask", "asked"), [(True, True, True), (False, True, False), (True, False, False)])
+def test_only_a_person_at_a_terminal_is_asked_and_never_for_a_fleet(board, monkeypatch, terminal, ask, asked):
+    monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: board)
+    monkeypatch.setattr("getpass.getpass", lambda *_, **__: PASSWORD)
+    for stream in (sys.stdin, sys.stderr):
+        monkeypatch.setattr(stream, "isatty", lambda: terminal, raising=False)
+    assert Connection(ask=ask).open("ssh://pi@board").sudo.allowed() is asked
