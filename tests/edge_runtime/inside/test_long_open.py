@@ -11,7 +11,7 @@ from tests.support.broker_services import arguments, finish, start
 OPENS = """
 from tests.support import live_fakes
 from edgeveil.edge_runtime.outside import process_table, supervisor
-supervisor.START_S = 1.0
+supervisor.START_S = 0.4
 inner = {inner!r}
 process_table.command = lambda module: live_fakes.command(module, inner)
 """
@@ -31,13 +31,13 @@ STANDS_STILL_WITH_PYTHONS_LOCK = "ctypes.PyDLL(None).sleep(40)"
 
 def opened(tmp_path, how, **flags):
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
-    words = arguments(made, "fake:5?fps=50", f"npz:{tmp_path}/out.npz", **{"hang-after": 0.2, "restarts": 0, **flags})
+    words = arguments(made, "fake:5?fps=50", f"npz:{tmp_path}/out.npz", **{"hang-after": 0.6, "restarts": 0, **flags})
     return finish(start(words, tmp_path, OPENS.format(inner=INNER.format(how=how))))
 
 
 @pytest.mark.parametrize("how", [LETS_PYTHON_RUN, COMPUTES_WITH_PYTHONS_LOCK])
 def test_what_takes_long_and_gets_on_is_waited_for(tmp_path, how):
-    """Nearly twice as long as what was a hang: 3 x 0.2 s and the second to start."""
+    """Longer than what was a hang: 3 x 0.6 s, and 0.4 s to start."""
     code, document, events = opened(tmp_path, how)
     assert (code, document["frames_in"]) == (0, 5), events
     assert not [event for event in events if event["event"] == "hang"]
