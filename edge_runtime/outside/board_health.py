@@ -1,7 +1,7 @@
 """What a board says of itself beside the service, for /metrics: temperatures, throttling, free space, its release."""
 
 import os
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional
+from typing import Dict, Iterator, List, NamedTuple, Optional
 
 ZONES = "/sys/class/thermal"
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"  # a Raspberry Pi's kernel: vcgencmd needs a device
@@ -16,9 +16,9 @@ class Gauge(NamedTuple):
     labels: Dict[str, str]
 
 
-def board_gauges(manifest: Any, manifest_sha256: str) -> Iterator[Gauge]:
-    """The gauges of this board and of the release that runs on it; what the board does not say is left out."""
-    yield Gauge("release-info", 1.0, {"bundle": manifest.name, "manifest_sha256": manifest_sha256})
+def board_gauges(release: str) -> Iterator[Gauge]:
+    """The gauges of this board, on which ``release`` (a manifest's hash) runs; what it does not say is left out."""
+    yield Gauge("release-info", 1.0, {"release": release})
     for name in _names(ZONES):
         kind, value = (_text(os.path.join(ZONES, name, part)) for part in ("type", "temp"))
         if kind and value and value.lstrip("-").isdigit():

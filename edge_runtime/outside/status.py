@@ -162,7 +162,7 @@ class Status(object):
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }
-        board = board_gauges(service.bundle.manifest, service.link.manifest_sha256)
+        board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
         return health.metrics(*counts, gauges, board)
 

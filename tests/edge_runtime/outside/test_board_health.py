@@ -1,13 +1,10 @@
 """/metrics of a board: its zones by type, throttling now and since boot, space, and which release it is."""
 
 import os
-import types
 
 import pytest
 
 from edgeveil.edge_runtime.outside import board_health, health
-
-MANIFEST = types.SimpleNamespace(name="hall")
 
 
 @pytest.fixture
@@ -25,14 +22,14 @@ def lines(tmp_path, monkeypatch):
             (folder / "temp").write_text(temp + "\n")
         if throttled is not None:
             (tmp_path / "throttled").write_text(throttled + "\n")
-        return [*health.metrics({}, {}, {}, {}, board_health.board_gauges(MANIFEST, "ab12"))]
+        return [*health.metrics({}, {}, {}, {}, board_health.board_gauges("ab12"))]
 
     return made
 
 
 def test_a_board_says_its_temperatures_throttling_and_release(lines):
     found = lines([("cpu-thermal", "48312"), ("AO-therm", "-1000")], "50005")
-    assert 'edgeveil_release_info{bundle="hall",manifest_sha256="ab12"} 1' in found
+    assert 'edgeveil_release_info{release="ab12"} 1' in found
     assert 'edgeveil_board_temperature_celsius{zone="cpu-thermal"} 48.312' in found
     assert 'edgeveil_board_temperature_celsius{zone="AO-therm"} -1' in found
     assert [line for line in found if "board_throttled" in line] == [
