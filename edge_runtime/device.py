@@ -32,6 +32,7 @@ _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     TENSORRT: {"onnx": ("onnxruntime",)},
     OPENVINO: {"onnx": ("openvino",), "tflite": ("openvino",)},
 }
+OPEN_S, BUILD_S = 180.0, 1800.0
 _OPENVINO_WORDS = re.compile(r"[A-Z][A-Za-z0-9_.:,()-]{0,79}")
 # The one operation into which edgetpu_compiler puts all that it compiles; only libedgetpu can read it.
 EDGETPU_OPERATION = b"edgetpu-custom-op"
@@ -60,6 +61,15 @@ def backends_on(device: str, format: str) -> Optional[Tuple[str, ...]]:
 def accelerator(device: str) -> str:
     """The device without its ``,cpu``: ``cuda`` of ``cuda,cpu``."""
     return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and device in WORDS else device
+
+
+def open_limit_s(device: str) -> float:
+    """The most seconds that opening an artefact and its self-test may take there.
+
+    TensorRT builds an engine first: 5 minutes were reported of a Jetson Nano, 10 of an Orin (neo-ai-dlr issue 220,
+    roboflow inference issue 2703). The rest is what a slow card and an emulator take.
+    """
+    return BUILD_S if accelerator(device) == TENSORRT else OPEN_S
 
 
 def may_use_cpu(device: str) -> bool:

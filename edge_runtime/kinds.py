@@ -1,5 +1,6 @@
 """The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
 
+import re
 from typing import Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -34,6 +35,9 @@ SOURCES = {
     "https": SourceKind("network.http", "HttpsSource", True, "camera"),
     "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
 }
+# Their libraries need shared memory, which a limit on the files that a process may write would cover.
+WRITES_FILES = ("libcamera", "gst")
+_DAEMON_CAMERA = re.compile(r"gst:.*\bnvarguscamerasrc\b", re.DOTALL)
 FILE_SINKS = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),
@@ -50,6 +54,11 @@ LIVE_SINKS = {
 PREVIEW = "preview"
 _REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
 _SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
+
+
+def needs_daemon(source: str) -> bool:
+    """Whether a source's frames come from a daemon that answers at a socket: NVIDIA's CSI cameras."""
+    return _DAEMON_CAMERA.match(source) is not None
 
 
 def check_source(text: str) -> Tuple[str, str]:

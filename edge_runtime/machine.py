@@ -33,6 +33,16 @@ def data_bytes() -> Optional[int]:
     return _bytes("/proc/self/status", "VmData")
 
 
+def cpu_s(pid: int) -> Optional[float]:
+    """The processor time that a process has had, in seconds; None if the system does not report it."""
+    try:
+        with open("/proc/{}/stat".format(pid), "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / float(os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, IndexError):
+        return None
+
+
 def memory_bytes() -> int:
     """The memory of this machine, in bytes; 0 if the system does not report it."""
     return _bytes("/proc/meminfo", "MemTotal") or 0

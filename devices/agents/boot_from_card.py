@@ -32,7 +32,9 @@ def main(here: str, start: bool) -> None:
         unpack, archive = (os.path.join(here, name) for name in ("unpack_wheels.py", "site.zip"))
         _run(sys.executable, unpack, archive, job["site"]["sha256"], job["site"]["place"])
     # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
-    os.environ["PYTHONPATH"] = os.path.join(root, "site")
+    os.environ.update(job["environment"])
+    more = job["environment"].get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.path.join(root, "site") + (":" + more if more else "")
     bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
     _run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
     if job["ledger"]:

@@ -3,15 +3,14 @@
 This file is also sent alone to a board that has no EdgeVeil yet, so it imports the standard library and nothing else.
 """
 
-import ctypes
 import hashlib
-import importlib
 import json
 import os
 import platform
+import signal
 import subprocess
 import sys
-from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 SYSTEMD = "/run/systemd/system"
 
@@ -21,13 +20,51 @@ SETTINGS = "/etc/edgeveil/edge.json"
 LEDGER = "/var/lib/edgeveil/ledger"
 SERVICE_FILES = (
     SETTINGS,
+    "/etc/systemd/system.conf.d/edgeveil-watchdog.conf",
     "/etc/systemd/system/edgeveil.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
     "/etc/systemd/system/edgeveil-update.service",
     "/etc/systemd/system/edgeveil-update.timer",
 )
+MOUNTS = "/proc/self/mountinfo"
+KERNEL_LINE = "/proc/cmdline"
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
+IMPORT_S = 60  # the most that one may take to load, from a slow card
+
+# Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
+# ``_PROBE NAME`` prints its version and the accelerators that it can use, as words of --device.
+_PROBE = """
+import ctypes, importlib, importlib.util, json, sys
+name, sys.path[:0] = sys.argv[1], sys.argv[2:]
+found = []
+if name == "libedgetpu":
+    ctypes.CDLL("libedgetpu.so.1")
+    print(json.dumps(["", ["edgetpu"]]))
+    sys.exit()
+if importlib.util.find_spec(name) is None:
+    sys.exit(3)
+try:
+    library = importlib.import_module(name)
+except ImportError as error:
+    # A library of another system or Python counts as missing.
+    sys.stderr.write("ImportError: %s" % error)
+    sys.exit(3)
+version = getattr(library, "__version__", None)
+if name == "onnxruntime":
+    words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
+    there = getattr(library, "get_available_providers", list)()
+    found = [word for provider, word in words if provider in there]
+if name == "openvino":
+    if not hasattr(library, "Core"):  # 2022.x keeps everything there, its version too
+        library = importlib.import_module("openvino.runtime")
+    version = version or library.get_version()
+    try:
+        found = ["myriad"] if any(one.startswith("MYRIAD") for one in library.Core().available_devices) else []
+    except Exception as error:
+        sys.stderr.write("%s: %s" % (type(error).__name__, error))
+print(json.dumps([version or "unknown", found]))
+"""
 
 
 def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = ()) -> Dict[str, Any]:
@@ -35,11 +72,12 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
 
     ``paths`` are put in front of ``sys.path`` (unpacked wheels). Unknown facts are None.
     """
-    sys.path[:0] = list(paths)
+    paths = list(paths)
     place = root
     while not os.path.isdir(place):
         place = os.path.dirname(place) or "/"
     space = os.statvfs(place)
+    interpreters, devices, failed = _interpreters(paths)
     return {
         "schema": 1,
         "architecture": _architecture(),
@@ -50,13 +88,16 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "executable": sys.executable,
         "glibc": platform.libc_ver()[1] or None,
         "free_bytes": space.f_bavail * space.f_frsize,
+        "volatile": _volatile(place) or (_volatile("/etc") if place != "/etc" else None),
         "read_only": bool(space.f_flag & 1) or not _writable(place),
         "uid": os.getuid(),
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
         "systemd": os.path.isdir(SYSTEMD),
-        "interpreters": {name.replace("_", "-"): version for name, version in _versions() if version},
+        "interpreters": interpreters,
+        "failed": failed,
+        "drivers": _drivers(),
         "accelerator": None if accelerator is None else _present(accelerator),
-        "devices": _devices(),
+        "devices": devices,
         "ledger": os.path.lexists(LEDGER),
         "edgeveil": _edgeveil(root),
     }
@@ -78,28 +119,78 @@ def _present(accelerator: str) -> bool:
     return any(":".join(number) in wanted for number in numbers)
 
 
-def _devices() -> List[str]:
-    """The accelerators that the installed interpreters can use, as words of ``--device``."""
-    found = []
+def _interpreters(paths: List[str]) -> Tuple[Dict[str, str], List[str], Dict[str, str]]:
+    """What can be loaded here, name -> version; the accelerators it can use; and name -> why the rest cannot."""
+    versions: Dict[str, str] = {}
+    devices: List[str] = []
+    failed: Dict[str, str] = {}
+    for name in ("libedgetpu",) + INTERPRETERS:
+        code, out, err = _child([sys.executable, "-c", _PROBE, name] + paths)
+        if code == 0:
+            version, found = json.loads(out)
+            versions.update({name.replace("_", "-"): version} if version else {})
+            devices += found
+        elif name != "libedgetpu" and (code != 3 or err):
+            failed[name.replace("_", "-")] = _how_it_ended(code, err)
+    return versions, devices, failed
+
+
+def _drivers() -> Dict[str, str]:
+    """The packages that brought libedgetpu, and their versions, which say for which TensorFlow each was built."""
+    fields = ["${db:Status-Status} ${Package} ${Version}\\n", "libedgetpu1-std", "libedgetpu1-max"]
     try:
-        ctypes.CDLL("libedgetpu.so.1")
-        found.append("edgetpu")
+        with open(os.devnull, "r+b") as nothing:
+            child = subprocess.Popen(["dpkg-query", "-W", "-f"] + fields, stdout=subprocess.PIPE, stderr=nothing)  # noqa: S603 - fixed words
+            lines = child.communicate()[0].decode("utf-8", "replace").splitlines()
     except OSError:
-        pass
-    # Some versions cannot be loaded here, and older ones lack this function.
+        return {}  # no Debian
+    found = [line.split() for line in lines]
+    return {one[1]: one[2] for one in found if len(one) == 3 and one[0] == "installed"}
+
+
+def _child(command: List[str]) -> Tuple[Optional[int], str, str]:
+    """Exit code, last line of the output, and of the errors; None for a process that took too long."""
+    child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # noqa: S603 - this Python
     try:
-        providers = importlib.import_module("onnxruntime").get_available_providers()
-        words = (("CUDAExecutionProvider", "cuda"), ("TensorrtExecutionProvider", "tensorrt"))
-        found += [word for name, word in words if name in providers]
-    except Exception:  # noqa: S110 - then it cannot be used
-        pass
-    try:
-        library = importlib.import_module("openvino")
-        library = library if hasattr(library, "Core") else importlib.import_module("openvino.runtime")
-        found += ["myriad"] if any(name.startswith("MYRIAD") for name in library.Core().available_devices) else []
-    except Exception:  # noqa: S110 - then it cannot be used
-        pass
-    return found
+        out, err = child.communicate(timeout=IMPORT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.communicate()
+        return None, "", ""
+    lines = [text.decode("utf-8", "replace").strip().splitlines()[-1:] or [""] for text in (out, err)]
+    return child.returncode, lines[0][0], lines[1][0][:300]
+
+
+def _how_it_ended(code: Optional[int], err: str) -> str:
+    """Why an interpreter could not be loaded. The kernel ends a process by SIGKILL where memory is short."""
+    if code is None:
+        return "not loaded in {} s".format(IMPORT_S)
+    if code == -signal.SIGILL:
+        return "SIGILL: it has an instruction that this processor, or its kernel, does not run"
+    if code == -signal.SIGKILL or err.startswith("MemoryError") or "Cannot allocate memory" in err:
+        return "out of memory"
+    if code < 0:
+        return "{}: it crashed as it was loaded".format(signal.Signals(-code).name)
+    return err or "exit code {}".format(code)
+
+
+def _volatile(place: str) -> Optional[str]:
+    """The memory in which ``place`` lies, "tmpfs" or "overlay"; None for what outlasts a boot, and in a container."""
+    mounts = [line.split(" - ") for line in (_text(MOUNTS) or "").splitlines() if " - " in line]
+    inside = [(where.split()[4], what.split(None, 2)) for where, what in mounts]
+    found = [(len(at), what) for at, what in inside if (place + "/").startswith(at.rstrip("/") + "/")]
+    if not found:
+        return None
+    kind, _, options = (max(found, key=lambda one: one[0])[1] + ["", ""])[:3]
+    if kind in ("tmpfs", "ramfs"):
+        return kind
+    if kind != "overlay":
+        return None
+    words = (_text(KERNEL_LINE) or "").split()
+    if "boot=overlay" in words or any(w.startswith("overlayroot=") and w != "overlayroot=disabled" for w in words):
+        return kind
+    upper = [word[len("upperdir=") :] for word in options.split(",") if word.startswith("upperdir=")]
+    return kind if upper and os.path.isdir(upper[0]) and _volatile(upper[0]) else None
 
 
 def _settings_device() -> Optional[str]:
@@ -137,14 +228,6 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
         "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
     }
-
-
-def _versions() -> Iterator[Tuple[str, Optional[str]]]:
-    for name in INTERPRETERS:
-        try:
-            yield name, getattr(importlib.import_module(name), "__version__", "unknown")
-        except Exception:  # an interpreter that cannot be loaded counts as missing
-            yield name, None
 
 
 def _os_release() -> Optional[str]:

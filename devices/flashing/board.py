@@ -24,10 +24,13 @@ from edgeveil.devices.flashing.steps import (
 )
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
+from edgeveil.devices.transports.sudo import Sudo
+from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import LEDGER, ROOT
 
-TRIAL_S = 600
+TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
+START_S = 60
 
 Say = Callable[[str], None]
 
@@ -35,9 +38,13 @@ Say = Callable[[str], None]
 class Board:
     """A board at the other end of a transport; ``root`` is EdgeVeil's folder there."""
 
-    def __init__(self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None) -> None:
+    def __init__(
+        self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None, sudo: Sudo | None = None
+    ) -> None:
         self.transport, self.root, self.say = transport, root, say
-        self._sudo: list[str] | None = None
+        self.sudo = sudo or Sudo(transport)
+        self.environment: dict[str, str] = {}  # what this board's libraries need: its profile's
+        self._writes: bool | None = None
         self._incoming: str | None = None
 
     def __enter__(self) -> Board:
@@ -51,10 +58,11 @@ class Board:
         return Facts.of(self.facts_document(accelerator))
 
     def facts_document(self, accelerator: str | None = None) -> dict:
-        """The facts as the script printed them."""
+        """The facts as the script printed them; as root, where only the password makes a user root."""
         site = posixpath.join(self.root, "site")
-        command = [self.transport.python, "-", self.root, accelerator or "", site]
-        done = self.transport.run(command, data=read_agent("gather_facts"), timeout_s=180)
+        command = [*self._python(), "-", self.root, accelerator or "", site]
+        run = self.sudo.run if self.sudo.has_password and self.sudo.allowed() else self.transport.run
+        done = run(command, data=read_agent("gather_facts"), timeout_s=600)
         if done.code in (126, 127):
             raise BadInput(
                 f"Python 3.6 or later was expected on {self.transport.name}; there is none. Install python3."
@@ -67,14 +75,22 @@ class Board:
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """Run a command of the installed runtime, as root if possible. Raises ``BadInput`` if none is installed."""
         runtime = posixpath.join(self.root, "current", "edgeveil-edge.pyz")
-        done = self._root([self.transport.python, runtime, *arguments], timeout_s=timeout_s)
+        done = self._root([*self._python(), runtime, *arguments], timeout_s=timeout_s)
         if done.code in (126, 127) or b"can't open file" in done.err:
             raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
         return done
 
     def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
         """Send a program of ``devices/agents`` and run it, as root if possible."""
-        return self._root([self.transport.python, "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
+        return self._root([*self._python(), "-", *arguments], data=read_agent(name), timeout_s=timeout_s)
+
+    def _python(self, site: str | None = None) -> list[str]:
+        """The command that starts Python there, with what its libraries need, and wheels at ``site``."""
+        words = dict(self.environment)
+        if site is not None:
+            words["PYTHONPATH"] = ":".join(filter(None, (site, words.get("PYTHONPATH"))))
+        prefix = ["env", *(f"{name}={value}" for name, value in words.items())] if words else []
+        return [*prefix, self.transport.python]
 
     def execute(self, plan: Plan, progress: Progress = lambda *_: None) -> None:
         """Execute every step in order. Raises at the first that fails; uploads stay for the next try.
@@ -86,7 +102,7 @@ class Board:
             for step, line in zip(plan.steps, numbered(plan.steps), strict=True):
                 self.say(line)
                 stopped = (stopped or isinstance(step, StopService)) and not isinstance(step, StartService)
-                self._execute(step, progress)
+                self._execute(step, plan.device, progress)
         except BaseException:
             if stopped:
                 self.control("start")
@@ -94,7 +110,7 @@ class Board:
         if plan.steps:
             self._forget_incoming()
 
-    def _execute(self, step: Step, progress: Progress) -> None:
+    def _execute(self, step: Step, device: str, progress: Progress) -> None:
         match step:
             case TrustKeys(trust):
                 folder = posixpath.join(self.root, "trust")
@@ -106,7 +122,7 @@ class Board:
                 self.transport.put(wheels.archive, archive, progress)
                 arguments = [archive, digest(wheels.archive), posixpath.join(self.root, wheels.name)]
                 # Hundreds of megabytes onto a slow card.
-                done = self.run_agent("unpack_wheels", *arguments, timeout_s=TRIAL_S)
+                done = self.run_agent("unpack_wheels", *arguments, timeout_s=600)
                 check(done, "Unpacking the wheels")
             case PushBundle(bundle):
                 self.transport.put(bundle.data, self._bundle_path(bundle), progress)
@@ -125,19 +141,20 @@ class Board:
             case MakeLedger(owner):
                 self._make_ledger(owner.user)
             case StartService():
-                self.control("restart")
+                self.control("restart", device)
 
     def _install(self, step: InstallRelease) -> None:
+        limit_s = TRIAL_S + 2 * open_limit_s(step.runs_on)
         arguments = ["install", self._bundle_path(step.bundle), "--root", self.root, *step.options]
         if step.first:
             # The runtime comes over the same authenticated channel as the root key.
             runtime = posixpath.join(self._incoming_folder(), "edgeveil-edge.pyz")
             self.transport.put(step.bundle.runtime, runtime)
             # An installed release finds its wheels next to it; this runtime needs their path (numpy may be one).
-            wheels = "PYTHONPATH=" + posixpath.join(self.root, "site")
-            done = self._root(["env", wheels, self.transport.python, runtime, *arguments], timeout_s=TRIAL_S)
+            python = self._python(posixpath.join(self.root, "site"))
+            done = self._root([*python, runtime, *arguments], timeout_s=limit_s)
         else:
-            done = self.edge(*arguments, timeout_s=TRIAL_S)
+            done = self.edge(*arguments, timeout_s=limit_s)
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
     def _make_ledger(self, user: str) -> None:
@@ -147,7 +164,7 @@ class Board:
         for command in (
             ["install", "-d", "-m", "755", *mine, posixpath.dirname(LEDGER)],
             ["rm", "-f", new],
-            [self.transport.python, runtime, "ledger", "new", new],
+            [*self._python(), runtime, "ledger", "new", new],
             ["chown", f"{user}:{user}", new],
             ["mv", "-n", new, LEDGER],
         ):
@@ -165,11 +182,14 @@ class Board:
             self.control("restart")
         return output.decode("utf-8", "replace").strip()
 
-    def control(self, what: str) -> None:
-        """``start``, ``stop`` or ``restart`` the service. Raises ``DeviceFailed`` if that fails."""
+    def control(self, what: str, device: str = CPU) -> None:
+        """``start``, ``stop`` or ``restart`` the service, which runs its model on ``device``.
+
+        Raises ``DeviceFailed`` if that fails.
+        """
         # The recover unit, which prepares the sockets' folder, keeps running; a restart runs it again for new units.
         units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
-        check(self._sudoed(["systemctl", what, *units], timeout_s=240), f"systemctl {what}")
+        check(self._sudoed(["systemctl", what, *units], timeout_s=START_S + open_limit_s(device)), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines of the service units' logs. Raises ``DeviceFailed``."""
@@ -202,21 +222,15 @@ class Board:
         self._incoming = None
 
     def _root(self, command: list[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
-        if self._sudo is None:
-            self._sudo = [] if self._is_root() or self._may_write() else ["sudo", "-n"]
-        return self.transport.run([*self._sudo, *command], data=data, timeout_s=timeout_s)
+        """Run as root, or as a user who may write EdgeVeil's folder."""
+        if self._writes is None:
+            self._writes = self.sudo.is_root() or self.transport.run(["test", "-w", self.root]).code == 0
+        run = self.transport.run if self._writes else self.sudo.run
+        return run(command, data=data, timeout_s=timeout_s)
 
     def _sudoed(self, command: Sequence[str], *, timeout_s: float = 120) -> Completed:
         """Run as root: for system files."""
-        prefix = [] if self._is_root() else ["sudo", "-n"]
-        return self.transport.run([*prefix, *command], timeout_s=timeout_s)
-
-    def _is_root(self) -> bool:
-        return check(self.transport.run(["id", "-u"]), "id").strip() == b"0"
-
-    def _may_write(self) -> bool:
-        """Whether the user may write the folder itself: then only the service needs root."""
-        return self.transport.run(["test", "-w", self.root]).code == 0
+        return self.sudo.run(command, timeout_s=timeout_s)
 
 
 def runtime_output(done: Completed, *, accepted: Sequence[int] = (0,)) -> bytes:

@@ -48,11 +48,11 @@ def flash_card(
         service_files=partial(service_files.for_board, root, inputs.profile, wanted, None),
     )
     inputs.check_policy(None, None)
-    tree = first_boot.tree(made, root)
+    tree = first_boot.tree(made, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if not dry_run:
-        for line in sd_card.write_card(card, tree):
+        for line in sd_card.write_card(card, tree, inputs.profile.architecture):
             show(line)
     return Flashed(made, inputs.bundle.sha)
 

@@ -36,6 +36,13 @@ def check_board(facts: Facts, profile: Profile) -> None:
         )
     if facts.read_only:
         raise Refused("read-only", "The file system of EdgeVeil's folder on the board is read-only. Make it writable.")
+    if facts.volatile:
+        raise Refused(
+            "volatile",
+            f"EdgeVeil's folder and /etc were expected on a disk; they lie in memory there ({facts.volatile}), and a "
+            "flash would be gone at the next boot. Turn the overlay off (sudo raspi-config nonint disable_overlayfs, "
+            "reboot), flash, and leave it off: releases and floors must outlast a boot.",
+        )
 
 
 def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
@@ -103,8 +110,8 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
     if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
         raise Refused(
             "no-root",
-            "The service needs root on the board, and this user cannot sudo without a password. Log in as a "
-            "user who can, or leave it out with --no-service and without --source.",
+            "The service needs root on the board, and this user cannot sudo without a password: give it with "
+            "--password-file, log in as another user, or leave the service out with --no-service and without --source.",
         )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Connection:
-    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password."""
+    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password.
+
+    ``ask``: whether somebody at the terminal may be asked for the password that sudo wants; not for a fleet.
+    """
 
     root: str = ROOT
     identity: Path | None = None
     known_hosts: Path | None = None
     password_file: Path | None = None
+    ask: bool = False
 
     def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
         """The board at ``target``; close it, or use it as a context manager.
@@ -30,6 +36,7 @@ class Connection:
         """
         from edgeveil.devices.flashing.board import Board
         from edgeveil.devices.transports import open_transport
+        from edgeveil.devices.transports.sudo import Sudo
 
         password = None
         if self.password_file is not None:
@@ -40,4 +47,16 @@ class Connection:
         transport = open_transport(
             target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
         )
-        return Board(transport, root=self.root, say=say)
+        return Board(
+            transport,
+            root=self.root,
+            say=say,
+            sudo=Sudo(transport, password, _asking(transport.name) if self.ask else None),
+        )
+
+
+def _asking(name: str) -> Callable[[], str] | None:
+    """A question for the password on the terminal; None where nobody sits at one."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return None
+    return lambda: getpass.getpass(f"Password of {name} for sudo there: ", stream=sys.stderr)

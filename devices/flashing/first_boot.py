@@ -7,6 +7,8 @@ commits it. ``files.json`` has every file's SHA-256, so a damaged card is found 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from typing import Any
 
 from edgeveil.devices.agents import read_agent
@@ -21,18 +23,24 @@ RUN = (
     f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
     "systemd.unit=kernel-command-line.target"
 )
+BEFORE = "before"  # in the tree: the program of another first run
+_PROGRAM = re.compile(r"/boot/[A-Za-z0-9._/-]+")
+_WITH_A_RUN = {"systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target"}
 # Boards that share a copied root file system must not share an identity.
 EMPTIED = ("/etc/machine-id",)
 REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
 HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
 
 
-def tree(plan: Plan, root: str) -> dict[str, bytes]:
-    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...)."""
+def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...).
+
+    ``environment`` is what this board's libraries need, of its profile.
+    """
     made: dict[str, bytes] = {}
     places: dict[str, str] = {}
     job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
-    job |= {"config": service_files.CONFIG, "group": "", "ledger": None}
+    job |= {"config": service_files.CONFIG, "group": "", "ledger": None, "environment": dict(environment)}
     for step in plan.steps:
         match step:
             case TrustKeys(trust):
@@ -68,22 +76,43 @@ def units(folder: str) -> dict[str, bytes]:
     return {name: service_files.filled(name, {"@FOLDER@": folder}) for name in (KEYS_UNIT, UNIT)}
 
 
-def with_run(cmdline: bytes) -> bytes | None:
-    """The kernel's command line with the first run added; None if it has another first run already."""
+def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:
+    """The kernel's command line with the first run added, and the program of another first run that it replaces.
+
+    Raspberry Pi Imager writes one for users, host name and Wi-Fi. ``run.sh`` runs it before EdgeVeil's. The program is
+    "" where there is none, and None where the first run was added before. The line is None if it is not understood.
+    """
     line = cmdline.decode("utf-8", "replace").strip()
     if RUN in line:
-        return cmdline
-    if "systemd.run" in line or "\n" in line or not line:
-        return None
-    return f"{line} {RUN}\n".encode()
+        return cmdline, None
+    words = line.split(" ")
+    runs = [word for word in words if word.startswith("systemd.run=")]
+    others = {word for word in words if word.startswith("systemd.run_") or word.startswith("systemd.unit=")}
+    if "\n" in line or not line or len(runs) > 1 or not others <= _WITH_A_RUN:
+        return None, ""
+    before = runs[0].partition("=")[2] if runs else ""
+    if (runs and not _PROGRAM.fullmatch(before)) or (others and not runs):
+        return None, ""
+    kept = " ".join(word for word in words if word not in others and word not in runs)
+    return f"{kept} {RUN}\n".encode(), before
 
 
 _RUN_SH = f"""#!/bin/sh
 # Run once by systemd.run= in cmdline.txt, which is restored in any case, so that the board boots as usual.
 here=/boot/firmware/{TREE}
+line=/boot/firmware/cmdline.txt
+before=$(cat $here/{BEFORE} 2>/dev/null)
+# Imager names /boot/firstrun.sh also where that lies in /boot/firmware. It takes its words out of the line.
+[ -f "$before" ] || before="/boot/firmware/${{before##*/}}"
+if [ -f "$before" ]; then
+    /bin/bash "$before" < /dev/null > /boot/firmware/{TREE}-{BEFORE}.log 2>&1
+    rm -f "$before" $here/{BEFORE}
+    # A power cut from here on runs EdgeVeil's alone again.
+    grep -q systemd.run= $line || sed -i 's|$| {RUN}|' $line
+fi
 /usr/bin/python3 $here/first_boot.py > /boot/firmware/{TREE}.log 2>&1
 echo "ended with code $?" >> /boot/firmware/{TREE}.log
-sed -i 's| systemd\\.run=.*||' /boot/firmware/cmdline.txt
+sed -i 's| systemd\\.run=.*||' $line
 sync
 exit 0
 """

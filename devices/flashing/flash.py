@@ -55,6 +55,9 @@ def flash(
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Flashed:
     """Plan from the board's facts, show the plan, and execute it unless this is a dry run. Raises ``EdgeVeilError``."""
+    if wanted.service or wanted.source:
+        board.sudo.allowed()  # asks for the password, where somebody sits there
+    board.environment = dict(inputs.profile.service.environment)
     facts = board.facts(inputs.profile.accelerator_path)
     made = plan(
         facts,

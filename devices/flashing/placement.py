@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NoReturn
 
 from packaging.specifiers import SpecifierSet
@@ -16,6 +17,7 @@ from edgeveil.devices.profiles import Backend, Profile
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
+STOCK = "16.0"  # Google's libedgetpu, its last
 OLDEST_PYTHON = Version("3.6")
 _UNREADABLE = Version("0")
 
@@ -43,6 +45,7 @@ def place(
     asked = _settings_device(before, wanted) if settings_kept else wanted.device
     if asked is None:
         artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
+        note = note or _left_out(facts, profile, backend)
     else:
         if asked != CPU and facts.accelerator is False:
             raise Refused(
@@ -63,9 +66,10 @@ def _interpreter(
     brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
     numpy_there = "numpy" in facts.interpreters
     if not numpy_there and "numpy" not in brought:
+        why = f"it does not load ({facts.failed['numpy']})" if "numpy" in facts.failed else "there is none"
         raise Refused(
             "no-numpy",
-            f"numpy was expected on the board for Python {facts.python}; there is none. Install python3-numpy "
+            f"numpy was expected on the board for Python {facts.python}; {why}. Install python3-numpy "
             f"there, or collect wheels (edgeveil wheels {profile.name} --out DIR) and give them with --wheels.",
         )
     if not bundle.artefacts:
@@ -75,9 +79,20 @@ def _interpreter(
         for artefact in possible:
             for backend in profile.backends:
                 version = interpreters.get(backend.name)
-                if artefact in backend.artefacts and version is not None and within(version, backend.versions):
+                if artefact not in backend.artefacts or version is None or not within(version, backend.versions):
+                    continue
+                if fits_driver(facts, backend):
                     return artefact, backend, not there or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def fits_driver(facts: Facts, backend: Backend) -> bool:
+    """Whether the accelerator's library there is one of those that were built for this interpreter.
+
+    One that no package brought has no version: it is taken for the vendor's own, the first of the first pair.
+    """
+    there = list(facts.drivers.values()) or [STOCK] * bool(backend.driver)
+    return not backend.driver or any(fnmatchcase(one, pattern) for one in there for pattern in backend.driver)
 
 
 def possible_artefacts(bundle: BundleFacts, profile: Profile) -> list[str]:
@@ -104,7 +119,7 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
         raise Refused(
             "settings-unread",
             "The settings of the board's service say what runs the model, and cannot be read: log in as a user "
-            "who can sudo without a password, or give --source and --sink for new ones.",
+            "who can sudo, with --password-file where sudo asks for one; or give --source and --sink for new ones.",
         )
     return before or CPU
 
@@ -130,6 +145,19 @@ def _accelerated(
     return compiled, backend.device, None
 
 
+def _left_out(facts: Facts, profile: Profile, chosen: Backend) -> str | None:
+    """Why the interpreter of the accelerator that is there was not chosen; None where nobody could expect it."""
+    best = next((backend for backend in profile.backends if backend.accelerator), None)
+    if best is None or best.name == chosen.name or not facts.accelerator:
+        return None
+    if best.name in facts.failed:
+        why = f"{best.name} does not load there ({facts.failed[best.name]})"
+    else:
+        there = facts.interpreters.get(best.name, "not there")
+        why = f"{best.name} {best.versions} was expected, and is {there}"
+    return f"the {best.accelerator} is not used: {why}"
+
+
 def compiled_artefact(
     bundle: BundleFacts, profile: Profile, artefact: str, backend: Backend | None, device: str
 ) -> str:
@@ -148,8 +176,16 @@ def compiled_artefact(
 
 
 def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wheels: Wheels | None) -> NoReturn:
-    wanted = [f"{b.name} {b.versions}" for b in profile.backends if set(b.artefacts) & set(possible)]
+    wanted = [
+        f"{b.name} {b.versions}" + (f" with libedgetpu {' or '.join(b.driver)}" if b.driver else "")
+        for b in profile.backends
+        if set(b.artefacts) & set(possible)
+    ]
     there = [f"{name} {version}" for name, version in facts.interpreters.items() if name != "numpy"]
+    there += [
+        f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in ("numpy", "cv2")
+    ]
+    there += [f"{name} {version}" for name, version in facts.drivers.items()]
     came = f"there is {', '.join(there)}" if there else "there is none"
     if wheels is not None and not _fit(wheels, facts):
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (

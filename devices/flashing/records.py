@@ -50,6 +50,9 @@ class Facts:
     system: str | None = None
     interpreters: Mapping[str, str] = field(default_factory=dict)
     accelerator: bool | None = None
+    drivers: Mapping[str, str] = field(default_factory=dict)  # packages of accelerators' libraries -> version
+    failed: Mapping[str, str] = field(default_factory=dict)  # interpreters that are there and do not load -> why
+    volatile: str | None = None  # "tmpfs" or "overlay": EdgeVeil's folder or /etc lies in memory
     ledger: bool = False  # whether it counts what it tells already
     devices: tuple[str, ...] = ()  # accelerators that the installed interpreters can use, as words of --device
     edgeveil: Installed | None = None
@@ -76,12 +79,15 @@ class Facts:
         release = "none" if there is None else f"{there.committed or 'no release'}, floor {there.floor}"
         system = f"{self.system or 'unknown'}, {self.architecture}, {self.bits} bits, glibc {self.glibc or 'none'}"
         space = f"{self.free_bytes / 1e6:.0f} MB free" + (", READ-ONLY" if self.read_only else "")
+        space += f", IN MEMORY ({self.volatile}): gone at the next boot" if self.volatile else ""
+        broken = [f"{name} does NOT load ({why})" for name, why in self.failed.items()]
+        loaded = [f"{name} {version}" for name, version in self.interpreters.items()]
         lines = {
             "board": self.board or "does not say",
             "system": system,
             "python": self.python,
             "space": space,
-            "interpreters": ", ".join(f"{name} {version}" for name, version in self.interpreters.items()) or "none",
+            "interpreters": ", ".join(loaded + broken) or "none",
             "accelerators": ", ".join(self.devices) or "none that they can use",
             "rights": f"{'may' if self.sudo else 'may NOT'} sudo, systemd {'runs' if self.systemd else 'does not run'}",
             "edgeveil": release + (", its service is installed" if there is not None and there.service else ""),

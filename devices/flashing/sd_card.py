@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import struct
 import subprocess
 import tempfile
 from pathlib import Path
 from typing import Protocol
 
 from edgeveil.devices.flashing import first_boot
+from edgeveil.devices.flashing.images.partition_table import file_systems
+from edgeveil.devices.flashing.images.program_architecture import PROGRAM, architecture_of
 from edgeveil.devices.flashing.mounted_card import MountedCard, refuse_link
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
@@ -77,7 +78,7 @@ def open_media(target: str) -> Media:
         return MountedCard(path)
     if not path.is_file():
         raise BadInput(f"Expected an image of a card at {place}; there is no such file.")
-    ext, fat = _partitions(path)
+    ext, fat = file_systems(path)
     if ext is not None:
         return _Ext(path, ext)
     if fat is not None:
@@ -85,8 +86,11 @@ def open_media(target: str) -> Media:
     raise BadInput(f"Expected an ext4 or FAT file system in {place}, at its beginning or by its table; there is none.")
 
 
-def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
-    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``."""
+def write_card(media: Media, files: dict[str, bytes], architecture: str | None = None) -> list[str]:
+    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
+
+    ``architecture`` is the board's: a root file system for another one is refused.
+    """
     media.check()
     needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
     if free < needed:
@@ -100,20 +104,34 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
                 f"Expected a board's system in {media.name}; there is no {' and no '.join(blank)}: it is blank, or "
                 "holds something else. Write the board's own image first (docs/how-to/flash-a-board.md), then flash."
             )
+        made_for = architecture_of(media.read(PROGRAM))
+        if architecture is not None and made_for not in (None, architecture):
+            raise BadInput(
+                f"The system in {media.name} is for {made_for}, and the board's profile for {architecture}: name the "
+                "profile of that board (edgeveil devices list), or write the right image."
+            )
         return _write_root(media, files)
     cmdline = media.read("/cmdline.txt")
-    changed = None if cmdline is None else first_boot.with_run(cmdline)
+    if cmdline is None:
+        raise BadInput(
+            f"Expected a root file system or a Raspberry Pi's boot partition in {media.name}: it has no cmdline.txt."
+        )
+    changed, before = first_boot.with_run(cmdline)
     if changed is None:
         raise BadInput(
-            f"Expected a root file system or a Raspberry Pi's boot partition in {media.name}: it has no cmdline.txt, "
-            "or one with another first run in it."
+            f"Expected a line of plain words in cmdline.txt of {media.name}, with no first run or one like Raspberry "
+            "Pi Imager's (systemd.run=/boot/firstrun.sh); it has another. Boot the board once without EdgeVeil, then "
+            "flash it over SSH."
         )
     placed = {f"/{first_boot.TREE}/{name}": data for name, data in files.items()}
+    if before is not None:
+        placed[f"/{first_boot.TREE}/{first_boot.BEFORE}"] = before.encode()
     media.refuse_links([*placed])
     _write_and_compare(media, placed)
     _write_and_compare(media, {"/cmdline.txt": changed})
     media.check()
-    return ["a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
+    chained = [f"Imager's first run, {before}, runs first, then EdgeVeil's"] if before else []
+    return [*chained, "a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
 
 
 def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
@@ -272,32 +290,3 @@ def _run(command: list[str], *, codes: range | tuple[int, ...] = (0,)) -> subpro
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
         raise DeviceFailed(f"{command[0]} failed with code {done.returncode}: {last[0][:200]}")
     return done
-
-
-def _partitions(image: Path) -> tuple[int | None, int | None]:
-    """Where the last ext and the first FAT file system begin, in bytes: at 0, or as the table of an MBR says."""
-    with image.open("rb") as file:
-        head = file.read(4096)
-        if _is_ext(head):
-            return 0, None
-        if _is_fat(head):
-            return None, 0
-        ext = fat = None
-        if head[510:512] == b"\x55\xaa":
-            for place in range(446, 510, 16):
-                (start,) = struct.unpack_from("<I", head, place + 8)
-                file.seek(start * 512)
-                beginning = file.read(4096) if start else b""
-                if _is_ext(beginning):
-                    ext = start * 512
-                elif fat is None and _is_fat(beginning):
-                    fat = start * 512
-        return ext, fat
-
-
-def _is_ext(head: bytes) -> bool:
-    return head[1080:1082] == b"\x53\xef"
-
-
-def _is_fat(head: bytes) -> bool:
-    return head[510:512] == b"\x55\xaa" and (head[54:57] == b"FAT" or head[82:85] == b"FAT")

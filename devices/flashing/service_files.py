@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.device import CPU, hears_of_usb
+from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import WRITES_FILES, needs_daemon
+from edgeveil.edge_runtime.paths import ENGINES
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
+WATCHDOG = "/etc/systemd/system.conf.d/edgeveil-watchdog.conf"
 _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
 
 # kind of source: the devices it opens, and the groups that may. DeviceAllow= takes a path, or a class of /proc/devices.
@@ -30,6 +33,7 @@ _DEVICES = {
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
+_REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
@@ -39,7 +43,8 @@ def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
     units = [name for name in UNITS if UNIT_FOLDER + name in files]
     commands = [["systemctl", "enable", *units]] if units else []
     commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
-    return [["systemctl", "daemon-reload"], *commands] if commands else []
+    reload = "daemon-reexec" if WATCHDOG in files else "daemon-reload"  # which reads the manager's own settings
+    return [["systemctl", reload], *commands] if commands else []
 
 
 def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, device: str) -> dict[str, bytes]:
@@ -51,19 +56,20 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
     if facts is None or not wanted.keeps_settings(facts):
         made |= files(root, wanted.source, wanted.sinks, profile, device)
     if wanted.update_from:
-        made |= update_files(root, wanted.update_from, python=profile.service.python, device=device)
+        made |= update_files(root, wanted.update_from, profile.service, device=device)
     return made
 
 
-def update_files(root: str, place: str, *, python: str = "/usr/bin/python3", device: str = CPU) -> dict[str, bytes]:
+def update_files(root: str, place: str, service: Service, *, device: str = CPU) -> dict[str, bytes]:
     """The units that look for a newer release at ``place`` every six hours, by their paths on the board.
 
     ``device`` is what a release is tried on. Raises ``BadInput`` for a ``place`` that is not valid.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
-    words = {"@ROOT@": root, "@PYTHON@": python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    return {UNIT_FOLDER + name: filled(name, words) for name in (UPDATE, TIMER)}
+    words = {"@ROOT@": root, "@PYTHON@": service.python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
+    lines = {"@ENVIRONMENT@": _environment(service)}
+    return {UNIT_FOLDER + name: filled(name, words, lines) for name in (UPDATE, TIMER)}
 
 
 def user_commands(service: Service) -> dict[str, list[str]]:
@@ -84,13 +90,13 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
         raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
-    service, camera, accelerator = profile.service, profile.camera, profile.accelerator_path
+    service, camera, place = profile.service, profile.camera, profile.accelerator_path
     devices, groups = _devices(source, camera)
-    if device != CPU and accelerator is not None and accelerator.startswith("usb:"):
+    if device != CPU and place is not None and place.startswith("usb:"):
         devices += ("char-usb_device",)
         groups.append(camera.usb_group)
-    elif device != CPU and accelerator is not None and _PLACE.fullmatch(accelerator):
-        devices += (accelerator, *profile.accelerator_devices)
+    elif device != CPU and place is not None and _PLACE.fullmatch(place):
+        devices += (place, *profile.accelerator_devices)
         groups += [profile.accelerator_group] if profile.accelerator_group else []
     document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
     document |= {"source": source, "sink": list(sinks)}
@@ -101,7 +107,18 @@ def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile,
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
     words["@GROUP@"] = " ".join(dict.fromkeys(groups))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
-    return {CONFIG: settings} | {UNIT_FOLDER + name: filled(name, words, dict.fromkeys(devices)) for name in UNITS}
+    lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
+    # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
+    keeps = accelerator(device) == TENSORRT and source.partition(":")[0] not in WRITES_FILES
+    lines["@CACHE@"] = [ENGINES.rpartition("/")[2]] * keeps
+    own = {CONFIG: settings}
+    if service.watchdog_s is not None:
+        own[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
+    return own | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
+
+
+def _environment(service: Service) -> list[str]:
+    return [f"{name}={value}" for name, value in service.environment.items()]
 
 
 def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
@@ -112,6 +129,12 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
         return (path,), [camera.group]
+    if needs_daemon(source):
+        raise BadInput(
+            "nvarguscamerasrc asks nvargus-daemon for its frames, at a socket that the units keep from the inside: "
+            "flash with --no-service and have one unit of your own run edgeveil-edge run, which starts a process for "
+            "that (docs/how-to/run-the-capture-loop.md); or use a USB camera, camera:0."
+        )
     if kind in _DEVICES:
         devices, groups = _DEVICES[kind]
         return devices, groups.format(camera).split()
@@ -123,15 +146,19 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     )
 
 
-def filled(name: str, words: Mapping[str, str], devices: Iterable[str] = ()) -> bytes:
-    """The unit ``name`` with its words replaced, without comments; a line with @DEVICE@ is repeated for each device."""
+def filled(name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[str]] | None = None) -> bytes:
+    """The unit ``name`` with its words replaced, without comments.
+
+    A line with a word of ``repeated`` (@DEVICE@, @ENVIRONMENT@) is written once for each of its values.
+    """
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
     for line in text.splitlines():
         if line.startswith("#"):
             continue  # a comment about what is filled in here
-        if "@DEVICE@" in line:
-            lines += [line.replace("@DEVICE@", device) for device in devices]
+        again = next((word for word in _REPEATED if word in line), None)
+        if again is not None:
+            lines += [line.replace(again, value) for value in (repeated or {}).get(again, ())]
         elif "@GROUP@" not in line or words.get("@GROUP@"):
             for word, value in words.items():
                 line = line.replace(word, value)

@@ -49,6 +49,11 @@ def collect(
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
     requirements = requirements or recipe.packages
+    if not requirements:
+        raise BadInput(
+            f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own "
+            f"system brings ({', '.join(recipe.system)}), or name a package with --with."
+        )
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
     with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,10 @@ from edgeveil.edge_runtime.errors import BadInput
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 # What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
-SENSORS = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
+SENSORS = (
+    *("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw"),
+    *("power_mode", "expected_power_mode", "clock_floor_khz", "clock_ceiling_khz"),
+)
 PAGE = "docs/reference/boards.md"
 _FORMATS = {"ai-edge-litert": "tflite", "tflite-runtime": "tflite", "onnxruntime": "onnx", "openvino": "onnx"}
 
@@ -38,6 +41,9 @@ _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"
 _User = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a user")]
 _Group = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a group")]
 _Path = Annotated[str, matching(r"(/[A-Za-z0-9._-]+)+", "a plain path")]
+# What a library reads as it is loaded. A quote or a percent sign would mean something else in a unit.
+_Variable = Annotated[str, matching(r"[A-Z][A-Z0-9_]{0,40}", "the name of a variable")]
+_Words = Annotated[str, matching(r"[A-Za-z0-9_./:,=+-]+", "a value without blanks and quotes")]
 _Pinned = Annotated[
     str, matching(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+", 'a name with an exact version, as "numpy==1.26.4"')
 ]
@@ -47,6 +53,8 @@ class Backend(Table):
     """An interpreter that the board can have.
 
     ``versions`` limits its version as pip does (``"<2.12"``). ``device`` is the word of --device for ``accelerator``.
+    ``driver`` has patterns of the versions that the device's library may have with it, as its package names them
+    (``"16.0"``, ``"16.0tf2.1[5-7]*"``): the two are built for each other.
     """
 
     name: Annotated[str, matching("|".join(_FORMATS), " | ".join(_FORMATS))]
@@ -54,6 +62,7 @@ class Backend(Table):
     artefacts: _Artefacts
     accelerator: Text | None = None
     device: Text | None = None
+    driver: SomeTexts = ()
 
 
 class TfliteLimits(Table):
@@ -84,12 +93,18 @@ class Calibration(Table):
 
 
 class Service(Table):
-    """The users that the service runs as, its Python, and EdgeVeil's folder on the board."""
+    """The users that the service runs as, its Python, EdgeVeil's folder on the board, and what libraries need there.
+
+    ``environment`` is set in the units, and for each command and probe that runs Python there. ``watchdog_s`` is the
+    time after which the board's own watchdog restarts it where systemd hangs; None leaves the system's setting.
+    """
 
     user: _User = "edgeveil"
     inside_user: _User = "edgeveil-inside"
     python: _Path = "/usr/bin/python3"
     root: _Path = "/opt/edgeveil"
+    watchdog_s: int | None = Field(default=None, ge=5, le=600)
+    environment: dict[_Variable, _Words] = Field(default_factory=dict)
 
 
 class Camera(Table):
@@ -133,6 +148,7 @@ class Profile(Table):
     backends: Annotated[tuple[Backend, ...], Field(strict=False)]
     checked: Texts
     unchecked: Texts
+    models: SomeTexts = ()  # patterns of what the board says that it is (/proc/device-tree/model)
     accelerator_path: Text | None = None
     accelerator_devices: SomeTexts = ()  # what else the inside opens for it
     accelerator_group: _Group | None = None  # that may open a device file
@@ -214,6 +230,7 @@ class Profile(Table):
             lines.append(f"  ONNX: opset {self.onnx.opset}, IR {self.onnx.ir}, {ops}")
         lines += [f"  install: {install.text()}" for install in self.install]
         lines.append(f"  service: as {self.service.user} and {self.service.inside_user}, in {self.service.root}")
+        lines += [f"  environment: {name}={value}" for name, value in self.service.environment.items()]
         if self.camera.sources:
             lines.append(f"  cameras: {', '.join(self.camera.sources)}")
         if self.sensors:

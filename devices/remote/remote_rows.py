@@ -17,13 +17,13 @@ import numpy as np
 from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace, remote_workspace
 from edgeveil.devices.transports.base import digest
-from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 
 PIECE_ROWS, PIECE_BYTES = 512, 2 * 2**20  # samples that are sent together
 PIECE_S = 1800  # the longest time for a piece
-OPEN_S = 600
+OPEN_S = 420  # besides what opening may take there
 
 Advance = Callable[..., None]
 
@@ -64,7 +64,7 @@ def perturb_on_board(
     size_bytes = len(bundle) + 2 * pieces[0].nbytes
     with remote_workspace(board, f"audit-{digest(bundle)}", size_bytes=size_bytes) as there:
         place = there.put_bundle(bundle)
-        ran = _ran(board, OPEN_S, place, artefact, device)
+        ran = _ran(board, OPEN_S + open_limit_s(device), place, artefact, device)
         artefact = ran["artefact"]
         kept = kept / _key(board, bundle, ran, x, further)
         missing = [number for number in range(len(pieces)) if not _file(kept, number).is_file()]

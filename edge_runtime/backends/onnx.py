@@ -5,12 +5,13 @@ import json
 import os
 import sys
 import tempfile
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Tuple
 
 import numpy as np
 import onnxruntime
 
 from edgeveil.edge_runtime.backends.base import Backend, placement_record
+from edgeveil.edge_runtime.backends.engine_cache import engine_cache, facts_of_build
 from edgeveil.edge_runtime.device import CPU, CUDA, TENSORRT, NoDevice, accelerator, may_use_cpu
 
 _DTYPES = {
@@ -24,7 +25,7 @@ _DTYPES = {
 
 
 _CPU = "CPUExecutionProvider"
-# In order of preference. TensorRT keeps no engine on disk: an engine read from there was not in the signed bundle.
+# In order of preference.
 _PROVIDERS = {
     CPU: (_CPU,),
     CUDA: ("CUDAExecutionProvider",),
@@ -139,12 +140,12 @@ def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any
     # Keep float32 on GPUs that would cut it to TF32. NVIDIA's libraries read this when they are loaded.
     os.environ.setdefault("NVIDIA_TF32_OVERRIDE", "0")
     # It reports its fallbacks on standard output, where our JSON goes.
-    with contextlib.redirect_stdout(sys.stderr):
+    with contextlib.redirect_stdout(sys.stderr), _engines(model, first, precision) as engines:
         try:
             session = onnxruntime.InferenceSession(
                 model,
                 options,
-                providers=[(name, _provider_options(name, precision)) for name in wanted],
+                providers=[(name, _provider_options(name, precision, engines)) for name in wanted],
                 enable_fallback=0,
             )
         except Exception as error:  # its own exceptions are many, and differ between versions
@@ -159,7 +160,20 @@ def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any
     return session
 
 
-def _provider_options(provider: str, precision: str) -> Dict[str, Any]:
+@contextlib.contextmanager
+def _engines(model: bytes, provider: str, precision: str) -> Iterator[Optional[str]]:
+    """The folder with the engine that this board built of this model before; None where none are kept."""
+    cache = engine_cache() if provider == "TensorrtExecutionProvider" else None
+    if cache is None:
+        yield None
+        return
+    built_from = facts_of_build(model, provider, onnxruntime.__version__, _provider_options(provider, precision, None))
+    with cache.working_folder(built_from) as folder:
+        yield folder
+
+
+def _provider_options(provider: str, precision: str, engines: Optional[str]) -> Dict[str, Any]:
     if provider != "TensorrtExecutionProvider":
         return {}
-    return {"trt_int8_enable": True} if precision == "int8" else {"trt_fp16_enable": True}
+    options: Dict[str, Any] = {"trt_int8_enable": True} if precision == "int8" else {"trt_fp16_enable": True}
+    return options if engines is None else dict(options, trt_engine_cache_enable=True, trt_engine_cache_path=engines)

@@ -13,6 +13,7 @@ import numpy as np
 from edgeveil.edge_runtime import __version__, machine
 from edgeveil.edge_runtime.bench import latency
 from edgeveil.edge_runtime.bench import power_meter as meter
+from edgeveil.edge_runtime.bench.power_state import power_problems, power_state
 from edgeveil.edge_runtime.bench.sensors import Sensors
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
@@ -75,6 +76,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     load_before = clocks.load()
     first = latency.take(call, latency.Minimum(1, 0), clocks.wall)
     warm = latency.warm_up(call, protocol.warm_up, clocks.wall)
+    state_before = power_state(protocol.sensors or {})
     sensors = Sensors(protocol.sensors or {}, every_s=max(1.0, protocol.minimum.seconds / 1000))
     begin, cpu_before, wall_before = clocks.unix(), clocks.cpu(), clocks.wall()
     times = latency.take(
@@ -82,6 +84,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     )
     cpu_ratio = (clocks.cpu() - cpu_before) / max(clocks.wall() - wall_before, 1e-9)
     end = clocks.unix()
+    state_after = power_state(protocol.sensors or {})
     steady_rss = machine.rss_bytes()
     bare = None
     if perturber.pipeline.runners:
@@ -95,7 +98,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
     reasons = _too_short_or_busy(protocol, times, cpu_ratio, load_before)
     if abs(drift) > MOST_DRIFT:
         reasons.append("drift: the second half ran {:+.0%} of the first; let it warm up or cool down".format(drift))
-    reasons += sensors.problems()
+    reasons += sensors.problems() + power_problems(state_before, state_after, protocol.sensors or {})
     if parity["lost"]:
         reasons.append("parity lost: the golden vectors no longer come out; what was timed is not what was audited")
     pace = None
@@ -122,6 +125,7 @@ def bench(perturber: Perturber, protocol: Protocol = USUAL, clocks: Clocks = REA
         pace=pace,
         sustained=protocol.sustained,
         sensors=sensors.samples,
+        power_state={"before": state_before, "after": state_after},
         power=power,
         parity=parity,
         cpu_ratio=cpu_ratio,

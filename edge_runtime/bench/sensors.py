@@ -1,7 +1,8 @@
 """A board's own sensors while it is timed: clock, governor, temperatures, throttling, power.
 
 Their places are facts of the board: a profile's ``[sensors]``, passed as JSON. A place is a file's path, or ``!`` and a
-command that prints the value. A sensor that does not answer is ``None``: not measured.
+command that prints the value, or ``zone:`` and the types of thermal zones, whose numbers differ between systems:
+``zone:CPU-therm|cpu-thermal``. A sensor that does not answer is ``None``: not measured.
 """
 
 import json
@@ -14,7 +15,13 @@ from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 
-NAMES = ("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw")
+NAMES = (
+    *("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw"),
+    # read before and after a run (``power_state``); the expected one is no place but a word
+    *("power_mode", "expected_power_mode", "clock_floor_khz", "clock_ceiling_khz"),
+)
+SAMPLED = NAMES[:7]
+ZONES = "/sys/class/thermal"
 MOST_SAMPLES = 3600
 LEAST_CLOCK = 0.9  # of the highest clock in the run: below, the board has throttled
 # vcgencmd get_throttled, its current state: under-voltage, frequency capped, throttled, soft temperature limit.
@@ -47,7 +54,7 @@ class Sensors(object):
     """Reads the named places, at most every ``every_s`` seconds, into ``samples``."""
 
     def __init__(self, places: Mapping[str, str], *, every_s: float = 1.0) -> None:
-        self._places = dict(places)
+        self._places = {name: place for name, place in places.items() if name in SAMPLED}
         self._every_s = every_s
         self._next_s = 0.0
         self.samples: List[Dict[str, Any]] = []
@@ -57,17 +64,17 @@ class Sensors(object):
         if not self._places or now_s < self._next_s or len(self.samples) >= MOST_SAMPLES:
             return
         self._next_s = now_s + self._every_s
-        raw = {name: _read(place) for name, place in self._places.items()}
-        power_w = _number(raw.get("power_mw"), 1e-3)
+        raw = {name: read(place) for name, place in self._places.items()}
+        power_w = number(raw.get("power_mw"), 1e-3)
         self.samples.append(
             {
                 "at_s": round(now_s, 3),
-                "clock_mhz": _number(raw.get("clock_khz"), 1e-3),
+                "clock_mhz": number(raw.get("clock_khz"), 1e-3),
                 "governor": raw.get("governor"),
-                "temperature_c": _number(raw.get("temperature_millic"), 1e-3),
-                "gpu_temperature_c": _number(raw.get("gpu_temperature_millic"), 1e-3),
+                "temperature_c": number(raw.get("temperature_millic"), 1e-3),
+                "gpu_temperature_c": number(raw.get("gpu_temperature_millic"), 1e-3),
                 "throttled": _throttled(raw.get("throttled")),
-                "power_w": _number(raw.get("power_uw"), 1e-6) if power_w is None else power_w,
+                "power_w": number(raw.get("power_uw"), 1e-6) if power_w is None else power_w,
             }
         )
 
@@ -93,8 +100,19 @@ class Sensors(object):
         return sum(powers) / len(powers) if powers else None
 
 
-def _read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Optional[str]:
+def zone_of(types: str) -> Optional[str]:
+    """The temperature file of the first thermal zone of one of these types, ``CPU-therm|cpu-thermal``; None without."""
+    zones: Dict[Optional[str], str] = {}
+    for name in sorted(os.listdir(ZONES)) if os.path.isdir(ZONES) else []:
+        zones.setdefault(read(os.path.join(ZONES, name, "type")), os.path.join(ZONES, name, "temp"))
+    return next((zones[kind] for kind in types.split("|") if kind in zones), None)
+
+
+def read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Optional[str]:
+    """What a place says, as text; None where it does not answer."""
     try:
+        if place.startswith("zone:"):
+            place = zone_of(place[len("zone:") :]) or ""
         if place.startswith("!"):
             data = run(shlex.split(place[1:]), stderr=subprocess.DEVNULL, timeout=5)
         else:
@@ -105,7 +123,8 @@ def _read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Op
     return data.decode("utf-8", "replace").strip() or None
 
 
-def _number(text: Optional[str], scale: float) -> Optional[float]:
+def number(text: Optional[str], scale: float) -> Optional[float]:
+    """A text as a number times ``scale``; None where it is none."""
     try:
         return None if text is None else round(float(text) * scale, 6)
     except ValueError:

@@ -11,21 +11,31 @@ import os
 import signal
 import sys
 import time
-from typing import Any, Callable, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bundle.board_state import files_beside
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
-from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, Missing, PrivacyStop, describe
+from edgeveil.edge_runtime.device import open_limit_s
+from edgeveil.edge_runtime.errors import (
+    DeviceFailed,
+    EdgeVeilError,
+    Missing,
+    PrivacyStop,
+    SourceFailed,
+    Unsupported,
+    describe,
+)
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.inside.absent_camera import device_file, wait_for_file
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.notes import Notes
 from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
-from edgeveil.edge_runtime.kinds import check_sensor
+from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.ledger.inside_count import InsideCount
 from edgeveil.edge_runtime.loop import batch
@@ -34,11 +44,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.account import Account
 from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
-from edgeveil.edge_runtime.sandbox.watchdog import Watchdog, put_off_alarm
-
-OPEN_S = 180.0  # the most that a bundle may take to open and to pass its self-test; as long as the units wait
-# Sources whose libraries need shared memory, which the limit on files covers.
-_NEEDS_FILES = ("libcamera", "gst")
+from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
 
 Ends = NamedTuple(
     "Ends",
@@ -82,7 +88,25 @@ def run_alone(settings: Settings, folder: str) -> int:
     # A manager would store the output in a journal or a log; from here on notes report everything.
     hardening.close_outputs()
     network = needs_network(settings.source, settings.device)
-    return _run(settings, Ends(bundle=bundle, frames=None, **found), network=network)
+    if _waited_for_camera(settings, found):
+        return DeviceFailed.exit_code
+    return _run(settings, Ends(bundle=bundle, frames=None, **found), network=network, retry=True)
+
+
+def _waited_for_camera(settings: Settings, found: Dict[str, int]) -> bool:
+    """Whether the camera was absent and came; the manager grants its file to the next start alone."""
+    path = device_file(settings.source)
+    if path is None:
+        return False
+    notes, counters = Notes(found["notes"]), Counters(found["counters"])
+    if not wait_for_file(
+        path,
+        lambda text: notes.say("waiting", message=text),
+        lambda: counters.set("beat-ms", int(time.monotonic() * 1e3)),
+    ):
+        return False
+    notes.say("fault", word="camera", message="{} is there now; the inside starts again with it".format(path))
+    return True
 
 
 def _run(
@@ -92,7 +116,9 @@ def _run(
     notes = Notes(ends.notes)
     try:
         known = [settings.trust] + files_beside(settings.trust)
-        isolation = Isolation(settings.source, settings.backend, settings.device, readable=known)
+        # Of a camera's daemon it reads the same pipe as of a camera on a network.
+        reads = "http:" if ends.frames is not None and needs_daemon(settings.source) else settings.source
+        isolation = Isolation(reads, settings.backend, settings.device, readable=known)
         inside = Inside(settings, Pipe(ends.records), notes, Counters(ends.counters), retry=retry)
         isolated = isolation.enter(namespace=not network, account=account)
         bundle = read_all(ends.bundle)
@@ -116,7 +142,7 @@ class Inside(object):
 
     def __init__(self, settings: Settings, pipe: Pipe, notes: Notes, counters: Counters, *, retry: bool) -> None:
         self._settings, self._pipe, self._notes, self._counters = settings, pipe, notes, counters
-        self._retry = retry
+        self._retry, self._said_source = retry, False
         self._watchdog = Watchdog(settings.hang_after, put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
         self._may_make: Callable[[int], bool] = lambda _releases: True
@@ -136,9 +162,12 @@ class Inside(object):
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside decides
         locked = hardening.lock_memory()
-        self._put_off(OPEN_S)  # a model may never end; the watchdog begins once it has
-        with Perturber.open(bundle, trust=settings.trust, **choices(settings)) as perturber:
-            del bundle
+        # A model may never end; the watchdog begins once it has. Until then the outside sees that this one computes.
+        self._put_off(open_limit_s(settings.device))
+        with Progress(self._beat):
+            opened = Perturber.open(bundle, trust=settings.trust, **choices(settings))
+        with opened as perturber:
+            del bundle, opened
             check_sensor(settings.source, perturber.manifest.input.sensor)
             plan = schedule(perturber.manifest, settings.fps)
             layout = Layout(perturber.manifest.outputs)
@@ -151,7 +180,7 @@ class Inside(object):
             live = LiveLoop(
                 perturber,
                 plan,
-                open_source=lambda: self._open(perturber.manifest, frames),
+                open_source=lambda: self._open_and_say(perturber.manifest, frames),
                 capture=capture,
                 send=lambda made: self._send(layout, made, RELEASED),
                 counters=self._counters,
@@ -169,7 +198,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if frames is not None:
                 _load_decoder()
-            if settings.source.partition(":")[0] not in _NEEDS_FILES:
+            if frames is not None or settings.source.partition(":")[0] not in WRITES_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
             if frames is not None:
@@ -187,14 +216,21 @@ class Inside(object):
                     self._run_file(source, perturber, capture, layout)
 
     def _open_first(self, manifest: Manifest, frames: Optional[int]) -> Any:
-        """The source, or None if it was open before and may come back."""
+        """The source, or None if it was open before and may come back, or is one that a service waits for."""
         try:
-            source = self._open(manifest, frames)
+            return self._open_and_say(manifest, frames)
         except DeviceFailed as error:
-            if not self._retry or error.exit_code != DeviceFailed.exit_code:
+            if not self._retry or not isinstance(error, SourceFailed) or isinstance(error, Unsupported):
                 raise
             self._notes.say("fault", word=type(error).__name__.lower(), message=str(error))
+            self._notes.say("waiting", message=str(error))
             return None
+
+    def _open_and_say(self, manifest: Manifest, frames: Optional[int]) -> Any:
+        source = self._open(manifest, frames)
+        if self._said_source:
+            return source
+        self._said_source = True
         facts = {key: getattr(source, key) for key in ("live", "simulated", "raw_on_network", "name", "size")}
         self._notes.say("source", **facts)
         return source
@@ -242,9 +278,12 @@ class Inside(object):
         for reason, count in summary.dropped.items():
             self._counters.add(DROP + reason, count)
 
-    def _put_off(self, seconds: float) -> None:
+    def _beat(self) -> None:
         # The outside watches this too: a stopped process does not get its alarm.
         self._counters.set("beat-ms", int(time.monotonic() * 1e3))
+
+    def _put_off(self, seconds: float) -> None:
+        self._beat()
         put_off_alarm(seconds)
 
     def _stop(self, *_: Any) -> None:

@@ -7,11 +7,12 @@ the Host header must name this device, or are behind a token.
 import collections
 import json
 import re
-from typing import Any, Callable, Dict, Iterator, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.outside import event_log
+from edgeveil.edge_runtime.outside.board_health import Gauge
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split
 
@@ -81,9 +82,13 @@ def place_of(text: str) -> Optional[Place]:
 
 
 def metrics(
-    inside: Dict[str, int], outside: Dict[str, int], sinks: Dict[str, Dict[str, int]], gauges: Dict[str, float]
+    inside: Dict[str, int],
+    outside: Dict[str, int],
+    sinks: Dict[str, Dict[str, int]],
+    gauges: Dict[str, float],
+    board: Iterable[Gauge] = (),
 ) -> Iterator[str]:
-    """Prometheus lines of the counters of both processes and of the sinks, and of the gauges."""
+    """Prometheus lines of the counters of both processes and of the sinks, of the gauges, and of the board."""
     for name in ("frames-in", "rechecks", "source-opened"):
         yield _line(name + "-total", inside.get(name, 0))
     for name in ("frames-out", "ticks", "ticks-repeated", "ticks-missed", "inside-restarts", "sink-dropped"):
@@ -100,6 +105,8 @@ def metrics(
             yield _line("sink-" + name, count, sink=sink)
     for name, value in sorted(gauges.items()):
         yield _line(name, value)
+    for gauge in board:
+        yield _line(gauge.name, gauge.value, **gauge.labels)
 
 
 def all_drops(inside: Dict[str, int], outside: Dict[str, int]) -> Dict[str, int]:

@@ -7,6 +7,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.paths import zipapp
@@ -25,7 +26,7 @@ Process = NamedTuple(
 
 
 def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
-    """The inside, and before it the process that fetches its frames if the source is on a network.
+    """The inside, and before it the process that gets its frames from a network, or from a camera's daemon.
 
     Raises ``BadInput`` if raw pictures would cross a network unencrypted, or if the user does not exist.
     """
@@ -34,6 +35,9 @@ def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
     network = isolation.needs_network(inside_settings.source, inside_settings.device)
     inside = Process(command("inside.process"), user, network, inside_settings._asdict())
     fetched = fetch_settings(settings, manifest)
+    if needs_daemon(settings.source):
+        asked = {"source": settings.source, "sensor": expected(manifest.input, manifest.capture)}
+        return [Process(command("sources.daemon_feed"), user, False, asked), inside]
     if fetched is None:
         return [inside]
     return [Process(command("sources.network.fetch"), user, True, fetched), inside]
@@ -78,7 +82,18 @@ def environment() -> Dict[str, str]:
     return ours
 
 
-_KEPT = ("HOME", "LANG", "LD_LIBRARY_PATH", "LD_PRELOAD", "PATH", "SSL_CERT_DIR", "SSL_CERT_FILE", "TMPDIR", "TZ")
+_KEPT = (
+    "HOME",
+    "LANG",
+    "LD_LIBRARY_PATH",
+    "LD_PRELOAD",
+    "OPENBLAS_CORETYPE",
+    "PATH",
+    "SSL_CERT_DIR",
+    "SSL_CERT_FILE",
+    "TMPDIR",
+    "TZ",
+)
 # Of Python, of the interpreters and of what opens cameras. None of these takes a password.
 _KEPT_FAMILIES = (
     *("LC_", "PYTHON", "CUDA_", "INTEL_", "NVIDIA_", "OPENVINO_", "ORT_", "TF_"),

@@ -13,6 +13,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.config import Settings
+from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters
 from edgeveil.edge_runtime.ipc.notes import Event
@@ -37,6 +38,8 @@ from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 PAGES_EVERY_S = 0.2
+ASK_S = 10.0  # how often a manager is asked for more time to open
+OPEN_MARGIN_S = 60.0  # for the processes to start, and the camera to open
 
 
 def run(settings: Settings) -> Dict[str, Any]:
@@ -87,7 +90,8 @@ class Service(object):
         self.source: Dict[str, Any] = {}
         self._signals: List[int] = []
         self._stopped = "end"
-        self.turned_s = self.clock()
+        self.turned_s = self._started_s = self.clock()
+        self._asked_s, self._open_limit_s = self._started_s, open_limit_s(settings.device) + OPEN_MARGIN_S
         self._pages_updated_s = 0.0
 
     def _link(self, bundle: int) -> InsideLink:
@@ -106,6 +110,7 @@ class Service(object):
             bundle,
             owner,
             hang_after_s=settings.hang_after,
+            open_limit_s=open_limit_s(settings.device),
             restarts=settings.restarts,
             stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
             clock=self.clock,
@@ -214,6 +219,12 @@ class Service(object):
             if self.is_live is None:
                 self.is_live = bool(facts.get("live"))
             self.log.say("source", **{key: facts.get(key) for key in ("name", "live", "simulated", "raw_on_network")})
+        elif event.name == "waiting":
+            self.log.say("waiting", message=str(facts.get("message"))[:400])
+            if not self._notified_ready:
+                # The service does what it can: a manager that waited longer would start it again, and again.
+                self._notified_ready = True
+                self._notifier.say("READY=1", "STATUS=waiting for its source")
         elif event.name == "fault":
             self.log.say("fault", kind=str(facts.get("word"))[:40], message=str(facts.get("message"))[:400])
         elif event.name == "ended" and facts.get("code") == PrivacyStop.exit_code:
@@ -310,6 +321,10 @@ class Service(object):
         if not self._notified_ready and (self.counters.get("frames-out") or self.is_live is False):
             self._notified_ready = True
             self._notifier.say("READY=1", "STATUS=perturbing")
+        elif not self._notified_ready and now - self._started_s < self._open_limit_s and now >= self._asked_s + ASK_S:
+            # Opening may take longer than the unit's TimeoutStartSec: TensorRT builds an engine.
+            self._asked_s = now
+            self._notifier.say("EXTEND_TIMEOUT_USEC={:d}".format(int(4 * ASK_S * 1e6)), "STATUS=opening the bundle")
 
     def _update_pages(self, now: float) -> None:
         """Update the numbers on this device's pages, a few times a second."""

@@ -5,6 +5,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
+from edgeveil.edge_runtime.outside.board_health import board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 
@@ -161,7 +162,9 @@ class Status(object):
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }
-        return health.metrics(service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges)
+        board = board_gauges(service.link.manifest_sha256)
+        counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
+        return health.metrics(*counts, gauges, board)
 
     def close(self) -> None:
         """Close the pages."""

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.pipe import widen
 from edgeveil.edge_runtime.ipc.record import RecordReader
+from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import Process, environment
 
@@ -38,7 +39,8 @@ class Supervisor(InsideLink):
     """Runs the ``processes`` of a table. The last one is the inside; the others send frames to it.
 
     ``bundle`` is a descriptor of the bundle to run. ``hang_after_s`` is the time of the inside's own watchdog,
-    ``restarts`` the most restarts in an hour. Call ``poll`` often.
+    ``open_limit_s`` the most it may take to open its bundle, ``restarts`` the most restarts in an hour. Call
+    ``poll`` often.
     """
 
     def __init__(
@@ -48,6 +50,7 @@ class Supervisor(InsideLink):
         owner: LinkOwner,
         *,
         hang_after_s: float,
+        open_limit_s: float,
         restarts: int,
         stdin: Optional[int] = subprocess.DEVNULL,
         clock: Callable[[], float] = time.monotonic,
@@ -56,12 +59,14 @@ class Supervisor(InsideLink):
         super(Supervisor, self).__init__(self._page, owner)
         self._feeders, self._inside_process = list(processes[:-1]), processes[-1]
         self._bundle, self._hang_after_s, self._restarts = bundle, hang_after_s, restarts
+        self._open_limit_s = open_limit_s
         self._stdin, self._clock = stdin, clock
         self._process: Any = None
         self._feeding: List[Any] = []
         self._backoff = Backoff(most_s=LONGEST_PAUSE_S)
         self._again_s: Optional[float] = None
         self._started_s = 0.0
+        self._cpu_s, self._computed_s = 0.0, 0.0  # processor time of an inside that opens, and when it last grew
         self._last_restarts: Deque[float] = collections.deque()
         self._ever_ready, self._ready, self._killed = False, False, False
         self._stop_by_s: Optional[float] = None
@@ -88,6 +93,7 @@ class Supervisor(InsideLink):
         self._records, self._notes, self._text = records, notes, b""
         self._reader = RecordReader(records, self._owner.layout)
         self._started_s, self._again_s, self._last_word = self._clock(), None, {}
+        self._cpu_s = 0.0
         self._ready = self._killed = False
 
     def _spawn(
@@ -174,8 +180,16 @@ class Supervisor(InsideLink):
 
     def _hangs(self, now: float) -> bool:
         """Whether the inside hangs and its own, quicker, watchdog hangs too."""
-        beat = self.inside.get("beat-ms") / 1e3
-        return now - max(beat, self._started_s) > 3 * self._hang_after_s + START_S * (not self._ready)
+        last = max(self.inside.get("beat-ms") / 1e3, self._started_s)
+        if self._ready:
+            return now - last > 3 * self._hang_after_s
+        if now - self._started_s > self._open_limit_s + START_S:
+            return True  # the inside's own alarm should have ended it before
+        # A library that builds an engine may let no Python run for minutes, and computes.
+        had = cpu_s(self._process.pid) or 0.0
+        if had > self._cpu_s:
+            self._cpu_s, self._computed_s = had, now
+        return now - max(last, self._computed_s) > 3 * self._hang_after_s + START_S
 
     def _listen(self) -> List[Event]:
         events = (self._read_notes() or []) if self._notes >= 0 else []

@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
-from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb
+from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
@@ -28,7 +28,7 @@ from edgeveil.edge_runtime.releases.store import BUNDLE, RUNTIME, Releases
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 
 TRIAL_FRAMES = 30
-TRIAL_LIMIT_S = 300
+TRIAL_FRAMES_S = 120  # for its frames, besides what opening may take
 # Both by name: the inside holds the accelerator even while the outside starts, and stop ends only the units named.
 _UNITS = ["edgeveil.service", "edgeveil-inside.service"]
 # Groups that may open cameras and accelerators, by the names that the boards' systems give them.
@@ -81,16 +81,17 @@ def _passes(
     source: Optional[str],
     environment: Sequence[Tuple[str, str]],
 ) -> None:
+    limit_s = TRIAL_FRAMES_S + int(open_limit_s(device))
     ended = confinement.run(
         command,
         root=root,
-        limit_s=TRIAL_LIMIT_S,
+        limit_s=limit_s,
         groups=_groups() if source or device != CPU else [],
         network=hears_of_usb(device) or (source is not None and on_network(source)),
         environment=environment,
     )
     if ended.code is None:
-        raise DeviceFailed("{} took more than {} s".format(what, TRIAL_LIMIT_S))
+        raise DeviceFailed("{} took more than {} s".format(what, limit_s))
     if ended.code:
         last = ended.error.strip().splitlines()[-1:] or ["without a message"]
         raise DeviceFailed("{} ended with code {} ({})".format(what, ended.code, last[0][:300]))

@@ -71,6 +71,7 @@ _DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its i
 Condition = NamedTuple("Condition", [("argument", int), ("pairs", Tuple[Tuple[int, int], ...])])
 _WRITING, _CREATING = 0o3, 0o100 | 0o1000 | 0o20000000  # the access mode; O_CREAT, O_TRUNC and the bit of O_TMPFILE
 _INET, _INET6, _NETLINK, _ROUTE, _UEVENT, _GENERIC, _TCP, _UDP = 2, 10, 16, 0, 15, 16, 6, 17
+_UNIX = 1
 _THREAD = 0x10000  # CLONE_THREAD: a thread, and no process
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ: none of them signals, or
 # locks a file, which others would notice
@@ -106,6 +107,11 @@ def measured(source: str, backends: Iterable[str], device: str) -> bool:
 def no_network() -> Rules:
     """For a program that may start others, and reaches no network."""
     return Rules(None, REFUSED, {"socket": [_one_of(0, (_NETLINK,)), _one_of(2, (_UEVENT,))]})
+
+
+def by_daemon() -> Rules:
+    """For a process that asks a daemon of this device for frames: sockets of the file system, and no program."""
+    return Rules(None, REFUSED | _STARTING, {"socket": [_one_of(0, (_UNIX,))]})
 
 
 def fetching(process: int) -> Rules:

@@ -15,6 +15,27 @@ def put_off_alarm(seconds: float) -> None:
     signal.setitimer(signal.ITIMER_REAL, seconds)
 
 
+class Progress(object):
+    """While its block runs, a thread calls ``beat`` each second: Python runs, whatever else waits or computes."""
+
+    def __init__(self, beat: Callable[[], None], every_s: float = 1.0) -> None:
+        self._beat, self._every_s = beat, every_s
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="progress", daemon=True)
+
+    def __enter__(self) -> "Progress":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self._beat()
+
+
 class Watchdog(object):
     """Watches heartbeats by name; after one, the next must come in time, unless ``rest`` is called."""
 

@@ -8,6 +8,7 @@ from edgeveil.edge_runtime.kinds import FILE_SINKS, LIVE_SINKS, PREVIEW, check_s
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
+from edgeveil.edge_runtime.sinks.retention import retention
 from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secrets
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
@@ -67,13 +68,15 @@ def open_sinks(
 
 def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
     make_sink = _load(*FILE_SINKS[kind])
-    known: Known = {"rotate": rotation} if kind in _ROTATING else {}
+    known: Known = {"rotate": rotation, "keep": retention} if kind in _ROTATING else {}
     if kind == "video":
         from edgeveil.edge_runtime.sinks import video
 
         known.update(fps=video.rate, codec=video.codec)
     path, settings = split(where, known) if known else (where, {})
-    limits = settings.pop("rotate", None)
+    limits, keep = settings.pop("rotate", None), settings.pop("keep", None)
+    if keep is not None and limits is None:
+        raise BadInput("expected rotate= with keep=, which says how many of its parts stay: rotate=1h&keep=30")
     capture = manifest.capture if manifest else None
     if kind == "video" and capture and "fps" not in settings:
         settings["fps"] = capture.tick_hz
@@ -88,7 +91,9 @@ def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Opti
 
     # npz holds every output and the index; the other kinds hold little more than the main output.
     size = Format(outputs).payload_bytes + 8
-    return RotatingSink(path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz")
+    return RotatingSink(
+        path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz", keep=keep
+    )
 
 
 def _load(module: str, name: str) -> Callable[..., Sink]:

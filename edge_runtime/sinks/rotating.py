@@ -1,7 +1,8 @@
 """``npz:DIR?rotate=100MB,1h``: one part after the other, for streams without an end.
 
-A part is closed when it would exceed the size, is older than the time, or the disk is full. Closed parts are whole, are
-never changed and never removed. While the disk is full, every frame is refused with one sentence and counted.
+A part is closed when it would exceed the size, is older than the time, or the disk is full. Closed parts are whole and
+never changed; ``keep`` says how many stay, all where it is not given. While the disk is full, every frame is refused
+with one sentence and counted.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink
+from edgeveil.edge_runtime.sinks.retention import Keep, parts_to_remove
 from edgeveil.edge_runtime.storage import free_space
 from edgeveil.edge_runtime.storage.atomic import WriteFailed, writing
 
@@ -35,9 +37,10 @@ class RotatingSink(Sink):
         limits: Tuple[Optional[int], Optional[float]],
         frame_bytes: int,
         twice: bool = False,
+        keep: Optional[Keep] = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._folder, self._make, self._suffix, self._twice = folder, make, suffix, twice
+        self._folder, self._make, self._suffix, self._twice, self._keep = folder, make, suffix, twice, keep
         (self._most_bytes, self._most_s), self._frame_bytes, self._clock = limits, frame_bytes, clock
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise BadInput("expected a folder for the parts at {}; there is a file".format(folder))
@@ -52,6 +55,7 @@ class RotatingSink(Sink):
         self._counts = {"put": 0, "parts": 0, "lost": 0}
         # A wrong path or bundle fails now.
         self._open()
+        self._remove_oldest()
 
     def _write(self, frame: Any) -> None:
         try:
@@ -136,8 +140,16 @@ class RotatingSink(Sink):
             self._counts["put"] -= self._held
             raise
         self._counts["parts"] += 1
+        self._remove_oldest()
         now = self._clock()
         self._closed = [(at, path) for at, path in self._closed if at >= now - SUSPECT_S] + [(now, self._path)]
+
+    def _remove_oldest(self) -> None:
+        if self._keep is None:
+            return
+        with contextlib.suppress(OSError):  # a part that somebody else removes meanwhile
+            for path in parts_to_remove(self._folder, self._keep, self._path if self._part is not None else ""):
+                self._remove(path)
 
     @staticmethod
     def _remove(path: str) -> None:

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # name: Python, what is asked for; requirements/NAME.txt is the lock. lock_pythons.py writes the locks.
 ROWS = {
-    "py36": ("3.6", ["numpy==1.19.5", "onnxruntime==1.10.0"]),
+    "py36": ("3.6", ["numpy==1.19.4", "onnxruntime==1.10.0"]),
     "py37": ("3.7", ["numpy==1.21.6", "tflite-runtime==2.11.0"]),
     "py38": ("3.8", ["numpy==1.24.4"]),
     "py39-tflite": ("3.9", ["numpy==1.26.4", "tflite-runtime==2.14.0"]),

@@ -3,7 +3,6 @@
 ``scripts/environments/pythons.py`` builds the environments. A missing interpreter fails nothing; the skip says so.
 """
 
-import importlib.util
 import json
 import os
 import subprocess
@@ -16,6 +15,7 @@ import pytest
 from edgeveil.devices.zipapp import build_zipapp
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
+from tests.support.boards.pythons import python_of, pythons
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.promised import local_examples
 
@@ -34,24 +34,6 @@ CAN = {
     "py311-openvino": (TFLITE + ONNX, "openvino"),
 }
 NUMPY_ALONE = ("py38", "py310", "py312", "py313")
-
-
-def _script():
-    spec = importlib.util.spec_from_file_location("pythons", ROOT / "scripts/environments/pythons.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-pythons = _script()
-
-
-def python_of(name):
-    """The Python of one environment, built where needed; skips loudly where its interpreter is missing."""
-    python = pythons.environment(name)
-    if python is None:
-        pytest.skip(f"NO PYTHON {pythons.ROWS[name][0]} HERE: what boards with it run was not tried")
-    return python
 
 
 @pytest.fixture(scope="session")

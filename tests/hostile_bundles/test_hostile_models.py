@@ -14,6 +14,7 @@ import numpy as np
 import onnx
 import pytest
 
+from edgeveil.edge_runtime import device
 from edgeveil.edge_runtime.backends import onnx_file
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import DeviceFailed
@@ -31,7 +32,8 @@ from edgeveil.edge_runtime import machine
 machine.process_limit_bytes = lambda: {limit}
 from edgeveil.edge_runtime.inside import process
 from edgeveil.edge_runtime.sandbox import hardening
-process.OPEN_S = 8
+from edgeveil.edge_runtime import device
+device.OPEN_S = 8
 {first}
 sys.exit(process.main(sys.argv[1:]))
 """
@@ -42,6 +44,8 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.outside import process_table, supervisor
 config.needs_service = lambda settings: True
 supervisor.START_S = {start_s}
+from edgeveil.edge_runtime import device
+device.OPEN_S = 8
 process_table.command = lambda module: [sys.executable, "-c", {child!r}]
 code = main({words!r})
 import resource
@@ -157,7 +161,8 @@ def test_an_inside_that_does_not_end_itself_is_ended_from_without():
 )
 def test_the_trial_of_a_hostile_model_fails(model, problem, monkeypatch):
     form, kind = model.split(" ")
-    monkeypatch.setattr(trial, "TRIAL_LIMIT_S", 6)
+    monkeypatch.setattr(trial, "TRIAL_FRAMES_S", 3)
+    monkeypatch.setattr(device, "OPEN_S", 3)
     monkeypatch.setattr(confinement, "process_limit_bytes", lambda: LIMIT_BYTES)
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

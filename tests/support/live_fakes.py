@@ -3,7 +3,7 @@
 ``fake:N?fps=50&...`` gives N frames (0: for ever) of ``WIDE`` bytes. Its faults are words of the text, each with the
 frame before which it comes; several are parted by ``&``: ``disconnect=20``, ``stall=20``, ``error=20``, ``drop=20``,
 ``hang=20``, ``crash=20``, ``wrong=20``; ``late=20`` takes a second, ``pause=20`` an hour; ``say=20``, ``send=20`` and
-``file=20`` try to bring the frame out; ``absent=1`` cannot be opened.
+``file=20`` try to bring the frame out; ``absent=2`` cannot be opened the first two times.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class FakeSource(Source):
         self.options = {name: float(value) for name, value in parse_qsl(text)}
         FakeSource.opened += 1
         self.next_index = 0 if FakeSource.opened == 1 else FakeSource.last
-        if self.options.get("absent"):
+        if FakeSource.opened <= self.options.get("absent", 0):
             raise Disconnected("there is no fake camera here; plug one in")
         self.period = 1 / self.options.get("fps", 50)
         self.due = time.monotonic()

@@ -92,7 +92,9 @@ def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], l
     from edgeveil.devices.remote.remote_workspace import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
-    sensors = dict(profiles.load(profile).sensors) if profile else {}
+    known = profiles.load(profile) if profile else None
+    sensors = dict(known.sensors) if known else {}
+    board.environment = dict(known.service.environment) if known else {}
     try:
         data = bundle.read_bytes()
     except OSError as error:

@@ -12,7 +12,7 @@ import typer
 
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
 from edgeveil.trainer.cli.connection import On, board_command
 from edgeveil.trainer.progress import say, transfer
@@ -65,6 +65,44 @@ def probe(
             print(board.facts().text())
         else:
             print_json(board.facts_document())
+
+
+@board_command(devices, "Example: edgeveil devices check --on ssh://pi@edgepi")
+def check(
+    connection: Connection,
+    on: On,
+    profile: Annotated[
+        str | None, typer.Option("--for", help="Board profile, by name or TOML file; left out: the one it matches.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what of a board fits, what is missing, and the commands that cure it; code 3 where any is."""
+    from edgeveil.devices import profiles
+    from edgeveil.devices.flashing.readiness.findings import findings
+    from edgeveil.devices.flashing.readiness.matching import matching
+
+    with connection.open(on) as board:
+        if profile is None:
+            known = {name: profiles.load(name) for name in profiles.names()}
+            chosen = matching(board.facts(), known, lambda path: bool(board.facts(path).accelerator))
+        else:
+            chosen = profiles.load(profile)
+        board.environment = dict(chosen.service.environment)
+        facts = board.facts(chosen.accelerator_path)
+    found = findings(facts, chosen)
+    missing = [one.what for one in found if one.cure]
+    if as_json:
+        rows = [{"what": one.what, "found": one.found, "cure": one.cure} for one in found]
+        print_json({"schema": 1, "profile": chosen.name, "board": facts.board, "findings": rows})
+    else:
+        lines = [f"{facts.board or 'A board that does not say its model'}, as {chosen.name}"]
+        for one in found:
+            cure = f" -> {one.cure}" if one.cure else ""
+            lines.append(f"{'missing' if one.cure else 'ok':8} {one.what:24} {one.found}{cure}")
+        # What a board says of itself may hold control characters of the terminal.
+        print("\n".join("".join(letter if letter.isprintable() else "?" for letter in line) for line in lines))
+    if missing:
+        raise LimitNotMet(f"not ready: {', '.join(missing)}. Cure them from the top, then check again.")
 
 
 @board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")

@@ -54,7 +54,7 @@ def _connection(
     known_hosts: Annotated[Path | None, typer.Option(help="File of host keys; default: your known_hosts.")] = None,
     password_file: Annotated[Path | None, typer.Option(help="File that holds the board user's password.")] = None,
 ) -> Connection:
-    return Connection(root, identity, known_hosts, password_file)
+    return Connection(root, identity, known_hosts, password_file, ask=True)
 
 
 _LOGIN = inspect.signature(_connection, eval_str=True).parameters

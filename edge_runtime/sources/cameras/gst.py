@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
+from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Missing, Stalled, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.cameras.install_hints import missing
 from edgeveil.edge_runtime.sources.convert import need_image
@@ -82,6 +82,14 @@ class GstSource(Camera):
     def close(self) -> None:
         """Stop the pipeline."""
         self._pipeline.set_state(self._gst.State.NULL)
+
+
+def load() -> None:
+    """Load GStreamer and its list of plugins, for a process that may start no program afterwards."""
+    try:
+        _gstreamer()
+    except Missing:
+        pass  # the source says so as it is opened
 
 
 def _gstreamer() -> Any:

@@ -1,4 +1,4 @@
-"""The inside's end of a network camera: what the fetching process (``fetch.py``) sends, decoded here."""
+"""The inside's end of a camera that another process reads: what ``fetch`` or ``daemon_feed`` sends, decoded here."""
 
 import json
 import os
@@ -6,6 +6,7 @@ import select
 
 import numpy as np
 
+from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import DeviceFailed, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
@@ -23,10 +24,9 @@ class FetchedSource(Camera):
     ``name`` is the camera's address without credentials, ``sensor`` what it must give (``manifest.sensor.expected``).
     """
 
-    raw_on_network = True
-
     def __init__(self, handle: int, name: str, sensor: Sensor) -> None:
-        need_image(sensor, "a network camera")
+        need_image(sensor, "a camera of another process")
+        self.raw_on_network = on_network(name)
         super(FetchedSource, self).__init__(name, sensor)
         self._handle, self._dtype = handle, np.dtype(sensor["dtype"])
         self._size = int(np.prod(sensor["shape"])) * self._dtype.itemsize

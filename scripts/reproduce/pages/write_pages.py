@@ -33,6 +33,7 @@ from scripts.reproduce.pages import (
     table_2_page,
     unseen_people,
 )
+from scripts.reproduce.pages.boards import board_pages
 from scripts.reproduce.pages.dp import local_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
@@ -380,6 +381,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "publishing": _publishing,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
+    "boards": board_pages.write,
 }
 
 

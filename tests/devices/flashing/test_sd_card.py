@@ -288,9 +288,11 @@ def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, tmp
     boot.mkdir()
     with pytest.raises(BadInput, match=r"no cmdline\.txt"):
         write(owner, f"dir:{boot}")
-    (boot / "cmdline.txt").write_text("root=/dev/x systemd.run=/boot/other.sh\n")
-    with pytest.raises(BadInput, match="another first run"):
+    (boot / "cmdline.txt").write_text("root=/dev/x systemd.run=/usr/bin/other\n")
+    before = (boot / "cmdline.txt").read_bytes()
+    with pytest.raises(BadInput, match="one like Raspberry"):
         write(owner, f"dir:{boot}")
+    assert (boot / "cmdline.txt").read_bytes() == before
     (boot / "cmdline.txt").write_text("root=/dev/x\n")
     write(owner, f"dir:{boot}")
     assert (boot / first_boot.TREE / "first_boot.py").exists()

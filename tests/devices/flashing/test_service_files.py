@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from edgeveil.devices import profiles
+from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.flash import flash
@@ -88,14 +89,18 @@ def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
 
 def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
     for device, private in (("cpu", "yes"), ("edgetpu", "no")):
-        made = service_files.update_files(ROOT, "https://updates.example/hall", device=device)
+        made = service_files.update_files(ROOT, "https://updates.example/hall", Service(), device=device)
         assert unit(made, service_files.UPDATE)["Service"]["PrivateDevices"] == private
 
 
 def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
     made = service_files.files("/srv/veil", "camera:0", ["tcp://127.0.0.1:9000"], PI)
     assert sorted(made) == sorted(
-        [service_files.CONFIG, *(service_files.UNIT_FOLDER + name for name in service_files.UNITS)]
+        [
+            service_files.CONFIG,
+            service_files.WATCHDOG,
+            *(service_files.UNIT_FOLDER + name for name in service_files.UNITS),
+        ]
     )
     for name in service_files.UNITS:
         assert re.search(rb"@[A-Z]+@", made[service_files.UNIT_FOLDER + name]) is None
@@ -110,7 +115,7 @@ def test_nothing_is_left_to_fill_in_and_every_command_is_understood():
 
 
 def test_a_timer_looks_for_newer_releases():
-    made = service_files.update_files(ROOT, "https://updates.example/hall")
+    made = service_files.update_files(ROOT, "https://updates.example/hall", Service())
     words = unit(made, service_files.UPDATE)["Service"]["ExecStart"].split()
     assert main._parser().parse_args(words[2:]).place == "https://updates.example/hall"
     assert unit(made, service_files.TIMER)["Timer"]["OnUnitInactiveSec"] == "6h"
@@ -120,7 +125,7 @@ def test_a_timer_looks_for_newer_releases():
     ]
     for place in ("https://x/$(id)", "dir:/a b"):
         with pytest.raises(BadInput, match="--update-from"):
-            service_files.update_files(ROOT, place)
+            service_files.update_files(ROOT, place, Service())
 
 
 def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
@@ -130,7 +135,7 @@ def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
     updating = service_files.for_board(ROOT, profile, Wanted(update_from="https://x"), facts, "cpu")
     other = service_files.for_board(ROOT, profile, Wanted("camera:0", ("none",)), facts, "cpu")
     assert same == {}
-    assert updating == service_files.update_files(ROOT, "https://x")
+    assert updating == service_files.update_files(ROOT, "https://x", Service())
     assert other == service_files.files(ROOT, "camera:0", ["none"], PI)
 
 
@@ -190,7 +195,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
     Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
-    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 4 + ["systemctl"] * 3
+    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 5 + ["systemctl"] * 3
     assert ran[2].endswith(service_files.CONFIG)
     assert "-m 640 -g edgeveil" in ran[2]
     assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
@@ -211,6 +216,33 @@ def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
     Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
+
+
+def test_a_board_that_hangs_is_restarted_by_its_own_watchdog():
+    made = service_files.files(ROOT, "camera:0", ["none"], PI)
+    assert made[service_files.WATCHDOG] == b"[Manager]\nRuntimeWatchdogSec=15\n"
+    assert service_files.enable_commands(made)[0] == ["systemctl", "daemon-reexec"]
+    assert service_files.WATCHDOG in gather_facts.SERVICE_FILES, "a flash of the same again finds it as it should be"
+    jetson = service_files.files(ROOT, "camera:0", ["none"], profiles.load("jetson-nano"))
+    assert service_files.WATCHDOG not in jetson
+    assert service_files.enable_commands(jetson)[0] == ["systemctl", "daemon-reload"]
+
+
+def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python():
+    jetson = profiles.load("jetson-nano")
+    made = service_files.files(ROOT, "camera:0", ["none"], jetson)
+    made |= service_files.update_files(ROOT, "https://x", jetson.service)
+    units = [data.decode() for path, data in made.items() if path.endswith(".service")]
+    assert len(units) == 4
+    assert all("\nEnvironment=OPENBLAS_CORETYPE=ARMV8\n" in text for text in units)
+    line = Recorded(b"0")
+    board = Board(line)
+    board.environment = {**jetson.service.environment, "PYTHONPATH": "/opt/more"}
+    board.execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    board.run_agent("run_rows")
+    ran = [one for one in line.ran if "python3" in one and "-c" not in one]
+    assert ran[0].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/edgeveil/site:/opt/more python3 ")
+    assert ran[1].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/more python3 -")
 
 
 @pytest.mark.parametrize(
@@ -256,9 +288,9 @@ class Watched(Board):
     def facts(self, accelerator=None):
         return self.known
 
-    def _execute(self, step, progress):
+    def _execute(self, step, *more):
         self.executed.append(step)
-        super()._execute(step, progress)
+        super()._execute(step, *more)
 
 
 def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
@@ -276,7 +308,7 @@ def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
     ):
         board, wanted, shown = Watched(Recorded(b"0"), facts), Wanted("camera:0", ("none",)), []
         dry = flash(inputs, board, wanted, dry_run=True, show=shown.append)
-        assert (board.transport.ran, board.executed) == ([], [])
+        assert (board.transport.ran, board.executed) == (["id -u"], [])
         done = flash(inputs, board, wanted)
         assert [step.kind for step in board.executed] == kinds
         assert tuple(board.executed) == dry.plan.steps == done.plan.steps

@@ -77,7 +77,9 @@ def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_pat
         ("yes", "video", ["/dev/video0"]) if device == "cpu" else ("no", "plugdev", ["/dev/a"] * 2)
     )
     words = {**WORDS, "@NAMESPACE@": "yes", "@PRIVATE@": private, "@GROUP@": group}
-    (tmp_path / name).write_bytes(service_files.filled(name, words, devices))
+    (tmp_path / name).write_bytes(
+        service_files.filled(name, words, {"@DEVICE@": devices, "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"]})
+    )
     command = ["systemd-analyze", "security", "--offline=true", f"./{name}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if "offline" in done.stderr:

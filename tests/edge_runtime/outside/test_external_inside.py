@@ -152,15 +152,15 @@ def test_on_a_board_it_reads_the_floor_behind_its_walls(tmp_path, floor, ends_wi
 def test_why_it_ended_stands_in_the_log_of_the_outside(tmp_path):
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
     outside = start(arguments(made, "fake:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path}), tmp_path)
-    inside = start_inside(made, tmp_path, "fake:0?absent=1")
+    inside = start_inside(made, tmp_path, f"npz:{tmp_path}/none.npz")
     try:
-        assert inside.wait(timeout=60) == 4
+        assert inside.wait(timeout=60) == 2
         ended = next(json.loads(line) for line in outside.stderr if '"event": "inside-ended"' in line)
     finally:
         for process in (outside, inside):
             process.kill()
             process.communicate()
-    assert "there is no fake camera here" in ended["message"]
+    assert "none.npz" in ended["message"]
 
 
 def test_a_service_that_is_stopped_before_it_runs_says_so(tmp_path):

@@ -12,9 +12,10 @@ from edgeveil.edge_runtime.bundle import board_state
 from edgeveil.edge_runtime.bundle.board_state import StateLost, read_state
 from edgeveil.edge_runtime.bundle.trust import Trust
 from edgeveil.edge_runtime.cli.main import main
+from edgeveil.edge_runtime.device import OPEN_S
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
-from edgeveil.edge_runtime.releases.trial import TRIAL_LIMIT_S
+from edgeveil.edge_runtime.releases.trial import TRIAL_FRAMES_S
 from edgeveil.edge_runtime.storage import root_lock
 from edgeveil.edge_runtime.storage.filesystem import read_strict
 from tests.support.bundles import KEY, make_bundle, trusted
@@ -233,7 +234,7 @@ def test_a_start_waits_as_long_as_an_update_tries_a_release(board, monkeypatch):
 
     def pause(seconds):
         waited.append(seconds)
-        if 25 * len(waited) > 2 * TRIAL_LIMIT_S:
+        if 25 * len(waited) > 2 * (TRIAL_FRAMES_S + OPEN_S):
             fcntl.flock(handle, fcntl.LOCK_UN)
 
     monkeypatch.setattr(root_lock, "pause", pause)

@@ -1,0 +1,108 @@
+"""What of a board fits its profile, what is missing, and the commands that cure it; a pure function of its facts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from packaging.version import Version
+
+from edgeveil.devices.flashing.checks import SPARE_BYTES
+from edgeveil.devices.flashing.placement import OLDEST_PYTHON, fits_driver, within
+from edgeveil.devices.flashing.records import Facts
+from edgeveil.devices.profiles import Backend, Install, Profile
+
+OVERLAY_OFF = "sudo raspi-config nonint disable_overlayfs && sudo reboot"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the check. ``cure`` is a command or an instruction; None where nothing is missing."""
+
+    what: str
+    found: str
+    cure: str | None = None
+
+
+def findings(facts: Facts, profile: Profile) -> list[Finding]:
+    """All findings, in the order in which a person would cure them."""
+    return [*_system(facts, profile), *_python(facts, profile), *_accelerator(facts, profile), *_rights(facts)]
+
+
+def _system(facts: Facts, profile: Profile) -> Iterator[Finding]:
+    other = facts.architecture != profile.architecture
+    yield Finding(
+        "processor",
+        facts.architecture,
+        f"write a system for {profile.architecture}, or name another profile with --for" if other else None,
+    )
+    if facts.volatile:
+        yield Finding("storage", f"in memory ({facts.volatile}), gone at the next boot", OVERLAY_OFF)
+    elif facts.read_only:
+        yield Finding("storage", "read-only", "sudo mount -o remount,rw /")
+    else:
+        free = facts.free_bytes // 2**20
+        few = facts.free_bytes < 4 * SPARE_BYTES
+        yield Finding("storage", f"{free} MiB free", "sudo apt-get clean, or a larger card" if few else None)
+
+
+def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
+    version = ".".join(facts.python.split(".")[:2])
+    old = Version(version) < OLDEST_PYTHON
+    yield Finding("Python", facts.python, "install Python 3.6 or later" if old else None)
+    recipe = next((one for one in profile.install if one.python == version), None)
+    wheels = _wheels(profile, recipe, version)
+    if "numpy" in facts.interpreters:
+        yield Finding("numpy", facts.interpreters["numpy"])
+    else:
+        apt = "sudo apt-get install python3-numpy"
+        brings = recipe is not None and any(one.startswith("numpy==") for one in recipe.packages)
+        why = facts.failed.get("numpy")
+        yield Finding("numpy", f"does not load: {why}" if why else "none", wheels if brings else apt)
+    usable = [backend for backend in profile.backends if _usable(facts, backend)]
+    there = [f"{name} {number}" for name, number in facts.interpreters.items() if name not in ("numpy", "cv2")]
+    there += [f"{name} does not load: {why}" for name, why in facts.failed.items() if name not in ("numpy", "cv2")]
+    found = ", ".join(there) or "none"
+    yield Finding("interpreter", found, None if usable else wheels)
+
+
+def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
+    if recipe is None:
+        known = ", ".join(one.python for one in profile.install) or "none"
+        return (
+            f"no recipe for Python {version} (there is one for {known}): use that system, or --with of edgeveil wheels"
+        )
+    if not recipe.packages:
+        return f"sudo apt-get install {' '.join(recipe.system)}"
+    more = "" if version == profile.python else f" --python {version}"
+    return f"edgeveil wheels {profile.name}{more} --out wheels, then edgeveil flash ... --wheels wheels"
+
+
+def _accelerator(facts: Facts, profile: Profile) -> Iterator[Finding]:
+    if profile.accelerator_path is None:
+        return
+    best = next((backend for backend in profile.backends if backend.accelerator), None)
+    name = best.accelerator if best is not None and best.accelerator else "accelerator"
+    if not facts.accelerator:
+        powered = " (a hub needs its own power)" if profile.accelerator_path.startswith("usb:") else ""
+        yield Finding(name, "not there", f"plug it in{powered}, or go on with the processor")
+        return
+    yield Finding(name, "there")
+    pairs = [backend for backend in profile.backends if backend.accelerator and _usable(facts, backend)]
+    speaks = best is not None and best.device in facts.devices
+    vendor = [part for install in profile.install for part in install.vendor]
+    drivers = ", ".join(f"{package} {number}" for package, number in facts.drivers.items())
+    found = drivers or ", ".join(facts.devices) or "nothing that can ask for it"
+    cure = None if pairs and speaks else f"install {vendor[0]}" if vendor else "install its vendor's library"
+    yield Finding(f"library of the {name}", found, cure)
+
+
+def _usable(facts: Facts, backend: Backend) -> bool:
+    version = facts.interpreters.get(backend.name)
+    return version is not None and within(version, backend.versions) and fits_driver(facts, backend)
+
+
+def _rights(facts: Facts) -> Iterator[Finding]:
+    cure = None if facts.sudo else "give the password with --password-file, or log in as a user who may sudo"
+    yield Finding("sudo", "yes" if facts.sudo else "not without a password", cure)
+    yield Finding("systemd", "runs" if facts.systemd else "none", None if facts.systemd else "flash with --no-service")

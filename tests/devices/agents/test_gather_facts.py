@@ -1,0 +1,130 @@
+"""The probe as it runs on a board: a process of its own, under that board's Python, into the planner."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from edgeveil.devices import profiles
+from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing.placement import place
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
+from tests.support.boards.pythons import python_of
+
+SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
+CRASHES = {
+    SIGILL: "SIGILL: it has an instruction",
+    "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "SIGSEGV: it crashed",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "out of memory",
+    "raise MemoryError()": "out of memory",
+    "raise ImportError('libcudart.so.10: cannot open shared object file')": "ImportError: libcudart.so.10",
+    "raise RuntimeError('module compiled against another numpy')": "RuntimeError: module compiled",
+}
+
+
+def probe(python, *paths, **environment):
+    """The facts that the agent prints under ``python``, sent on its standard input as ``Board`` sends it."""
+    done = subprocess.run(
+        [str(python), "-", "/nowhere/edgeveil", "", *map(str, paths)],
+        input=Path(gather_facts.__file__).read_bytes(),
+        capture_output=True,
+        env={**os.environ, **environment},
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+@pytest.mark.parametrize("code", CRASHES)
+def test_what_an_interpreter_does_as_it_is_loaded_is_told_apart(tmp_path, code):
+    (tmp_path / "onnxruntime.py").write_text(code + "\n")
+    found = probe(sys.executable, tmp_path)
+    assert "onnxruntime" not in found["interpreters"]
+    assert found["failed"]["onnxruntime"].startswith(CRASHES[code])
+    assert found["interpreters"]["numpy"], "the others are still found"
+
+
+def test_one_that_never_ends_is_not_waited_for(tmp_path, monkeypatch):
+    (tmp_path / "cv2.py").write_text("import time; time.sleep(60)\n")
+    monkeypatch.setattr(gather_facts, "IMPORT_S", 2)
+    monkeypatch.setattr(gather_facts, "INTERPRETERS", ("cv2",))
+    assert gather_facts.gather("/nowhere", None, [str(tmp_path)])["failed"] == {"cv2": "not loaded in 2 s"}
+
+
+OPENVINO = """
+class Core:
+    available_devices = ["CPU", "MYRIAD.1.2-ma2480"]
+def get_version():
+    return "2022.3.2-9279-e2c7e4d7b4d-releases/2022/3"
+"""
+
+
+def test_an_openvino_without_a_version_of_its_own_is_asked_by_its_call(tmp_path):
+    (tmp_path / "openvino").mkdir()
+    (tmp_path / "openvino/__init__.py").write_text("")
+    (tmp_path / "openvino/runtime.py").write_text(OPENVINO)
+    found = probe(sys.executable, tmp_path)
+    assert found["interpreters"]["openvino"].startswith("2022.3.2")
+    assert found["devices"] == ["myriad"]
+
+
+# environment: profile, what its planner then takes
+TAKEN = {
+    "py36": ("jetson-nano", "onnx-float32", "onnxruntime"),
+    "py37": ("coral-dev-board", "tflite-int8", "tflite-runtime"),
+    "py39-openvino": ("raspberry-pi3-ncs2", "onnx-float32", "openvino"),
+    "py39-tflite": ("raspberry-pi3-ncs2", "tflite-int8", "tflite-runtime"),
+    "py311-litert": ("raspberry-pi-cpu", "tflite-int8", "ai-edge-litert"),
+    "py311-tflite": ("raspberry-pi-cpu-32", "tflite-int8", "tflite-runtime"),
+}
+
+
+@pytest.mark.pythons
+@pytest.mark.parametrize("name", TAKEN)
+def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
+    board, artefact, backend = TAKEN[name]
+    profile = profiles.load(board)
+    found = probe(python_of(name), **profile.service.environment)
+    assert found["failed"] == {}
+    facts = Facts.of({**found, "architecture": profile.architecture})
+    bundle = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
+    placed = place(facts, bundle, profile, Wanted(), None, settings_kept=False)
+    assert (placed.artefact, placed.backend) == (artefact, backend)
+
+
+MOUNTS = """22 1 179:2 / / rw,noatime - ext4 /dev/root rw
+23 22 0:21 / /run rw,nosuid - tmpfs tmpfs rw,size=100k
+30 22 0:40 / /media/root-rw rw - tmpfs tmpfs-root rw
+"""
+OVERLAY = "22 1 0:41 / / rw,noatime - overlay overlayroot rw,lowerdir=/media/root-ro,upperdir={},workdir=/w\n"
+
+
+@pytest.mark.parametrize(
+    ("mounts", "line", "place", "kind"),
+    [
+        (MOUNTS, "root=/dev/mmcblk0p2", "/opt/edgeveil", None),
+        (MOUNTS, "root=/dev/mmcblk0p2", "/run/edgeveil", "tmpfs"),
+        (MOUNTS, "root=/dev/mmcblk0p2", "/runner", None),
+        (OVERLAY.format("/upper/data"), "boot=overlay root=/dev/mmcblk0p2", "/opt", "overlay"),
+        (OVERLAY.format("/upper/data"), "overlayroot=tmpfs:recurse=0 root=/dev/mmcblk0p2", "/opt", "overlay"),
+        (OVERLAY.format("/upper/data"), "overlayroot=disabled", "/opt", None),
+        (OVERLAY.format("/host/of/a/container"), "quiet", "/opt", None),
+    ],
+)
+def test_a_root_in_memory_is_seen(tmp_path, monkeypatch, mounts, line, place, kind):
+    for name, text in (("MOUNTS", mounts), ("KERNEL_LINE", line)):
+        (tmp_path / name).write_text(text)
+        monkeypatch.setattr(gather_facts, name, str(tmp_path / name))
+    assert gather_facts._volatile(place) == kind
+
+
+def test_an_overlay_whose_upper_half_is_in_memory_is_seen_without_the_kernels_line(tmp_path, monkeypatch):
+    text = f"22 1 0:1 / / rw - overlay o rw,upperdir={tmp_path}/rw/up\n30 22 0:2 / {tmp_path}/rw rw - tmpfs t rw\n"
+    (tmp_path / "mounts").write_text(text)
+    (tmp_path / "rw/up").mkdir(parents=True)
+    monkeypatch.setattr(gather_facts, "MOUNTS", str(tmp_path / "mounts"))
+    assert gather_facts._volatile("/opt") == "overlay"

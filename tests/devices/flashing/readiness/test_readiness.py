@@ -1,0 +1,155 @@
+"""``edgeveil devices check``: boards as their owners get them, what is missing there, and the commands that cure it."""
+
+import json
+import sys
+from dataclasses import replace
+
+import pytest
+import tomllib
+
+from edgeveil.devices import profiles
+from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing.readiness.findings import OVERLAY_OFF, findings
+from edgeveil.devices.flashing.readiness.matching import matching
+from edgeveil.devices.flashing.records import Facts
+from edgeveil.devices.transports.base import Completed
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.main import main
+from tests.support.checkout import ROOT
+
+KNOWN = {name: profiles.load(name) for name in profiles.names()}
+READY = Facts(
+    "aarch64", "3.11.2", 10**10, False, True, True,
+    board="Raspberry Pi 4 Model B Rev 1.4", interpreters={"numpy": "1.24.2", "ai-edge-litert": "2.3.0"},
+)  # fmt: skip
+STICKS = {"raspberry-pi3-ncs2": "usb:03e7", "coral-usb": "usb:1a6e"}
+
+
+def missing(facts, name):
+    return {one.what: one.cure for one in findings(facts, KNOWN[name]) if one.cure}
+
+
+def test_a_board_that_is_ready_misses_nothing():
+    assert missing(READY, "raspberry-pi-cpu") == {}
+
+
+def test_a_new_board_is_told_the_command_for_its_wheels_and_numpy():
+    found = missing(replace(READY, interpreters={}), "raspberry-pi-cpu")
+    assert found == {
+        "numpy": "sudo apt-get install python3-numpy",
+        "interpreter": "edgeveil wheels raspberry-pi-cpu --out wheels, then edgeveil flash ... --wheels wheels",
+    }
+    older = missing(replace(READY, python="3.11.2", interpreters={"numpy": "1.24.2"}), "raspberry-pi5")
+    assert "edgeveil wheels raspberry-pi5 --python 3.11 --out wheels" in older["interpreter"]
+    none = missing(replace(READY, python="3.12.1", interpreters={"numpy": "2.0"}), "raspberry-pi5")
+    assert "no recipe for Python 3.12 (there is one for 3.13, 3.11)" in none["interpreter"]
+
+
+def test_an_interpreter_that_crashes_is_named_with_the_reason():
+    jetson = Facts(
+        "aarch64", "3.6.9", 10**10, False, True, True,
+        failed={"numpy": "SIGILL: it has an instruction"}, accelerator=True,
+    )  # fmt: skip
+    found = {one.what: one for one in findings(jetson, KNOWN["jetson-nano"])}
+    assert "SIGILL" in found["numpy"].found
+    assert "edgeveil wheels jetson-nano" in found["numpy"].cure
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "cure"),
+    [
+        ({"volatile": "overlay"}, "storage", OVERLAY_OFF),
+        ({"read_only": True}, "storage", "remount,rw"),
+        ({"free_bytes": 2**20}, "storage", "larger card"),
+        ({"sudo": False}, "sudo", "--password-file"),
+        ({"systemd": False}, "systemd", "--no-service"),
+        ({"architecture": "armv7l"}, "processor", "write a system for aarch64"),
+    ],
+)
+def test_each_thing_that_is_missing_has_its_cure(change, what, cure):
+    found = missing(replace(READY, **change), "raspberry-pi-cpu")
+    assert set(found) == {what}
+    assert cure in found[what]
+
+
+def test_a_stick_without_power_and_a_library_of_another_age():
+    coral = replace(READY, python="3.9.2", interpreters={"numpy": "1.19.5", "tflite-runtime": "2.14.0"})
+    assert "its own power" in missing(replace(coral, accelerator=False), "coral-usb")["Edge TPU"]
+    wrong = replace(coral, accelerator=True, devices=("edgetpu",), drivers={"libedgetpu1-std": "16.0"})
+    assert "library of the Edge TPU" in missing(wrong, "coral-usb")
+    right = replace(wrong, drivers={"libedgetpu1-std": "16.0tf2.14.1-1.bookworm"})
+    assert missing(right, "coral-usb") == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "plugged", "name"),
+    [
+        ("Raspberry Pi 4 Model B Rev 1.4", "", "raspberry-pi-cpu"),
+        ("Raspberry Pi 4 Model B Rev 1.4", "usb:1a6e", "coral-usb"),
+        ("Raspberry Pi 3 Model B Rev 1.2", "usb:03e7", "raspberry-pi3-ncs2"),
+        ("Raspberry Pi 5 Model B Rev 1.0", "", "raspberry-pi5"),
+        ("NVIDIA Jetson Nano Developer Kit", "", "jetson-nano"),
+        ("NVIDIA Jetson Orin Nano Developer Kit", "/dev/nvgpu/igpu0/ctrl", "jetson-orin-nano"),
+    ],
+)
+def test_a_board_is_known_by_its_model_and_what_is_plugged_in(model, plugged, name):
+    found = matching(replace(READY, board=model), KNOWN, lambda path: bool(plugged) and path.startswith(plugged))
+    assert found.name == name
+
+
+def test_a_board_of_no_profile_and_one_of_two_are_one_sentence():
+    with pytest.raises(BadInput, match=r"this is Radxa ROCK 5B \(aarch64\)"):
+        matching(replace(READY, board="Radxa ROCK 5B"), KNOWN, lambda _: False)
+    with pytest.raises(BadInput, match="does not say its model"):
+        matching(replace(READY, board=None), KNOWN, lambda _: False)
+    with pytest.raises(BadInput, match="coral-usb and raspberry-pi3-ncs2 are for"):
+        matching(READY, KNOWN, lambda path: path.startswith(tuple(STICKS.values())))
+
+
+MISSING_THERE = {"no-numpy", "no-interpreter", "volatile", "read-only", "no-root", "no-systemd", "architecture"}
+PLANS = {
+    path.stem: tomllib.loads(path.read_text())
+    for path in sorted((ROOT / "tests/devices/flashing/plans").glob("*.toml"))
+}
+REFUSED = [n for n, case in PLANS.items() if case["expect"].get("refused") in MISSING_THERE and "wheels" not in case]
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_where_the_planner_refuses_for_what_is_missing_there_the_check_says_so_before(name):
+    case = PLANS[name]
+    assert [one for one in findings(Facts.of(case["facts"]), profiles.load(case["profile"])) if one.cure]
+
+
+class Answering:
+    """A transport that answers with the facts of this machine, as a Raspberry Pi."""
+
+    name, trusted, python = "pi@edgepi", True, "python3"
+
+    def __init__(self, **facts):
+        self.facts = facts
+
+    def run(self, command, **_):
+        if command[:2] == ["sudo", "-n"] or command == ["id", "-u"]:
+            return Completed(0, b"1000", b"")
+        return Completed(0, json.dumps({**gather_facts.gather("/nowhere"), **self.facts}).encode(), b"")
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("systemd", "code"), [(True, 0), (False, 3)])
+def test_the_command(systemd, code, monkeypatch, capsys):
+    facts = {"architecture": "aarch64", "board": "Raspberry Pi 4\x1b[2J", "systemd": systemd, "sudo": True}
+    facts |= {"interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0"}, "accelerator": False, "python": "3.11.2"}
+    monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(**facts))
+    for more in ([], ["--json"]):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", "devices", "check", "--on", "ssh://pi@edgepi", *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == code
+        out, said = capsys.readouterr()
+        if more:
+            assert json.loads(out)["profile"] == "raspberry-pi-cpu"
+        else:
+            assert "\x1b" not in out
+            assert ("not ready: systemd" in said) is not systemd

@@ -1,0 +1,56 @@
+"""/metrics of a board: its zones by type, throttling now and since boot, space, and which release it is."""
+
+import os
+
+import pytest
+
+from edgeveil.edge_runtime.outside import board_health, health
+
+
+@pytest.fixture
+def lines(tmp_path, monkeypatch):
+    """The lines of a board whose zones and throttling are files here."""
+    for name, place in (("ZONES", tmp_path / "thermal"), ("THROTTLED", tmp_path / "throttled")):
+        monkeypatch.setattr(board_health, name, str(place))
+    monkeypatch.setattr(board_health, "PLACES", (str(tmp_path), str(tmp_path), "/nowhere"))
+
+    def made(zones=(), throttled=None):
+        for number, (kind, temp) in enumerate(zones):
+            folder = tmp_path / f"thermal/thermal_zone{number}"
+            folder.mkdir(parents=True)
+            (folder / "type").write_text(kind + "\n")
+            (folder / "temp").write_text(temp + "\n")
+        if throttled is not None:
+            (tmp_path / "throttled").write_text(throttled + "\n")
+        return [*health.metrics({}, {}, {}, {}, board_health.board_gauges("ab12"))]
+
+    return made
+
+
+def test_a_board_says_its_temperatures_throttling_and_release(lines):
+    found = lines([("cpu-thermal", "48312"), ("AO-therm", "-1000")], "50005")
+    assert 'edgeveil_release_info{release="ab12"} 1' in found
+    assert 'edgeveil_board_temperature_celsius{zone="cpu-thermal"} 48.312' in found
+    assert 'edgeveil_board_temperature_celsius{zone="AO-therm"} -1' in found
+    assert [line for line in found if "board_throttled" in line] == [
+        'edgeveil_board_throttled{since="now"} 1',
+        'edgeveil_board_throttled{since="boot"} 1',
+    ]
+
+
+def test_throttling_that_is_over_is_of_the_boot_alone(lines):
+    found = lines(throttled="50000")
+    assert 'edgeveil_board_throttled{since="now"} 0' in found
+    assert 'edgeveil_board_throttled{since="boot"} 1' in found
+
+
+def test_the_space_of_each_file_system_is_said_once(lines, tmp_path):
+    found = [line for line in lines() if "disk_free" in line]
+    space = os.statvfs(tmp_path)
+    assert len(found) == 1
+    assert abs(float(found[0].split()[-1]) - space.f_bavail * space.f_frsize) < 2**30
+
+
+def test_a_machine_that_says_nothing_has_no_such_lines(lines):
+    found = lines([("broken", "off")], "no number")
+    assert not [line for line in found if "temperature" in line or "throttled" in line]
