@@ -85,6 +85,13 @@ class RoundFormat(object):
         return Round(run, number, lot, devices, theta)
 
 
+def _next_magic(data: bytes) -> int:
+    """Where in ``data``, after its first byte, the next record may begin: at its end, where there is no sign of one."""
+    at = data.find(_MAGIC, 1)
+    begun = [len(data) - k for k in (3, 2, 1) if data.endswith(_MAGIC[:k])]
+    return at if at > 0 else (begun + [len(data)])[0]
+
+
 class RoundWriter(object):
     """The outside's end of the pipe: takes the bytes of one round after the other, and never waits."""
 
@@ -142,13 +149,12 @@ class RoundReader(object):
         found = None
         while len(self._left) >= self._form.size:
             data = self._left[: self._form.size]
+            skip = len(data)
             try:
                 found = self._last = self._accepted(data)
-                skip = len(data)
             except RoundRefused as error:
                 self._refused(str(error))
-                at = self._left.find(_MAGIC, 1)
-                skip = at if at > 0 else len(self._left) - len(_MAGIC) + 1
+                skip = _next_magic(data)
             self._left = self._left[skip:]
         return found
 

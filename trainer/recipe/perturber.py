@@ -335,8 +335,8 @@ class Local(Section):
     )
     mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr"] = Field(
         description='Of a reading or gradient: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
-        'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr below '
-        "3 e^alpha + 2 of them, else oue."
+        'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
+        "below 3 e^alpha + 2 of them, else oue."
     )
     epsilon: float = Field(
         gt=0,
