@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat
 from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.trainer.collect.federation.descent import Descent
@@ -22,6 +22,9 @@ from edgeveil.trainer.collect.federation.exchange import Message
 from edgeveil.trainer.collect.federation.journal import Journal, Plan
 from edgeveil.trainer.collect.feeds.records import Records
 from edgeveil.trainer.collect.reporting import Reporting
+
+
+PATIENCE = 3  # waits without any report that end a training
 
 
 class Devices(Protocol):
@@ -102,7 +105,8 @@ def federate(
     """Train for the rounds that ``journal`` has not closed yet; the result as a document.
 
     A round is closed when its whole lot has reported, or after ``wait_s`` seconds with at least one report. ``advance``
-    is called after each round with figures to show, ``say`` with a sentence where nobody answers.
+    is called after each round with figures to show, ``say`` with a sentence where nobody answers. Raises
+    ``DeviceFailed`` where that lasts.
     """
     stage, form = gradient_of(bundle)
     most = next(one.most for one in bundle.manifest.stages if one.stage == "parameters")
@@ -114,7 +118,7 @@ def federate(
         number = descent.done + 1
         theta = descent.theta.astype(np.float32)
         devices.publish(form.pack(Round(journal.run, number, plan.lot, plan.devices, theta)))
-        until = clock() + wait_s
+        until, waits = clock() + wait_s, 0
         while len(journal.answers) < plan.lot:
             message = devices.next(min(until - clock(), 1.0))
             if message is not None:
@@ -124,7 +128,14 @@ def federate(
             elif clock() >= until:
                 if journal.answers:
                     break
-                say(f"Nobody answered in round {number} for {wait_s:g} s: do the devices run, with this bundle?")
+                waits += 1
+                problem = f"Nobody answered in round {number} for {waits * wait_s:g} s"
+                if waits == PATIENCE:
+                    raise DeviceFailed(
+                        f"{problem}. See that devices run, with this bundle, and have people left that were not asked "
+                        "yet; then repeat the command, which goes on from its --state FILE."
+                    )
+                say(f"{problem}: do the devices run, with this bundle?")
                 until = clock() + wait_s
         answers = journal.close_round()
         descent.take(_gradients(reporting, answers))
