@@ -23,7 +23,6 @@ from edgeveil.trainer.collect.federation.journal import Journal, Plan
 from edgeveil.trainer.collect.feeds.records import Records
 from edgeveil.trainer.collect.reporting import Reporting
 
-
 PATIENCE = 3  # waits without any report that end a training
 
 
