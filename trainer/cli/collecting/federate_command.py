@@ -39,7 +39,7 @@ def federate(
     from edgeveil.trainer.collect.federation.exchange import Exchange
     from edgeveil.trainer.collect.federation.federate import checked, gradient_of
     from edgeveil.trainer.collect.federation.federate import federate as train
-    from edgeveil.trainer.collect.federation.journal import Journal, Plan
+    from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
     from edgeveil.trainer.collect.reporting import reporting
     from edgeveil.trainer.progress import progress, say
 

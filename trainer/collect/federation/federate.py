@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat
 from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.trainer.collect.federation.descent import Descent
 from edgeveil.trainer.collect.federation.exchange import Message
-from edgeveil.trainer.collect.federation.journal import Journal, Plan
+from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
 from edgeveil.trainer.collect.feeds.records import Records
 from edgeveil.trainer.collect.reporting import Reporting
 

@@ -1,8 +1,15 @@
 """What the outside makes of published rounds: each asked once, in turn, of one run, and again where nothing left."""
 
+import os
+
 import pytest
 
+from edgeveil.edge_runtime.ipc import rendezvous
 from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.ipc.record import Layout
+from edgeveil.edge_runtime.ipc.rounds import RoundReader
+from edgeveil.edge_runtime.outside.external_inside import ExternalInside
+from edgeveil.edge_runtime.outside.inside_link import LinkOwner
 from edgeveil.edge_runtime.outside.training.training import Training
 from tests.support.promised.gradient_examples import FORM, asked
 
@@ -102,3 +109,34 @@ def test_a_device_without_a_number_says_what_to_do(turn):
     assert not device.hear(asked(1, lot=2, devices=4))
     assert "--turn" in device.said[0][1]
     assert device.hear(asked(2, lot=4, devices=4)) == ([asked(2, lot=4, devices=4)])
+
+
+def test_two_units_meet_in_a_folder_and_the_next_inside_takes_the_pipe(tmp_path):
+    """As systemd starts them: the pipe stays, whichever of the two starts again."""
+    folder = str(tmp_path)
+    link = ExternalInside(folder, LinkOwner(Layout([]), Counters(), print, "", on_end=lambda: None, rounds=True))
+    assert not link.offer(asked(1))  # nobody has opened it yet
+    link.start()
+    for number in (1, 2):
+        found = rendezvous.open_for_inside(folder)
+        heard = RoundReader(found["rounds"], FORM, pytest.fail)
+        assert link.offer(asked(number))
+        assert heard.newest().number == number
+        assert heard.newest() is None
+        assert not heard.ended
+        for handle in found.values():
+            os.close(handle)
+    again = ExternalInside(folder, LinkOwner(Layout([]), Counters(), print, "", on_end=lambda: None, rounds=True))
+    again.start()
+    found = rendezvous.open_for_inside(folder)
+    assert again.offer(asked(3))
+    assert RoundReader(found["rounds"], FORM, pytest.fail).newest().number == 3
+
+
+def test_an_inside_without_a_training_has_no_such_pipe(tmp_path):
+    link = ExternalInside(
+        str(tmp_path), LinkOwner(Layout([]), Counters(), print, "", on_end=lambda: None, rounds=False)
+    )
+    link.start()
+    assert set(rendezvous.open_for_inside(str(tmp_path))) == {"records", "notes", "counters"}
+    assert not link.offer(asked(1))

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.sinks.network.wire import Format
 from edgeveil.trainer.collect.federation.descent import Descent
 from edgeveil.trainer.collect.federation.exchange import Message
 from edgeveil.trainer.collect.federation.federate import Gate, checked, federate
-from edgeveil.trainer.collect.federation.journal import Journal, Plan
+from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
 from edgeveil.trainer.collect.reporting import reporting
 from tests.support.promised import collector_bundles, fleet
 from tests.support.promised import gradient_examples as gradients
