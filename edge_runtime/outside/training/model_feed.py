@@ -18,7 +18,8 @@ class ModelFeed(object):
     def __init__(self, uri: str) -> None:
         self._broker = Broker(uri)
         self._topic = self._broker.topic + MODEL
-        self._lock, self._newest = threading.Lock(), None  # type: Any, Optional[bytes]
+        self._lock = threading.Lock()
+        self._newest: Optional[bytes] = None
         self.handle, self._wake = os.pipe()
         for end in (self.handle, self._wake):
             os.set_blocking(end, False)

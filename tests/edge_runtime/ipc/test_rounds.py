@@ -7,6 +7,8 @@ import zlib
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.ipc.record import Layout, RecordBroken
 from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat, RoundReader, RoundRefused, RoundWriter
 from tests.support.promised.gradient_examples import FORM, MOST, asked, manifest
 
@@ -141,3 +143,16 @@ def test_the_writer_never_waits_and_keeps_its_place():
     os.close(end)
     assert writer.offer(one)  # under way, as far as it knows
     assert not writer.offer(one)
+
+
+def test_a_record_may_say_whose_it_is_and_a_changed_one_is_broken():
+    outputs = manifest().outputs
+    frame = PerturbedFrame(1, {"report": np.array([1, -1], np.int8)}, _PIPELINE)
+    plain, told = Layout(outputs), Layout(outputs, subjects=True)
+    assert told.size == plain.size + 8
+    data = told.pack(frame, 5, subject=2**64 - 3)
+    record = told.unpack(data)
+    assert (record.number, record.subject, record.frame.data.tolist()) == (5, 2**64 - 3, [1, -1])
+    assert plain.unpack(plain.pack(frame, 5)).subject == 0
+    with pytest.raises(RecordBroken):
+        told.unpack(data[:22] + bytes([data[22] ^ 1]) + data[23:])
