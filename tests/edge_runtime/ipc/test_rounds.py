@@ -156,3 +156,23 @@ def test_a_record_may_say_whose_it_is_and_a_changed_one_is_broken():
     assert plain.unpack(plain.pack(frame, 5)).subject == 0
     with pytest.raises(RecordBroken):
         told.unpack(data[:22] + bytes([data[22] ^ 1]) + data[23:])
+
+
+def test_no_mutation_of_a_round_gets_past_its_bounds():
+    rng, taken = np.random.default_rng(1), 0
+    good = asked(3, (0.5, -1.0))
+    for _ in range(4000):
+        data = bytearray(good)
+        for place in rng.integers(4, len(good) - 4, rng.integers(1, 5)):
+            data[place] = rng.integers(0, 256)
+        try:
+            one = FORM.unpack(sealed(bytes(data)))
+        except RoundRefused:
+            continue
+        taken += 1
+        assert 0 < one.run < 2**31
+        assert one.number > 0
+        assert 0 < one.lot <= one.devices
+        assert (np.abs(one.theta) <= MOST).all()
+        assert FORM.unpack(FORM.pack(one)).question == one.question
+    assert 100 < taken < 3900
