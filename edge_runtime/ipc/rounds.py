@@ -15,7 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
-MOST_RUN, MOST_ROUND, MOST_DEVICES = 2**31 - 1, 2**32 - 1, 2**16 - 1
+MOST_RUN = 2**31 - 1  # so that a signed number holds run and round
 _HEAD, _END = struct.Struct("<4sIIHH"), struct.Struct("<I")
 _MAGIC = b"EVP1"
 _SOME, _MOST_READS = 16, 64  # records read in one go, and reads: a flood must not hold up the reader
@@ -37,7 +37,7 @@ class Round(NamedTuple):
 
     @property
     def question(self) -> int:
-        """The number that a report of this round has, whatever the run."""
+        """The number that every report of this round has: run and round."""
         return self.run << 32 | self.number
 
     def asks(self, turn: Optional[int]) -> bool:
@@ -100,7 +100,7 @@ class RoundWriter(object):
         os.set_blocking(handle, False)
 
     def offer(self, data: bytes) -> bool:
-        """Whether this round is under way: not while the one before is, and not to a reader that is gone."""
+        """Whether this round is under way now: not while the one before is, and not to a reader that is gone."""
         if not self.flush():
             return False
         self._left = data

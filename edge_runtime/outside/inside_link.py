@@ -62,7 +62,7 @@ class InsideLink(object):
         self._record_broken()
 
     def offer(self, data: bytes) -> bool:
-        """Whether the record of a round is on its way to the inside."""
+        """Whether the record of a round is on its way to the inside; nothing: whether none is under way."""
         return self._rounds is not None and self._rounds.offer(data)
 
     def stop(self) -> None:

@@ -34,11 +34,12 @@ class Training(object):
         return [self.feed.handle]
 
     def step(self, offer: Callable[[bytes], bool]) -> None:
-        """Hear what is new, and ask. ``offer`` passes a record on to the inside, and says whether that worked."""
+        """Hear what is new, and ask. ``offer`` passes a record on to the inside, and says whether that worked; with
+        nothing, it moves what is under way."""
         data = self.feed.newest()
         if data:
             self._hear(data)
-        if self._to_ask and offer(self._asked):
+        if offer(self._asked if self._to_ask else b""):
             self._to_ask = False
 
     def restarted(self) -> None:

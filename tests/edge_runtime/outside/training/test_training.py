@@ -2,12 +2,13 @@
 
 import os
 
+import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.ipc import rendezvous
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import Layout
-from edgeveil.edge_runtime.ipc.rounds import RoundReader
+from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat, RoundReader, RoundWriter
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
 from edgeveil.edge_runtime.outside.inside_link import LinkOwner
 from edgeveil.edge_runtime.outside.training.training import Training
@@ -40,7 +41,7 @@ class Device:
         """What is offered to the inside after this was published."""
         self.feed.data = data
         self.offered = []
-        self.training.step(lambda one: self.takes and not self.offered.append(one))
+        self.training.step(lambda one: self.takes and not (one and self.offered.append(one)))
         return self.offered
 
 
@@ -140,3 +141,19 @@ def test_an_inside_without_a_training_has_no_such_pipe(tmp_path):
     link.start()
     assert set(rendezvous.open_for_inside(str(tmp_path))) == {"records", "notes", "counters"}
     assert not link.offer(asked(1))
+
+
+def test_what_a_full_pipe_cut_off_goes_on_without_another_round():
+    end, ours = os.pipe()
+    form = RoundFormat(4096, 1.0)
+    writer, reader, feed = RoundWriter(ours), RoundReader(end, form, pytest.fail), Feed()
+    training = Training(feed, form, None, Counters(), print)
+    numbers = []
+    for number in range(1, 8):  # more than the pipe holds
+        feed.data = form.pack(Round(7, number, 2, 2, np.zeros(4096)))
+        training.step(writer.offer)
+    for _ in range(4):
+        found = reader.newest()
+        numbers += [found.number] if found else []
+        training.step(writer.offer)
+    assert numbers[-1] == 7
