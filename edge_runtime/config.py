@@ -53,6 +53,8 @@ class Settings(NamedTuple):
     inside_user: Optional[str]
     ledger: str
     subject_column: Optional[int]
+    model: Optional[str]
+    turn: Optional[int]
     camera_aid: bool
     accept_raw_on_network: bool
 
@@ -100,6 +102,10 @@ SETTINGS = {
     "subject-column": Setting(
         int, None, "N", "column of csv: that says whose line it is, from 1; no feature", 1, 65536
     ),
+    "model": Setting(
+        str, None, "mqtt://HOST/TOPIC", "where a bundle that reports gradients hears of each round (TOPIC/model)"
+    ),
+    "turn": Setting(int, None, "N", "this device's number, from 0, where a round asks some devices in turn", 0, 65534),
     "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),
 }
@@ -207,7 +213,7 @@ def choices(settings: Settings) -> Dict[str, Any]:
 
 def needs_service(settings: Settings) -> bool:
     """Whether these settings need the service of two processes; else one process perturbs file to file."""
-    if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat:
+    if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat or settings.model:
         return True
     return any(text.partition(":")[0] not in _FILES for text in [settings.source] + settings.sink)
 
@@ -219,5 +225,6 @@ def for_inside(settings: Settings) -> Settings:
         source_credentials=None,
         trust=os.path.abspath(settings.trust),
         sink=[],
+        model=None,  # it gets the rounds through a pipe
         health="off",
     )

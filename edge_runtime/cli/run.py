@@ -17,8 +17,19 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 
 # Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
-_USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
-_INSIDE = ("source", "artefact", "backend", "device", "fps", "max-latency", "recheck", "hang-after", "inside-at")
+_USUAL = ("nobody", "stopped", "newer-frame", "newer-set", "late-round", SPENT)
+_INSIDE = (
+    "source",
+    "artefact",
+    "backend",
+    "device",
+    "fps",
+    "max-latency",
+    "recheck",
+    "hang-after",
+    "inside-at",
+    "subject-column",
+)
 
 
 def add_commands(commands: Any) -> None:
@@ -76,11 +87,6 @@ def _run(arguments: argparse.Namespace) -> int:
         check_sink(sink)
         _refuse_overwriting(settings.source, sink)
     if config.needs_service(settings):
-        if settings.subject_column is not None:
-            raise BadInput(
-                "expected --subject-column with files alone: a service counts all that leaves as one unit. Leave it "
-                "out, or go from csv: to a file"
-            )
         from edgeveil.edge_runtime.outside import service
 
         document = service.run(settings)
@@ -117,6 +123,7 @@ def _file_to_file(settings: Settings) -> Document:
     """One process, where nothing is on a network and no camera is open."""
     from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.loop import batch
+    from edgeveil.edge_runtime.outside.training.gradient_settings import check_gradients
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sinks import open_sinks
@@ -125,6 +132,7 @@ def _file_to_file(settings: Settings) -> Document:
     hardening.no_core_dumps()
     with Perturber.open(settings.bundle, trust=settings.trust, **config.choices(settings)) as perturber:
         manifest = perturber.manifest
+        check_gradients(settings, manifest)
         column, pay = settings.subject_column, _payment(settings, perturber)
         with open_source(settings.source, manifest.input, manifest.capture, subject_column=column) as source:
             sink = open_sinks(settings.sink, manifest.outputs, manifest)

@@ -3,7 +3,8 @@
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
 ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
 signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, so that the length reveals
-nothing and a reader always knows where the next one begins.
+nothing and a reader always knows where the next one begins. Where the budget of each subject is counted, the number of
+the frame's subject (8 bytes) comes before the outputs: the outside charges it, and it goes no further.
 """
 
 import os
@@ -22,7 +23,17 @@ _HEAD = struct.Struct("<4sBxHqI")
 _MAGIC = b"EVR1"
 _AT_ONCE = 1 << 18  # bytes read in one go
 
-Record = NamedTuple("Record", [("number", int), ("slot", int), ("state", int), ("frame", PerturbedFrame)])
+_SUBJECT = struct.Struct("<Q")
+
+
+class Record(NamedTuple):
+    """One record: ``number``, ``slot`` and ``state`` of its head, its frame, and whose that is, where it says so."""
+
+    number: int
+    slot: int
+    state: int
+    frame: PerturbedFrame
+    subject: int = 0
 
 
 class RecordBroken(DeviceFailed):
@@ -30,11 +41,15 @@ class RecordBroken(DeviceFailed):
 
 
 class Layout(object):
-    """The place of each output of a manifest in a record. ``size`` is the length of every record in bytes."""
+    """The place of each output of a manifest in a record. ``size`` is the length of every record in bytes.
 
-    def __init__(self, outputs: List[Output]) -> None:
+    ``subjects``: each record says whose frame it is.
+    """
+
+    def __init__(self, outputs: List[Output], *, subjects: bool = False) -> None:
         self.columns = []
-        offset = _HEAD.size
+        self.subjects = subjects
+        offset = _HEAD.size + subjects * _SUBJECT.size
         for output in outputs:
             dtype, shape = np.dtype(output.dtype), output.shape
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -42,11 +57,11 @@ class Layout(object):
             offset += size
         self.size = offset
 
-    def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED) -> bytes:
+    def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED, subject: int = 0) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""
         if type(frame) is not PerturbedFrame:
             raise PrivacyStop("expected a PerturbedFrame to make a record; got a {}".format(type(frame).__name__))
-        parts = []
+        parts = [_SUBJECT.pack(subject)] if self.subjects else []
         for name, dtype, shape, _, _ in self.columns:
             value = frame.outputs[name]
             if value.dtype != dtype or value.shape != shape:
@@ -64,7 +79,8 @@ class Layout(object):
             name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
             for name, dtype, shape, offset, size in self.columns
         }
-        return Record(number, slot, state, PerturbedFrame(number, outputs, _PIPELINE, slot=slot))
+        subject = _SUBJECT.unpack_from(data, _HEAD.size)[0] if self.subjects else 0
+        return Record(number, slot, state, PerturbedFrame(number, outputs, _PIPELINE, slot=slot), subject)
 
 
 class RecordReader(object):

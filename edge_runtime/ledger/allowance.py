@@ -60,12 +60,12 @@ class Allowance(object):
                 self._low.set()
         return enough
 
-    def take_waiting(self, releases: int) -> bool:
-        """As ``take``, but wait for the disk first where not enough was reserved: for what has no ticks."""
-        if self.take(releases):
+    def take_of(self, _subject: int) -> bool:
+        """As ``take`` one, but wait for the disk first where nothing was reserved: for what has no ticks."""
+        if self.take(1):
             return True
         self._try_reserve()
-        return self.take(releases)
+        return self.take(1)
 
     def spent(self) -> bool:
         """Whether the limits allow less than one tick's now, or the inside made all that it was told of."""

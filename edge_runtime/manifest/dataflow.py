@@ -8,7 +8,9 @@ nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage
 kind        is made by                                             may go to
 ==========  =====================================================  ================================
 raw         the input                                              preprocess
-unit        preprocess                                             artefact, argmax, mechanism
+unit        preprocess                                             artefact, argmax, gradient, mechanism
+parameters  parameters                                             gradient
+gradient    gradient                                               mechanism
 noise       draw uniform                                           artefact
 steps       draw laplace                                           add, mechanism laplace
 lots        draw words, coin, integer, subset                      mechanism
@@ -41,12 +43,13 @@ from edgeveil.edge_runtime.formats.validate import (
     show,
     whole,
 )
+from edgeveil.edge_runtime.manifest import gradient_rules
 from edgeveil.edge_runtime.manifest.mechanism_rules import DRAWS, LARGEST_SCALE, MECHANISMS, MOST_STEPS, check_draw
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
 
-_PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
+_PLAIN = ("preprocess", "artefact", "add", "output", "quantise", *gradient_rules.KEYS)
 _CHOICES = {
     "draw": ("distribution", ("uniform", "channel", "laplace", *DRAWS)),
     "mechanism": ("op", tuple(MECHANISMS)),
@@ -62,6 +65,7 @@ _KEYS = {
     "channel": ("stage", "distribution", "input", "table", "output"),
     "laplace": ("stage", "distribution", "output", "shape", "numerator", "denominator"),
     **DRAWS,
+    **gradient_rules.KEYS,
     "argmax": ("stage", "op", "input", "output"),
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "majority": ("stage", "op", "input", "groups", "output"),
@@ -116,8 +120,9 @@ class Dataflow(object):
                 reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
                 if variant == "mechanism":
                     reads = [stage["input"], *stage["noise"]]
-            if stage["stage"] == "draw":
+            if stage["stage"] in ("draw", "parameters"):
                 self.draws.append(stage["output"])
+            if stage["stage"] == "draw":
                 self._drawn[stage["output"]] = stage
             # What is made from held values and fresh noise alone tells no more than they do.
             if stage["stage"] == "hold" or all(name in self._held for name in reads):
@@ -150,7 +155,7 @@ class Dataflow(object):
             refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
         value = self._values[name]
         if value.kind not in kinds.split():
-            reason = "raw-passthrough" if value.kind in ("raw", "unit") else "wrong-value"
+            reason = "raw-passthrough" if value.kind in ("raw", "unit", "gradient") else "wrong-value"
             refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
         return value
 
@@ -215,9 +220,22 @@ class Dataflow(object):
 
     _words = _coin = _integer = _subset = _lots
 
+    def _parameters(self, stage: Dict[str, Any], at: str) -> Value:
+        if any(value.kind == "parameters" for value in self._values.values()):
+            refuse("redefined-value", at, "the parameters of a round come once")
+        return Value("parameters", gradient_rules.check_parameters(stage, at), "float32")
+
+    def _gradient(self, stage: Dict[str, Any], at: str) -> Value:
+        sample = self._take(stage["input"], at + ".input", "unit")
+        parameters = self._take(stage["parameters"], at + ".parameters", "parameters")
+        self._check_range(stage, at)
+        size = gradient_rules.check_gradient(stage, at, sample.shape or [], parameters.shape or [])
+        return Value("gradient", size, "float32")
+
     def _mechanism(self, stage: Dict[str, Any], at: str) -> Value:
         rules = MECHANISMS[stage["op"]]
-        value = self._take(stage["input"], at + ".input", rules.takes)
+        # A gradient is clipped and scaled to the unit cube, as a sample is.
+        value = self._take(stage["input"], at + ".input", rules.takes.replace("unit", "unit gradient"))
         if value.kind == "unit" and self._input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
         kinds = "steps" if stage["op"] == "laplace" else "lots"

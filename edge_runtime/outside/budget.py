@@ -5,12 +5,13 @@ from typing import Optional, Union
 from edgeveil.edge_runtime.bundle.spend_limits import price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.allowance import Allowance
 from edgeveil.edge_runtime.ledger.book import Price
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
+from edgeveil.edge_runtime.ledger.payer import Payer
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 
@@ -24,10 +25,35 @@ class Unlimited(object):
         """Always."""
         return True
 
-    take_waiting = take
+    take_of = take
 
     def spent(self) -> bool:
         """Never."""
+        return False
+
+
+class OfSubjects(object):
+    """The allowance of lines whose subject is told: each is charged when it leaves, to its own subject's account."""
+
+    def __init__(self, ledger: Ledger, price: Price) -> None:
+        self._pay = Payer(ledger, price, by_subject=True).pay
+
+    def start(self, _page: Counters) -> None:
+        """There is nothing to reserve."""
+
+    def take(self, _releases: int) -> bool:
+        """Nothing leaves that is nobody's."""
+        return False
+
+    def take_of(self, subject: int) -> bool:
+        """Whether one release of this subject is paid for. Raises ``PrivacyStop`` where nothing can be charged."""
+        try:
+            return self._pay([subject])[0]
+        except EdgeVeilError as error:
+            raise PrivacyStop("what leaves cannot be counted, so nothing leaves: {}".format(error)) from None
+
+    def spent(self) -> bool:
+        """Never: another subject may have a budget."""
         return False
 
 
@@ -36,12 +62,14 @@ def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
     return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
 
 
-def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
+def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, OfSubjects, Unlimited]:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
     price = price_here(settings, manifest)
     if price is None:
         return Unlimited()
     try:
+        if settings.subject_column is not None:
+            return OfSubjects(Ledger(settings.ledger), price)
         return Allowance(Ledger(settings.ledger), price, slots=plan.slots, tick_s=plan.tick_s)
     except LedgerUnfit as error:
         raise PrivacyStop(str(error)) from None

@@ -6,6 +6,7 @@ from typing import Callable, Iterator, List, NamedTuple, Optional
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes
 from edgeveil.edge_runtime.ipc.record import Layout, Record, RecordBroken, RecordReader
+from edgeveil.edge_runtime.ipc.rounds import RoundWriter
 
 LinkOwner = NamedTuple(
     "LinkOwner",
@@ -15,6 +16,7 @@ LinkOwner = NamedTuple(
         ("say", Callable[..., None]),  # say(event, **facts) logs restarts and faults
         ("manifest_sha256", str),  # of the bundle that the inside must run
         ("on_end", Callable[[], None]),  # called when an inside has ended and all its records were read
+        ("rounds", bool),  # whether the inside is told of the rounds of a training
     ],
 )
 
@@ -32,6 +34,7 @@ class InsideLink(object):
         self.ended = False
         self._records, self._notes, self._text = -1, -1, b""
         self._reader: Optional[RecordReader] = None
+        self._rounds: Optional[RoundWriter] = None
 
     def start(self) -> None:
         """Listen, and start an inside if this link starts them."""
@@ -57,6 +60,10 @@ class InsideLink(object):
         self._owner.counters.add("fault:record")
         self._owner.say("record", message=problem)
         self._record_broken()
+
+    def offer(self, data: bytes) -> bool:
+        """Whether the record of a round is on its way to the inside; nothing: whether none is under way."""
+        return self._rounds is not None and self._rounds.offer(data)
 
     def stop(self) -> None:
         """Tell the inside to finish; ``ended`` is true when it has."""

@@ -32,6 +32,7 @@ from edgeveil.edge_runtime.outside.sd_notify import Notifier
 from edgeveil.edge_runtime.outside.signals import Signals
 from edgeveil.edge_runtime.outside.status import Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor
+from edgeveil.edge_runtime.outside.training.training import open_training
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
@@ -66,7 +67,8 @@ class Service(object):
         handle, self.bundle = open_bundle(settings.bundle, settings.trust, settings.source)
         self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
         self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.layout = Layout(self.bundle.manifest.outputs)
+        self.training = open_training(settings, self.bundle.manifest, self.counters, log.say)
+        self.layout = Layout(self.bundle.manifest.outputs, subjects=settings.subject_column is not None)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.promised = self.bundle.manifest.spending, price_here(settings, self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
@@ -98,7 +100,12 @@ class Service(object):
         """The link to an inside that a manager starts, or that we start; it owns the descriptor ``bundle``."""
         settings = self.settings
         owner = LinkOwner(
-            self.layout, self.counters, self.log.say, self.bundle.manifest_sha256, on_end=self._inside_ended
+            self.layout,
+            self.counters,
+            self.log.say,
+            self.bundle.manifest_sha256,
+            on_end=self._inside_ended,
+            rounds=self.training is not None,
         )
         if settings.inside_at:
             os.close(bundle)
@@ -125,6 +132,8 @@ class Service(object):
             try:
                 self.allowance.start(self.link.inside)
                 self.link.start()
+                if self.training is not None:
+                    self.training.feed.start()
                 self._loop(signals.handle)
             except BaseException as error:
                 self._end(failed=error)
@@ -146,8 +155,10 @@ class Service(object):
     def _exit_code(self) -> int:
         if signal.SIGINT in self._signals:
             return 130
-        # A stream goes on without a budget; a file's frames are missing for want of it.
-        return LimitNotMet.exit_code if self.is_live is False and SPENT in self.drops() else 0
+        # A stream goes on without a budget, and a training with other subjects; a file's frames are missing for want of
+        # it.
+        missing = self.is_live is False and self.training is None and SPENT in self.drops()
+        return LimitNotMet.exit_code if missing else 0
 
     def drops(self) -> Dict[str, int]:
         """Dropped frames, by reason."""
@@ -175,6 +186,8 @@ class Service(object):
                 for record in self.link.records():
                     self._handle_record(record)
             self._begin()
+            if self.training is not None and self._emitting:
+                self.training.step(self.link.offer)
             self.status.open_pages(now)
             self._notify_manager(now)
             asked = signal.SIGHUP in self._signals
@@ -190,6 +203,8 @@ class Service(object):
     def _wait(self, woken: int, now: float) -> None:
         """Wait for the inside or a signal; from the slack before a tick on, for the tick or a signal."""
         handles, until = self.link.handles(), 0.25
+        if self.training is not None:
+            handles += self.training.handles()
         if self._ticking:
             until = self.emission.quiet_s()
             if until <= 0:
@@ -214,6 +229,8 @@ class Service(object):
             if self.info.get("manifest_sha256") != self.link.manifest_sha256:
                 raise PrivacyStop("the inside runs another bundle than was verified here; no more frames are emitted")
             self.status.log_ready(facts)
+            if self.training is not None:
+                self.training.restarted()
         elif event.name == "source":
             self.source = facts
             if self.is_live is None:
@@ -238,11 +255,22 @@ class Service(object):
             self.emission.take(record)
         elif record.state == 0:
             self.counters.add("sets-in")
-            if self.allowance.take_waiting(1):
-                self.sinks.write_set([record.frame])
-                self.counters.add("frames-out")
-            else:
-                self.counters.add(DROP + SPENT)
+            self._release(record)
+
+    def _release(self, record: Record) -> None:
+        """Let a line of a file leave, if it is paid for; of a training, if it is of the open round."""
+        training = self.training
+        if training is not None and not training.expects(record.number):
+            self.counters.add(DROP + "late-round")
+        elif self.allowance.take_of(record.subject):
+            self.sinks.write_set([record.frame])
+            self.counters.add("frames-out")
+            if training is not None:
+                training.answered()
+        else:
+            self.counters.add(DROP + SPENT)
+            if training is not None and self.layout.subjects:
+                training.ask_again()
 
     def _begin(self) -> None:
         """Open the sinks once the source is open: before that, no stream is announced and no folder is made."""
@@ -270,9 +298,9 @@ class Service(object):
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
-            if Layout(bundle.manifest.outputs).columns != self.layout.columns or self.plan != schedule(
-                bundle.manifest, self.settings.fps
-            ):
+            if Layout(
+                bundle.manifest.outputs, subjects=self.layout.subjects
+            ).columns != self.layout.columns or self.plan != schedule(bundle.manifest, self.settings.fps):
                 os.close(handle)
                 raise BadInput("the new bundle has other outputs or another schedule: restart the service to use it")
             if (bundle.manifest.spending, price_here(self.settings, bundle.manifest)) != self.promised:
@@ -292,6 +320,8 @@ class Service(object):
 
     def _end(self, failed: Optional[BaseException] = None) -> None:
         self._notifier.say("STOPPING=1")
+        if self.training is not None:
+            self.training.feed.close()
         deadline = self.clock() + DRAIN_S - 1.0
         self.link.kill()
         self.emission.drain()

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.pipe import widen
 from edgeveil.edge_runtime.ipc.record import RecordReader
+from edgeveil.edge_runtime.ipc.rounds import RoundWriter
 from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import Process, environment
@@ -85,7 +86,11 @@ class Supervisor(InsideLink):
         widen(records)
         notes, their_notes = os.pipe()
         os.set_blocking(notes, False)
-        ends = {"records": their_records, "notes": their_notes, "frames": frames}
+        their_rounds: Optional[int] = None
+        if self._owner.rounds:
+            their_rounds, rounds = os.pipe()
+            self._rounds = RoundWriter(rounds)
+        ends = {"records": their_records, "notes": their_notes, "frames": frames, "rounds": their_rounds}
         shared = {"counters": self._page, "bundle": self._bundle}
         self._process = self._spawn(
             self._inside_process, ends, shared=shared, stdin=self._stdin, retry=self._ever_opened
@@ -273,4 +278,6 @@ class Supervisor(InsideLink):
         for handle in (self._records, self._notes):
             if handle >= 0:
                 os.close(handle)
-        self._process, self._reader, self._records, self._notes = None, None, -1, -1
+        if self._rounds is not None:
+            os.close(self._rounds.handle)
+        self._process, self._reader, self._records, self._notes, self._rounds = None, None, -1, -1, None

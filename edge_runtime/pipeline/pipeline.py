@@ -43,6 +43,7 @@ class Pipeline(object):
         self.drawn = {stage.output: stage for stage in manifest.stages if stage.stage == "draw"}
         self.promises = manifest.spending is not None
         self.pools: List[Pool] = []
+        self.parameters: Dict[str, np.ndarray] = {}
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
         program = compile_stages(manifest, self)
         self._before, self._middle, self._after = program.before, program.middle, program.after
@@ -62,10 +63,10 @@ class Pipeline(object):
     ) -> Dict[str, np.ndarray]:
         """Raw samples x (n, *shape) of the input's dtype in, ``{output name: (n, ...)}`` out, in memory of their own.
 
-        ``draws`` maps the output name of every draw stage to recorded values (n, ...); without it they come from
-        the operating system's generator. ``tracks`` (n numbers) is the track of each sample of a stream, in order of
-        time; without it each sample stands for a whole track of equal samples. Raises ``FrameDropped`` (``shape``,
-        ``dtype``, ``not-finite``, ...).
+        ``draws`` maps the output name of every draw or parameters stage to recorded values (n, ...); without it draws
+        come from the operating system's generator. ``tracks`` (n numbers) is the track of each sample of a stream, in
+        order of time; without it each sample stands for a whole track of equal samples. Raises ``FrameDropped``
+        (``shape``, ``dtype``, ``not-finite``, ...).
         """
         # A backend, a table or x itself may own what a stage passed on.
         return {name: np.array(value, order="C") for name, value in self._run(x, draws, tracks).items()}
@@ -119,6 +120,11 @@ class Pipeline(object):
         """Make the draws of the next frames now, when nothing waits for them."""
         for pool in self.pools:
             pool.fill()
+
+    def set_parameters(self, values: np.ndarray) -> None:
+        """Take gradients at these float32 (d,) from the next frame on; they are 0 before."""
+        for held in self.parameters.values():
+            held[:] = values
 
     def forget(self, track: int) -> None:
         """Forget an ended track of the stream."""

@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.pipeline import lots, preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.draw_pool import Pool
 from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import OPS, compile_mechanism
+from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_gradient, compile_parameters
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
 Run = Callable[[Flow], None]
@@ -164,6 +165,8 @@ KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace", *LOTS)),
+    "parameters": (compile_parameters, "", ()),
+    "gradient": (compile_gradient, "", ()),
     "mechanism": (compile_mechanism, "op", tuple(OPS)),
     "table": (_table, "op", ("argmax", "argmax_within")),
     "hold": (_hold, "op", ("majority", "keep", "first")),

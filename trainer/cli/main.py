@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
-from edgeveil.trainer.cli.collecting import collect_command
+from edgeveil.trainer.cli.collecting import collect_command, federate_command
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -59,7 +59,8 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-for module in (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor, collect_command):
+plain = (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor)
+for module in (*plain, collect_command, federate_command):
     app.add_typer(module.app)
 app.add_typer(data, name="data")
 app.add_typer(recipes, name="recipe")

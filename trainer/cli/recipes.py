@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -38,6 +38,10 @@ def new(
             "to compare with, prgan, ngp, ap, minimax, laplace; for vectors also cleaner, noise."
         ),
     ] = None,
+    of: Annotated[
+        Literal["gradient"] | None,
+        typer.Option(help="With --kind local: report gradients for edgeveil federate; x ends with the label."),
+    ] = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -65,7 +69,7 @@ def new(
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
     given = Given(source, *words)
-    for note in [*write_recipe(given, out, kind=kind), *unnamed_subjects(given)]:
+    for note in [*write_recipe(given, out, kind=kind, of=of), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 

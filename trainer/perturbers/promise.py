@@ -10,11 +10,17 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.epsilon import epsilon_of
+from edgeveil.edge_runtime.manifest.gradient_rules import parameters_of
 from edgeveil.edge_runtime.manifest.spending import MICRO, charged
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
 from edgeveil.trainer.recipe.schema import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
+_WHAT = {
+    "mean": "the mean, in half ranges,",
+    "gradient": "the mean gradient, in units of its clip,",
+    "share": "a share",
+}
 EXTREMES = "The bounds are extremes of training rows, and they ship: public ones would tell nothing of anybody."
 
 
@@ -71,14 +77,15 @@ def _estimate(stage: Mapping[str, Any], fitted: FittedPerturber, alpha: float) -
         noise = {one["output"]: one for one in fitted.stages if one["stage"] == "draw"}
         values = noise[stage["noise"][-1]]["shape"][0] if name == "oue" else noise[stage["noise"][0]]["bound"]
     else:
-        values = math.prod(fitted.input.shape)
-        return "mean", values, vector_variance(name, values, alpha)
+        parameters = parameters_of(fitted.stages)
+        values = math.prod(parameters[0]["shape"] if parameters else fitted.input.shape)
+        return "gradient" if parameters else "mean", values, vector_variance(name, values, alpha)
     return "share", values, category_variance(name, values, alpha)
 
 
 def sentence(found: Mapping[str, Any]) -> str:
     """The expected error in words, for people who are about to train or to collect."""
-    what = "the mean, in half ranges," if found["of"] == "mean" else "a share"
+    what = _WHAT[found["of"]]
     errors = ", ".join(f"{row['one']:g} of {int(n):,}" for n, row in found["expected_error"].items())
     largest = ", ".join(f"{row['largest']:g}" for row in found["expected_error"].values())
     unit, most = found["unit"].replace("release", "device"), found["most_micro_epsilon"] / MICRO

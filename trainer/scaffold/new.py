@@ -87,8 +87,9 @@ class Look:
     classes: int
 
 
-def write_recipe(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, ...]:
+def write_recipe(given: Given, out: Path, *, kind: str | None = None, of: str | None = None) -> tuple[str, ...]:
     """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
+    ``of`` is what a local report is of.
 
     Returns what a person should know, in sentences. Raises ``BadInput``.
     """
@@ -98,12 +99,12 @@ def write_recipe(given: Given, out: Path, *, kind: str | None = None) -> tuple[s
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text, notes = compose(given, out, kind=kind)
+    text, notes = compose(given, out, kind=kind, of=of)
     write_atomic(str(out), text.encode())
     return notes
 
 
-def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, tuple[str, ...]]:
+def compose(given: Given, out: Path, *, kind: str | None = None, of: str | None = None) -> tuple[str, tuple[str, ...]]:
     """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
     if kind is not None:
         templates.check_kind(kind)
@@ -116,7 +117,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None) -> tuple[str, t
             f"The perturber is {templates.TITLES[kind].lower()}: {reason}. Another is asked for with --kind.",
             *notes,
         )
-    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream)
+    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream, of=of)
     trained = kind in templates.TRAINED
     names = {"y": guess.data.target, "z": guess.data.sensitive}
     look = {label: _look(dataset, label, all_) for label, all_ in (("y", dataset.y_names), ("z", dataset.z_names))}

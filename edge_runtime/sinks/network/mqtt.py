@@ -7,86 +7,47 @@ spool keeps track of what has arrived.
 
 import collections
 import hashlib
-import importlib
-import os
-import re
 import threading
 from typing import Any, Deque, Dict, List, Optional
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.network import homeassistant
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
-from edgeveil.edge_runtime.sinks.network.tls import FILES, context
+from edgeveil.edge_runtime.sinks.network.broker import Broker, checked_topic
 from edgeveil.edge_runtime.sinks.network.wire import json_bytes
-from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 
 UNDER_WAY = 20  # most messages that wait for their acknowledgement
 NEWS_S = 10.0  # older labels are in the record only
-
-
-class NeedsPaho(DeviceFailed):
-    """paho-mqtt is not installed. The user can install it: exit code 2."""
-
-    exit_code = 2
-
-
-def paho() -> Any:
-    """The client module, of paho-mqtt 1.6 (Python 3.6) or 2; raises ``NeedsPaho``."""
-    try:
-        return importlib.import_module("paho.mqtt.client")
-    except ImportError:
-        raise NeedsPaho("MQTT needs paho-mqtt, which is not here: pip install 'paho-mqtt>=1.6,<3'") from None
 
 
 def _discovery(text: str) -> Optional[str]:
     return None if text == "off" else checked_topic(text)
 
 
-def checked_topic(text: str) -> str:
-    """A topic to publish to or listen on; raises ``BadInput`` for one with wildcards or empty levels."""
-    if not re.fullmatch(r"[^+#\x00-\x1f$/][^+#\x00-\x1f]{0,199}", text) or text.endswith("/") or "//" in text:
-        raise BadInput("expected a topic as hall/door, without + and #; got {!r}".format(text))
-    return text
-
-
 class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
-        secure = uri.startswith("mqtts:")
-        known: Known = dict(OPTIONS, user=str, password_file=str, client_id=str, discovery=_discovery)
-        known.update(FILES if secure else {})
-        host, port, path, options = address(uri, 8883 if secure else 1883, known)
-        self._topic = checked_topic(path[1:])
-        self._paho = paho()
-        self._user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")
-        self._password = secret(
-            options.get("password_file"), os.environ.get("EDGEVEIL_MQTT_PASSWORD"), "the password for the broker"
-        )
-        if self._password and not self._user:
-            raise BadInput("a password for the broker needs user=NAME, or EDGEVEIL_MQTT_USERNAME")
-        if self._password and not secure and host not in LOOPBACK:
-            raise BadInput("the password would cross the network in the clear: use mqtts://")
-        self._secure = context(options) if secure else None
-        self._address = (host, port)
+        self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
+        self._paho, self._topic, options = broker.paho, broker.topic, broker.options
         # The same after a restart, so that the broker first ends the old connection and sends its last will.
-        self._client_id = options.get("client_id") or "edgeveil-" + hashlib.sha256(path.encode()).hexdigest()[:12]
+        self._client_id = (
+            options.get("client_id") or "edgeveil-" + hashlib.sha256(broker.path.encode()).hexdigest()[:12]
+        )
         self._client: Any = None
         self._heard = threading.Event()
         self._answer: Optional[str] = None
         self._acknowledged: Deque[int] = collections.deque()
         self._gone = threading.Event()
         self._labels = homeassistant.Labels(self._topic, outputs, manifest, options.get("discovery", "homeassistant"))
-        name = "{}://{}:{}/{}".format("mqtts" if secure else "mqtt", host, port, self._topic)
-        super(MqttSink, self).__init__(name, outputs, manifest, dict(settings, **options))
+        super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:
         self._heard.clear()
         self._gone.clear()
         self._acknowledged.clear()
         self._client = client = self._new_client()
-        client.connect(self._address[0], self._address[1], keepalive=30)
+        client.connect(self._broker.host, self._broker.port, keepalive=30)
         client.loop_start()
         if not self._heard.wait(TIMEOUT_S):
             raise ConnectionLost("the broker does not answer")
@@ -97,14 +58,7 @@ class MqttSink(NetworkSink):
             self._publish(topic, json_bytes(document), retain=True)
 
     def _new_client(self) -> Any:
-        settings = {"client_id": self._client_id, "reconnect_on_failure": False}
-        if hasattr(self._paho, "CallbackAPIVersion"):
-            settings["callback_api_version"] = self._paho.CallbackAPIVersion.VERSION2
-        client = self._paho.Client(**settings)
-        if self._user:
-            client.username_pw_set(self._user, self._password)
-        if self._secure:
-            client.tls_set_context(self._secure)
+        client = self._broker.client(self._client_id, reconnect=False)
         client.will_set(self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), qos=1, retain=True)
         client.max_inflight_messages_set(UNDER_WAY + 4)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect

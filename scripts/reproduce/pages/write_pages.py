@@ -16,7 +16,7 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.attacks import planted
-from scripts.reproduce.dp import local, local_sgd
+from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.installing import workstation_pythons
 from scripts.reproduce.pages import (
     capture_loop_page,
@@ -286,12 +286,13 @@ def pythons(record: dict[str, Any]) -> str:
     return template.render(record=record, wheels=wheels, without=without, pythons=list(named))
 
 
-def local_privacy(record: dict[str, Any], federated: dict[str, Any]) -> str:
+def local_privacy(record: dict[str, Any], federated: dict[str, Any], devices: dict[str, Any]) -> str:
     """The page on local differential privacy as Markdown."""
     template = templates().get_template("local-privacy.md.j2")
     return template.render(
         local=record,
         federated=federated,
+        devices=devices,
         claims=local_page.claims(record["means"], federated),
         laws=list(local_page.law_rows(record)),
         unbiased=list(local_page.unbiased_rows(record)),
@@ -336,8 +337,9 @@ def _figure_6() -> None:
 
 
 def _local() -> None:
-    if local.RESULT.is_file() and local_sgd.RESULT.is_file():
-        found = (json.loads(path.read_text()) for path in (local.RESULT, local_sgd.RESULT))
+    records = (local.RESULT, local_sgd.RESULT, federated_devices.RESULT)
+    if all(path.is_file() for path in records):
+        found = (json.loads(path.read_text()) for path in records)
         write_atomic(LOCAL_PAGE, local_privacy(*found).encode())
 
 

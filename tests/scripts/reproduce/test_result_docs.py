@@ -2,7 +2,7 @@
 
 import json
 
-from scripts.reproduce.dp import local, local_sgd
+from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
 from scripts.reproduce.security import guards
 from tests.support.checkout import ROOT
@@ -35,7 +35,8 @@ def test_the_page_on_guards_is_what_its_record_says():
 
 
 def test_the_page_on_local_privacy_is_what_its_records_say():
-    found = (json.loads((ROOT / path).read_text()) for path in (local.RESULT, local_sgd.RESULT))
+    records = (local.RESULT, local_sgd.RESULT, federated_devices.RESULT)
+    found = (json.loads((ROOT / path).read_text()) for path in records)
     assert (ROOT / write_pages.LOCAL_PAGE).read_text() == write_pages.local_privacy(*found), HOW
 
 

@@ -6,23 +6,20 @@ The options are those of the runtime's sink of the same name: user, password_fil
 from __future__ import annotations
 
 import contextlib
-import os
 import queue
 import time
 from collections.abc import Generator
 from typing import Any
 
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.sinks.network import tls
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.sinks.network.base import TIMEOUT_S
-from edgeveil.edge_runtime.sinks.network.mqtt import checked_topic, paho
-from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
+from edgeveil.edge_runtime.sinks.network.broker import Broker
 from edgeveil.trainer.collect.feeds.blocks import ROWS, Block
 from edgeveil.trainer.collect.feeds.records import Records
 
 _WAITING = 4 * ROWS  # records between the connection and the estimate; the broker keeps the others
 _PAUSE_S = 0.2
-_NO_DEVICES = ("format", "status")  # what a device on TOPIC itself puts beside its records
+_NO_DEVICES = ("format", "status", "model")  # what devices on TOPIC itself, and who trains, put beside the records
 
 
 class MqttFeed:
@@ -34,30 +31,12 @@ class MqttFeed:
         self._closed = False
         self._came: queue.Queue[bytes] = queue.Queue(_WAITING)
         self._answers: queue.Queue[str] = queue.Queue()
-        secure = uri.startswith("mqtts:")
-        known: Known = {"user": str, "password_file": str, "client_id": str, **(tls.FILES if secure else {})}
-        host, port, path, options = address(uri, 8883 if secure else 1883, known)
-        self._topic = checked_topic(path[1:])
-        self._where, self._host, self._port = f"{host}:{port}", host, port
-        self._client = self._new_client(options, secure, host)
-
-    def _new_client(self, options: dict[str, Any], secure: bool, host: str) -> Any:
-        library = paho()
-        client = library.Client(library.CallbackAPIVersion.VERSION2, client_id=options.get("client_id", ""))
-        user = options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")
-        password = secret(
-            options.get("password_file"), os.environ.get("EDGEVEIL_MQTT_PASSWORD"), "the password for the broker"
-        )
-        if password and not secure and host not in LOOPBACK:
-            raise BadInput("The password would cross the network in the clear: use mqtts://.")
-        if user:
-            client.username_pw_set(user, password)
-        if secure:
-            client.tls_set_context(tls.context(options))
-        client.reconnect_delay_set(0.2, 5)
-        client.on_connect, client.on_message = self._on_connect, self._on_message
-        client.on_subscribe = lambda *_: self._answers.put("")
-        return client
+        self._broker = Broker(uri)
+        self._topic = self._broker.topic
+        self._client = self._broker.client(self._broker.options.get("client_id", ""), reconnect=True)
+        self._client.reconnect_delay_set(0.2, 5)
+        self._client.on_connect, self._client.on_message = self._on_connect, self._on_message
+        self._client.on_subscribe = lambda *_: self._answers.put("")
 
     # paho's thread calls these two.
     def _on_connect(self, client: Any, _data: Any, _flags: Any, code: Any, *_: Any) -> None:
@@ -77,16 +56,16 @@ class MqttFeed:
     def blocks(self) -> Generator[Block]:
         """As ``Feed``."""
         try:
-            self._client.connect(self._host, self._port, keepalive=30)
+            self._client.connect(self._broker.host, self._broker.port, keepalive=30)
             self._client.loop_start()
             answer = self._answers.get(timeout=TIMEOUT_S)
         except (OSError, queue.Empty) as error:
             self._client.loop_stop()
             reason = getattr(error, "strerror", None) or "it does not answer"
-            raise DeviceFailed(f"The broker at {self._where} cannot be reached: {reason}.") from None
+            raise DeviceFailed(f"The broker at {self._broker.where} cannot be reached: {reason}.") from None
         try:
             if answer:
-                raise DeviceFailed(f"The broker at {self._where} refuses the connection: {answer}.")
+                raise DeviceFailed(f"The broker at {self._broker.where} refuses the connection: {answer}.")
             yield from self._until_the_end()
         finally:
             self._closed = True
