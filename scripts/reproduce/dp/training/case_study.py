@@ -1,4 +1,4 @@
-"""Paper 002, case study I: DP-SGD on simulated data, how far theta is off over rows and epsilon, and the slides' errors.
+"""Paper 002, case study I: DP-SGD on simulated data, how far theta is off, and errors of the slides.
 
 Records docs/results/dp/case-study.json. x ~ N(0, I) of two values, y = 1 with probability 1 / (1 + exp(-theta.x)),
 theta = (6, -5). Poisson lots, gradients clipped row by row, noise for all steps; theta is the mean of the second half
