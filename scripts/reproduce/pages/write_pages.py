@@ -5,7 +5,7 @@ A page whose record is not there is left out; left out of the command line, all 
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from scripts.reproduce.pages import (
     table_2_page,
     unseen_people,
 )
-from scripts.reproduce.pages.dp import local_page
+from scripts.reproduce.pages.dp import local_page, private_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.record import ROOT, Script, run
@@ -60,6 +60,7 @@ PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/
 FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
+PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 
 
@@ -278,6 +279,30 @@ def local_privacy(record: dict[str, Any], federated: dict[str, Any]) -> str:
     )
 
 
+def private_models(found: Mapping[str, private_page.Record]) -> str:
+    """The page on private models and the attacks on them as Markdown."""
+    environment = templates()
+    environment.filters["figure"] = private_page.figure
+    functional = found["functional"]
+    return environment.get_template("private-models.md.j2").render(
+        names=private_page.RECORDS,
+        claims=list(private_page.claims(found)),
+        accounting=found["accounting"],
+        study=found["case-study"],
+        erms=[found["erm-adult"], found["erm-kdd"]],
+        errors=private_page.errors,
+        functional=functional,
+        fits=private_page.fits,
+        left_out={one: private_page.fit(functional, sensitive=False, calibration=one) for one in ("paper", "exact")},
+        table_2=private_page.TABLE_2,
+        inversion=found["inversion"],
+        attackers=list(dict.fromkeys(row["attacker"] for row in found["inversion"]["rows"])),
+        guesses=list(private_page.guesses(found["inversion"])),
+        audit=found["audit"],
+        membership=found["membership"],
+    )
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -303,6 +328,11 @@ def _local() -> None:
     if local.RESULT.is_file() and local_sgd.RESULT.is_file():
         found = (json.loads(path.read_text()) for path in (local.RESULT, local_sgd.RESULT))
         write_atomic(LOCAL_PAGE, local_privacy(*found).encode())
+
+
+def _private() -> None:
+    if all((private_page.FOLDER / f"{name}.json").is_file() for name in private_page.RECORDS):
+        write_atomic(PRIVATE_PAGE, private_models(private_page.records()).encode())
 
 
 def _figure_7() -> None:
@@ -335,6 +365,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "linear-cleaners": lambda: predictors_page.write_tables(PREDICTORS, CLEANERS_PAGE),
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
     "local-privacy": _local,
+    "private-models": _private,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
 }

@@ -7,6 +7,7 @@ of the steps. "none" is the same without noise. Noise is seeded, of the laws tha
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from scipy.special import expit
 
 from edgeveil.trainer.measures.intervals import mean
 from edgeveil.trainer.private import dpsgd
+from edgeveil.trainer.private.accounting import Claim
 from edgeveil.trainer.private.noise import Seeded
 from scripts.reproduce import record
 
@@ -24,7 +26,6 @@ RESULT = Path("docs/results/dp/case-study.json")
 THETA, CLIP, RATE, STEPS, DELTA = np.array([6.0, -5.0]), 0.5, 8.0, 300, 1e-5
 SIZES, EPSILONS = (500, 5_000), (None, 8.0, 1.0, 0.5, 0.1)
 TEST = 50_000
-HARDLY_ANY = 50.0  # the largest epsilon, whose plan serves the runs without noise
 
 Gradients = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # x (k, 2), y (k,), theta (2,) -> (k, 2)
 
@@ -74,12 +75,14 @@ def learn(
     """theta (2,)."""
     n = len(y)
     lot = round(n * min(1, 50 / n + 0.02))
-    made = dpsgd.plan(n, epsilon=epsilon or HARDLY_ANY, delta=DELTA, lot=lot, steps=STEPS, clip=CLIP)
+    if epsilon is None:
+        made = dpsgd.Plan(n, lot, STEPS, CLIP, Claim(math.inf, DELTA, lot / n, 0.0, STEPS, math.inf, math.inf, 0.0, ""))
+    else:
+        made = dpsgd.plan(n, epsilon=epsilon, delta=DELTA, lot=lot, steps=STEPS, clip=CLIP)
     theta, later = np.zeros(2), []
     for step, chosen in enumerate(dpsgd.lots(made, noise)):
         total = clipped(gradients(x[chosen], y[chosen], theta))
-        moved = total / lot if epsilon is None else dpsgd.noisy_mean([total], made, noise)[0]
-        theta = theta - RATE * moved
+        theta = theta - RATE * dpsgd.noisy_mean([total], made, noise)[0]
         if step >= STEPS // 2:
             later.append(theta)
     return np.mean(later, axis=0)
@@ -112,7 +115,7 @@ def errors(repeats: int) -> Iterator[dict[str, Any]]:
 def main() -> None:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, "--repeats 3", out=RESULT)
-    script.add_argument("--repeats", type=int, default=40, help="runs of each setting (default: 40)")
+    script.add_argument("--repeats", type=int, default=10, help="runs of each setting (default: 10)")
     asked = script.parse_args()
     if asked.repeats < 2:
         script.error(f"2 repeats or more were expected, for an interval; came {asked.repeats}")

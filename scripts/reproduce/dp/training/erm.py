@@ -48,15 +48,14 @@ class Solved(NamedTuple):
 
 
 def tables(data: str) -> dict[str, Table]:
-    """Of KDD Cup 99 the slides' number of rows, and each different row once."""
+    """Of KDD Cup 99 the slides' number of rows, drawn from all and from the different ones: most are there twice."""
     if data == "adult":
-        found = {"complete rows": adult.load()}
+        found = {"Adult, complete rows": adult.load()}
     else:
-        lines = kddcup99.lines()
-        drawn = np.random.default_rng(0).choice(len(lines), KDD_ROWS, replace=False)
+        lines, rng = kddcup99.lines(), np.random.default_rng(0)
         found = {
-            "rows drawn": kddcup99.coded([lines[at] for at in drawn]),
-            "different rows": kddcup99.coded(sorted(set(lines))),
+            f"KDD Cup 99, {name}": kddcup99.coded([some[at] for at in rng.choice(len(some), KDD_ROWS, replace=False)])
+            for name, some in (("rows drawn", lines), ("different rows drawn", sorted(set(lines))))
         }
     return {name: Table(one.unit_rows(), np.where(one.label, 1.0, -1.0)) for name, one in found.items()}
 
