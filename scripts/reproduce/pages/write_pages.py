@@ -285,12 +285,13 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
     environment.filters["figure"] = private_page.figure
     functional = found["functional"]
     return environment.get_template("private-models.md.j2").render(
-        names=private_page.RECORDS,
+        names=list(found),
         claims=list(private_page.claims(found)),
         accounting=found["accounting"],
         study=found["case-study"],
-        erms=[found["erm-adult"], found["erm-kdd"]],
+        erms=private_page.on_tables(found),
         errors=private_page.errors,
+        epsilons=private_page.epsilons,
         functional=functional,
         fits=private_page.fits,
         left_out={one: private_page.fit(functional, sensitive=False, calibration=one) for one in ("paper", "exact")},
@@ -299,7 +300,7 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
         attackers=list(dict.fromkeys(row["attacker"] for row in found["inversion"]["rows"])),
         guesses=list(private_page.guesses(found["inversion"])),
         audit=found["audit"],
-        membership=found["membership"],
+        membership=found.get("membership"),
     )
 
 
@@ -331,8 +332,8 @@ def _local() -> None:
 
 
 def _private() -> None:
-    if all((private_page.FOLDER / f"{name}.json").is_file() for name in private_page.RECORDS):
-        write_atomic(PRIVATE_PAGE, private_models(private_page.records()).encode())
+    if found := private_page.records():
+        write_atomic(PRIVATE_PAGE, private_models(found).encode())
 
 
 def _figure_7() -> None:

@@ -14,7 +14,8 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.neighbours import most_proved, without_noise
 from scripts.reproduce import record
-from scripts.reproduce.dp.training.audited import Case, shipped
+from scripts.reproduce.dp.training.audit_case import Case
+from scripts.reproduce.dp.training.audited import shipped
 from scripts.reproduce.dp.training.planted_bugs import planted
 
 RESULT = Path("docs/results/dp/audit.json")
@@ -43,8 +44,8 @@ def _since(began: float) -> int:
 
 def main() -> int:
     """Run all, and write the record."""
-    script = record.Script(__file__, __doc__, "--runs 9000", out=RESULT)
-    script.add_argument("--runs", type=int, default=20_000, help="on each neighbour (default: 20,000)")
+    script = record.Script(__file__, __doc__, "--runs 3000", out=RESULT)
+    script.add_argument("--runs", type=int, default=10_000, help="on each neighbour (default: 10,000)")
     asked = script.parse_args()
     if asked.runs < FEWEST:
         script.error(f"{FEWEST} runs or more were expected; came {asked.runs}")

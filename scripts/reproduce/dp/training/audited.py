@@ -1,21 +1,19 @@
-"""What the black-box audit runs: mechanisms that ship, and the same with a bug planted, each on several neighbours.
+"""Mechanisms that ship, as the black-box audit runs them, each on several neighbours.
 
-A ``Case`` gives for so many runs the outputs on every neighbour, (runs, values) each. Neighbours are the zero row, the
-extremes, half of one, and a flipped label. Noise of what ships is the operating system's.
+Neighbours are the zero row, the extremes, half of one, and a flipped label. Noise is the operating system's, but for
+the functional mechanism, whose law is the same from a seed.
 """
 
 from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
 
-from edgeveil.trainer.private import dpsgd
-from edgeveil.trainer.private.accounting import Claim, claim
 from edgeveil.trainer.private.estimators import (
     FunctionalLogisticRegression,
     PrivateHuberSVM,
@@ -28,25 +26,13 @@ from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
 from edgeveil.trainer.private.estimators.sensitivity import LINEAR, LOGISTIC, Weights
 from edgeveil.trainer.private.noise import Noise, Secret, Seeded
 from scripts.reproduce.dp.shipped import Categories, Vectors
+from scripts.reproduce.dp.training.audit_case import Case, Outputs
+from scripts.reproduce.dp.training.one_step import clipped, step
 
-Outputs = Mapping[str, np.ndarray]
 ROWS = {"one": 1.0, "flipped label": -1.0, "half a row": 0.5, "zero row": 0.0}  # one value times its label
 REGULARIZATION = 0.1  # times the one row; of perturbed objectives
 STIFF = 10.0  # of perturbed outputs: one row moves the minimum by nearly all that is allowed
-DELTA, CLIP, UNITS = 1e-5, 1.0, 100
 STEEP = 60  # halvings of an interval: float64 has no more
-
-
-class Case(NamedTuple):
-    """One mechanism, and what it claims."""
-
-    name: str
-    claimed: float
-    run: Callable[[int], Outputs]
-    delta: float = 0.0
-    gaussian: bool = False
-    boosted: bool = False
-    times: float = 1  # the runs: what is slow takes less, what is hard to see more
 
 
 def laplace(values: Mapping[str, list[float]], scale: float) -> Case:
@@ -118,45 +104,6 @@ def functional(weights: Weights, d: int, gamma: float, scale: Scales) -> Case:
 
     kind = "logistic" if weights == LOGISTIC else "linear"
     return Case(f"functional mechanism, {kind}, d = {d}, gamma {gamma:g}", 1.0, run, boosted=d > 1, times=0.5)
-
-
-def step(
-    sigma: float,
-    rate: float,
-    sums: Callable[[bool], np.ndarray],
-    noisy: Callable[..., list[np.ndarray]] = dpsgd.noisy_mean,
-    *,
-    spread: Callable[[bool], float] = lambda _: 1.0,
-) -> Case:
-    """One step of DP-SGD on a linear model, with and without one unit, along the gradient that differs.
-
-    ``sums``: the clipped sum of a lot's gradients, where the unit is in it or not. ``spread``: what multiplies the
-    clip, and with it the noise.
-    """
-    spent = _of_one_step(sigma, rate)
-
-    def run(runs: int) -> Outputs:
-        noise, found = Secret(), {}
-        for name, there in (("without the unit", False), ("with it", True)):
-            steps, values = dpsgd.Plan(UNITS, round(rate * UNITS), runs, CLIP, spent), []
-            for chosen in dpsgd.lots(steps, noise):
-                drawn = there and bool(len(chosen)) and chosen[0] == 0
-                made = dpsgd.Plan(UNITS, steps.lot, runs, CLIP * spread(drawn), spent)
-                values.append(noisy([sums(drawn)], made, noise)[0])
-            found[name] = np.array(values)
-        return found
-
-    return Case(f"DP-SGD, one step, q {rate:g}, sigma {sigma:g}", spent.epsilon, run, DELTA, rate == 1)
-
-
-@functools.cache
-def _of_one_step(sigma: float, rate: float) -> Claim:
-    return claim(rate=rate, sigma=sigma, steps=1, delta=DELTA)
-
-
-def clipped(drawn: bool) -> np.ndarray:
-    """The sum of a lot where only one unit has a gradient, ten times the clip, cut to it."""
-    return np.array([10 * CLIP / max(1, 10)]) * drawn
 
 
 def local(name: str) -> Case:

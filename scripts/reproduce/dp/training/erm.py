@@ -26,6 +26,7 @@ from scripts.reproduce.dp.training.one_dimension import one_dimension
 RESULTS = Path("docs/results/dp")
 LOSSES: dict[str, Loss] = {"logistic": Logistic(), "Huber": Huber(0.5)}
 REGULARIZATIONS = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
+WITHOUT_PRIVACY = (1e-6, *REGULARIZATIONS)
 EPSILONS = {"adult": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "kdd": (0.1, 0.4, 1.6)}
 TENTH = 10
 KDD_ROWS = 50_000
@@ -92,13 +93,15 @@ def measured(name: str, table: Table, epsilons: tuple[float, ...], splits: int) 
     folds = np.array_split(np.random.default_rng(0).permutation(len(table.sign)), TENTH)[:splits]
     for split, test in enumerate(folds):
         for number, (kind, loss) in enumerate(LOSSES.items()):
-            for at, regularization in enumerate(REGULARIZATIONS):
+            for at, regularization in enumerate(WITHOUT_PRIVACY):
                 noise = Seeded(np.random.default_rng([split, number, at]))
-                for method, epsilon, solved in fits(table, test, loss, regularization, epsilons, noise):
+                asked = epsilons if regularization in REGULARIZATIONS else ()
+                for method, epsilon, solved in fits(table, test, loss, regularization, asked, noise):
                     found.setdefault((kind, method, epsilon, regularization), []).append(solved)
     rows = []
     for kind, method, epsilon in dict.fromkeys(key[:3] for key in found):
-        errors = {one: [s.error for s in found[kind, method, epsilon, one]] for one in REGULARIZATIONS}
+        tried = WITHOUT_PRIVACY if method == "none" else REGULARIZATIONS
+        errors = {one: [s.error for s in found[kind, method, epsilon, one]] for one in tried}
         best = min(errors, key=lambda one: float(np.mean(errors[one])))
         about = {"loss": kind, "method": method, "epsilon": None if epsilon == np.inf else epsilon}
         rows.append({**about, "regularization": best, "error": mean(np.array(errors[best]))._asdict()})

@@ -87,7 +87,7 @@ QUICK = [name for name in BUGS if "slides of paper 003" not in name]  # that one
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_caught(name):
-    row = audit.judged(BUGS[name], 9_000, 0.95)
+    row = audit.judged(BUGS[name]._replace(times=1), 9_000, 0.95)
     assert row["above"]
     assert (row["proved"] is None) == (name == "a fit without noise")
 
