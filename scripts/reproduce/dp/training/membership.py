@@ -22,7 +22,7 @@ from edgeveil.trainer.private.noise import Seeded
 from scripts.reproduce import record
 
 RESULT = Path("docs/results/dp/membership.json")
-WRONG, TEST, BATCH = 0.1, 5_000, 50
+WRONG, TEST, BATCH = 0.1, 5_000, 100  # the last of the artefact
 EPSILON, DELTA, CLIP, STEPS = 8.0, 1e-5, 1.0, 200
 RATE = 1e-3  # of Adam
 WIDTH = 16
@@ -33,17 +33,18 @@ class Setting(NamedTuple):
 
     name: str
     members: int
+    batch: int
     epochs: int
-    targets: int
     shadows: int
     private: bool = False
 
 
 SETTINGS = (
-    Setting("few rows", 500, 30, 2, 8),
-    Setting("few rows, epsilon 8", 500, 0, 1, 4, private=True),
-    Setting("many rows", 16_000, 5, 1, 2),
+    Setting("few rows", 500, 50, 30, 8),
+    Setting("few rows, DP-SGD", 500, 100, 0, 2, private=True),
+    Setting("many rows", 16_000, 200, 3, 2),
 )
+TARGETS = 1
 
 
 def trained(x: np.ndarray, y: np.ndarray, setting: Setting, seed: int) -> tuple[Any, Any]:
@@ -57,10 +58,15 @@ def trained(x: np.ndarray, y: np.ndarray, setting: Setting, seed: int) -> tuple[
     optimizer = keras.optimizers.Adam(RATE)
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
     if not setting.private:
-        model.compile(optimizer, keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=False)
-        model.fit(x, y, batch_size=BATCH, epochs=setting.epochs, verbose=0)
+        model.compile(
+            optimizer,
+            keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            jit_compile=False,
+            steps_per_execution=5,
+        )
+        model.fit(x, y, batch_size=setting.batch, epochs=setting.epochs, verbose=0)
         return model, None
-    made = dpsgd.plan(len(y), epsilon=EPSILON, delta=DELTA, lot=len(y) // 5, steps=STEPS, clip=CLIP)
+    made = dpsgd.plan(len(y), epsilon=EPSILON, delta=DELTA, lot=setting.batch, steps=STEPS, clip=CLIP)
     alone = [np.array([row]) for row in range(len(y))]
     noise = Seeded(seed)
     dpsgd.train(model, x, y, lambda out, label: loss(label, out), made, rows=alone, optimizer=optimizer, noise=noise)
@@ -87,7 +93,7 @@ def measured(setting: Setting, u: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     x, labels = u[pool], y[pool].copy()
     wrong = rng.random(len(pool)) < WRONG
     labels[wrong] = 1 - labels[wrong]
-    inside = np.concatenate([halves(len(pool), setting.shadows, rng), _targets(len(pool), setting.targets, rng)])
+    inside = np.concatenate([halves(len(pool), setting.shadows, rng), _targets(len(pool), rng)])
     found, right, claim = [], [], None
     for seed, rows in enumerate(inside):
         model, claim = trained(x[rows], labels[rows], setting, seed)
@@ -99,9 +105,9 @@ def measured(setting: Setting, u: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     attacks: dict[str, Any] = {}
     for name in ("loss", "LiRA"):
         scores = [one if name == "loss" else likelihood_ratio(one, shadows, known) for one in found[setting.shadows :]]
-        row = np.tile(np.arange(len(pool)), setting.targets)
+        row = np.tile(np.arange(len(pool)), TARGETS)
         member = inside[setting.shadows :].reshape(-1)
-        fold = np.repeat(np.arange(setting.targets), len(pool))
+        fold = np.repeat(np.arange(TARGETS), len(pool))
         scored = Scored(np.concatenate(scores), member, fold, row, row)
         measures = {"auc": area, "tpr": recognised}
         attacks[name] = {key: scored.measured(one, rng)._asdict() for key, one in measures.items()}
@@ -109,9 +115,9 @@ def measured(setting: Setting, u: np.ndarray, y: np.ndarray) -> dict[str, Any]:
     return {**about, "claim": claim and claim.as_dict(), "wall_s": round(time.monotonic() - began)}
 
 
-def _targets(rows: int, targets: int, rng: np.random.Generator) -> np.ndarray:
+def _targets(rows: int, rng: np.random.Generator) -> np.ndarray:
     """Half of the rows for each."""
-    return np.array([rng.permutation(rows) < rows // 2 for _ in range(targets)])
+    return np.array([rng.permutation(rows) < rows // 2 for _ in range(TARGETS)])
 
 
 def main() -> None:

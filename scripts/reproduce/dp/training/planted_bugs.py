@@ -68,13 +68,13 @@ def no_noise(runs: int) -> Outputs:
 def planted() -> Iterator[Case]:
     """All of them, each under the claim that it is sold with."""
     zero_one = {"zero": [0.0], "one": [1.0]}
-    yield laplace(zero_one, 0.5)._replace(name="half the noise", times=10)
+    yield laplace(zero_one, 0.5)._replace(name="half the noise")
     yield laplace(zero_one, 0.1)._replace(name="Laplace(epsilon / Delta), as printed in paper 002", claimed=0.1)
     four = {"zero": 4 * [0.0], "ones": 4 * [1.0]}
     yield laplace(four, 2.0)._replace(name="Laplace noise by l2 sensitivity, as printed in paper 002")
     slides = objective(Logistic(), 0.1, 1 / 0.1, 0.0)
     yield slides._replace(name="objective perturbation as on the slides of paper 003", times=10)
-    yield Case("duchi-linf for even d, as published", 1.0, duchi_even, times=10)
+    yield Case("duchi-linf for even d, as published", 1.0, duchi_even)
     sgd = functools.partial(step, SIGMA, 1.0)
     yield sgd(as_a_whole)._replace(name="DP-SGD, clipping the lot as a whole")
     yield sgd(by_min)._replace(name="DP-SGD, clipping by min")
