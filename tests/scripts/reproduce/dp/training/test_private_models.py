@@ -142,3 +142,17 @@ def test_the_page_says_held_unless_intervals_are_apart():
     assert private_page.objective_against_output([table(0.2)]) == (1, 0, 0)
     assert private_page.objective_against_output([table(0.2), table(0.32)]) == (2, 1, 0)
     assert private_page.objective_against_output([table(0.4), table(0.32)]) == (2, 2, 1)
+
+
+@pytest.mark.parametrize(
+    ("script", "asked"),
+    [(functional, ["--repeats", "1"]), (inversion, ["--repeats", "1"]), (case_study, ["--repeats", "1"]),
+     (audit, ["--runs", "10"])],
+    ids=["functional", "inversion", "case-study", "audit"],
+)  # fmt: skip
+def test_too_few_runs_are_the_users_mistake(script, asked, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["script", *asked])
+    with pytest.raises(SystemExit) as ended:
+        script.main()
+    assert ended.value.code == 2
+    assert f"came {asked[1]}" in capsys.readouterr().err
