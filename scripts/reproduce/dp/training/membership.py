@@ -2,7 +2,7 @@
 
 Records docs/results/dp/membership.json. A tenth of the labels is wrong, so that there is something to remember. Targets
 and shadows are trained each on half of the rows; the attacks read the logits of the target's ONNX artefact. On many
-rows nothing is found even without privacy, so that a .50 is no merit of DP.
+rows next to nothing is found even without privacy, so that a .50 alone is no merit of DP.
 """
 
 from __future__ import annotations
