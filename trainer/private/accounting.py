@@ -51,11 +51,11 @@ def claim(*, rate: float, sigma: float, steps: int, delta: float) -> Claim:
     _check(rate, steps, delta)
     if not (sigma > 0 and math.isfinite(sigma)):
         raise BadInput(f"Expected noise of more than 0 times the clip; got {sigma}.")
-    rdp, grid = _rdp(rate, sigma, steps, delta), GRID
-    pld = _pld(rate, sigma, steps, delta, grid)
+    rdp, grid = by_rdp(rate, sigma, steps, delta), GRID
+    pld = by_pld(rate, sigma, steps, delta, grid)
     if min(rdp, pld) < FINE_BELOW:
         grid = FINE_GRID
-        pld = _pld(rate, sigma, steps, delta, grid)
+        pld = by_pld(rate, sigma, steps, delta, grid)
     epsilon = min(rdp, pld)
     if not math.isfinite(epsilon):
         raise BadInput(
@@ -89,8 +89,8 @@ def noise_for(epsilon: float, *, rate: float, steps: int, delta: float) -> Claim
 
 def _bound(rate: float, sigma: float, steps: int, delta: float) -> float:
     """A bound that is quick to compute, for the search; no claim."""
-    rough = 10 * (GRID if (rdp := _rdp(rate, sigma, steps, delta)) > FINE_BELOW else FINE_GRID)
-    found = min(rdp, _pld(rate, sigma, steps, delta, rough))
+    rough = 10 * (GRID if (rdp := by_rdp(rate, sigma, steps, delta)) > FINE_BELOW else FINE_GRID)
+    found = min(rdp, by_pld(rate, sigma, steps, delta, rough))
     return max(found, 1e-9) if math.isfinite(found) else 1e9
 
 
@@ -103,7 +103,8 @@ def _check(rate: float, steps: int, delta: float) -> None:
         raise BadInput(f"Expected a delta between 0 and 1; got {delta}.")
 
 
-def _rdp(rate: float, sigma: float, steps: int, delta: float) -> float:
+def by_rdp(rate: float, sigma: float, steps: int, delta: float) -> float:
+    """The bound by Rényi divergences."""
     from dp_accounting import rdp
 
     accountant = rdp.RdpAccountant(neighboring_relation=_one_more())
@@ -111,7 +112,8 @@ def _rdp(rate: float, sigma: float, steps: int, delta: float) -> float:
         return float(accountant.compose(_event(rate, sigma, steps)).get_epsilon(delta))
 
 
-def _pld(rate: float, sigma: float, steps: int, delta: float, grid: float) -> float:
+def by_pld(rate: float, sigma: float, steps: int, delta: float, grid: float) -> float:
+    """The bound by privacy losses that are rounded up to a multiple of ``grid``."""
     from dp_accounting import pld
 
     accountant = pld.PLDAccountant(neighboring_relation=_one_more(), value_discretization_interval=grid)

@@ -5,7 +5,7 @@ A page whose record is not there is left out; left out of the command line, all 
 
 import functools
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from scripts.reproduce.pages import (
     unseen_people,
 )
 from scripts.reproduce.pages.boards import board_pages
-from scripts.reproduce.pages.dp import local_page
+from scripts.reproduce.pages.dp import local_page, private_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.publishing import anonymity, linkage, pseudonyms, publishing_page
@@ -63,6 +63,7 @@ PEERS, PEERS_PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/
 FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
+PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 PUBLISHING, PUBLISHING_PAGE = (anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT), Path("docs/results/publishing.md")
 
@@ -315,6 +316,31 @@ def publishing(record: dict[str, Any], linked: dict[str, Any], keyed: dict[str, 
     )
 
 
+def private_models(found: Mapping[str, private_page.Record]) -> str:
+    """The page on private models and the attacks on them as Markdown."""
+    environment = templates()
+    environment.filters["figure"] = private_page.figure
+    functional = found["functional"]
+    return environment.get_template("private-models.md.j2").render(
+        names=list(found),
+        claims=list(private_page.claims(found)),
+        accounting=found["accounting"],
+        study=found["case-study"],
+        erms=private_page.on_tables(found),
+        errors=private_page.errors,
+        epsilons=private_page.epsilons,
+        functional=functional,
+        fits=private_page.fits,
+        left_out={one: private_page.fit(functional, sensitive=False, calibration=one) for one in ("paper", "exact")},
+        table_2=private_page.TABLE_2,
+        inversion=found["inversion"],
+        attackers=list(dict.fromkeys(row["attacker"] for row in found["inversion"]["rows"])),
+        guesses=list(private_page.guesses(found["inversion"])),
+        audit=found["audit"],
+        membership=found.get("membership"),
+    )
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -349,6 +375,11 @@ def _publishing() -> None:
         write_atomic(PUBLISHING_PAGE, publishing(*found).encode())
 
 
+def _private() -> None:
+    if found := private_page.records():
+        write_atomic(PRIVATE_PAGE, private_models(found).encode())
+
+
 def _figure_7() -> None:
     _of(FIG_7, FIG_7_PAGE, fig_7_page)()
     if FIG_7.is_file():
@@ -381,6 +412,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
     "local-privacy": _local,
     "publishing": _publishing,
+    "private-models": _private,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
     "boards": board_pages.write,

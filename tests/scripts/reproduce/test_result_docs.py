@@ -4,6 +4,7 @@ import json
 
 from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
+from scripts.reproduce.pages.dp import private_page
 from scripts.reproduce.security import guards
 from tests.support.checkout import ROOT
 
@@ -43,6 +44,10 @@ def test_the_page_on_local_privacy_is_what_its_records_say():
 def test_the_page_on_publishing_is_what_its_records_say():
     found = (json.loads((ROOT / path).read_text()) for path in write_pages.PUBLISHING)
     assert (ROOT / write_pages.PUBLISHING_PAGE).read_text() == write_pages.publishing(*found), HOW
+
+
+def test_the_page_on_private_models_is_what_its_records_say():
+    assert (ROOT / write_pages.PRIVATE_PAGE).read_text() == write_pages.private_models(private_page.records(ROOT)), HOW
 
 
 def test_a_figure_that_became_worse_is_marked():

@@ -21,25 +21,23 @@ def minimum(rows: np.ndarray, loss: Loss, regularization: float, linear: np.ndar
     the objective, or near the end the gradient.
     """
     n, d = rows.shape
+
+    def at(w: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """The objective, its gradient, and the margins."""
+        margin = rows @ w
+        value = float(loss.value(margin).mean() + regularization / 2 * w @ w + linear @ w)
+        return value, rows.T @ loss.slope(margin) / n + regularization * w + linear, margin
+
     w = np.zeros(d)
-
-    def objective(w: np.ndarray) -> float:
-        return float(loss.value(rows @ w).mean() + regularization / 2 * w @ w + linear @ w)
-
-    def gradient(w: np.ndarray) -> np.ndarray:
-        return rows.T @ loss.slope(rows @ w) / n + regularization * w + linear
-
-    value, slope = objective(w), gradient(w)
+    value, slope, margin = at(w)
     for _ in range(MOST_STEPS):
         if np.linalg.norm(slope) <= CLOSE:
             break
-        bend = loss.bend(rows @ w)
-        curved = (rows.T * bend) @ rows / n + regularization * np.eye(d)
-        step = np.linalg.solve(curved, slope)
+        step = np.linalg.solve(_curved(rows, loss.bend(margin)) / n + regularization * np.eye(d), slope)
         size = 1.0
         while size > 1e-10:
             after = w - size * step
-            new_value, new_slope = objective(after), gradient(after)
+            new_value, new_slope, margin = at(after)
             # Close to the minimum the objective's own rounding hides what a step gains.
             near = np.linalg.norm(slope) < NEAR and np.linalg.norm(new_slope) < np.linalg.norm(slope)
             if near or new_value <= value - 1e-4 * size * slope @ step:
@@ -49,3 +47,12 @@ def minimum(rows: np.ndarray, loss: Loss, regularization: float, linear: np.ndar
             break
         w, value, slope = after, new_value, new_slope
     return w, float(np.linalg.norm(slope))
+
+
+def _curved(rows: np.ndarray, bend: np.ndarray) -> np.ndarray:
+    """The sum of ``bend`` (n,) times x x^T over rows x: (d, d). Many losses are straight for most rows."""
+    kept = bend > 0
+    if not kept.all():
+        rows, bend = rows[kept], bend[kept]
+    scaled = rows * np.sqrt(bend)[:, None]
+    return np.asarray(scaled.T @ scaled)

@@ -1,0 +1,43 @@
+"""What objective perturbation spends in one dimension with one row, exactly: as shipped, and as on the slides."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
+from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
+
+ROWS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # a label times a value
+EPSILONS = (0.1, 0.5, 1.0, 2.0)
+ROWS_TIMES_REGULARIZATION = (0.1, 1.0, 10.0)
+LOSSES: dict[str, Loss] = {"logistic": Logistic(), "Huber": Huber(0.5)}
+
+
+def log_ratio(n_lambda: float, scale: float, more: float, loss: Loss) -> float:
+    """The largest log-ratio of the densities of w under two of ``ROWS``, for noise b of that ``scale``.
+
+    w is the minimum where b = -(x l'(xw) + (n_lambda + more) w), so a change of variables gives its density. ``more``
+    is the further regularization, times the number of rows, which is 1.
+    """
+    w = np.linspace(-60, 60, 240_001)
+
+    def log_density(row: float) -> np.ndarray:
+        b = -(row * loss.slope(row * w) + (n_lambda + more) * w)
+        return -np.abs(b) / scale + np.log(loss.bend(row * w) * row**2 + n_lambda + more)
+
+    made = [log_density(row) for row in ROWS]
+    return max(float((one - other).max()) for one in made for other in made)
+
+
+def one_dimension() -> list[dict[str, Any]]:
+    """For every loss, n lambda and epsilon what is spent as shipped, and on the slides."""
+    found = []
+    for (name, loss), n_lambda, epsilon in itertools.product(LOSSES.items(), ROWS_TIMES_REGULARIZATION, EPSILONS):
+        shipped = log_ratio(n_lambda, *perturbation(epsilon, 1, n_lambda, loss.curvature), loss)
+        slides = log_ratio(n_lambda, 1 / epsilon, 0.0, loss)
+        about = {"loss": name, "n_lambda": n_lambda, "epsilon": epsilon}
+        found.append({**about, "shipped": shipped, "slides": slides, "held": shipped <= epsilon})
+    return found

@@ -1,0 +1,31 @@
+"""The membership script on a small budget: attacks on a classifier that was trained for a moment."""
+
+import numpy as np
+
+from edgeveil.trainer.graphs.prediction import predict
+from scripts.reproduce.dp.training import membership
+
+
+def test_both_attacks_are_measured_on_the_artefact_of_the_target(monkeypatch):
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 400)
+    u = (0.4 * rng.random((400, 28, 28, 1)) + 0.5 * y[:, None, None, None]).astype(np.float32)
+    asked = []
+
+    def of_artefact(model, x):
+        asked.append((model, found := shipped(model, x)))
+        return found
+
+    shipped = membership.of_artefact
+    monkeypatch.setattr(membership, "of_artefact", of_artefact)
+    monkeypatch.setattr(membership, "TEST", 100)
+    monkeypatch.setattr(membership, "WIDTH", 2)
+    found = membership.measured(membership.Setting("a moment", 100, 20, 2, 2), u, y)
+    assert set(found["attacks"]) == {"loss", "LiRA"}
+    for attack in found["attacks"].values():
+        assert 0 <= attack["auc"]["low"] <= attack["auc"]["estimate"] <= attack["auc"]["high"] <= 1
+        assert 0 <= attack["tpr"]["estimate"] < 1
+    assert found["claim"] is None
+    ((model, logits),) = asked  # of the target alone: shadows are the attacker's own
+    order = np.random.default_rng(0).permutation(400)[:200]
+    assert np.allclose(logits, predict(model, u[order]), atol=1e-4)

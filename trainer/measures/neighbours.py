@@ -1,0 +1,103 @@
+"""A mechanism judged on several neighbours: the pair of them that proves most, by a score that is learned from runs.
+
+Of the runs on each neighbour a third learns what tells two laws apart, a third chooses pair and score, and a third
+judges; see ``black_box``.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from edgeveil.trainer.measures.black_box import Spent, gaussian_lower_bound, lower_bound
+
+MOST_VALUES = 4096  # different outputs; with more a score is a sum over their values
+BINS = 16  # of one value
+TREES = 60
+
+Score = Callable[[np.ndarray], np.ndarray]
+
+
+class Proved(NamedTuple):
+    """What the two ``neighbours`` prove."""
+
+    spent: Spent
+    neighbours: str
+
+
+def most_proved(
+    outputs: Mapping[str, np.ndarray],
+    *,
+    delta: float = 0.0,
+    confidence: float = 0.95,
+    gaussian: bool = False,
+    boosted: bool = False,
+) -> Proved | None:
+    """Of ``outputs``, by neighbour the output of each run (n, values); None where there are no two neighbours.
+
+    ``gaussian``: the mechanism adds Gaussian noise, so that mu is bounded. ``boosted``: learn from how the values hang
+    together, too.
+    """
+    bound = gaussian_lower_bound if gaussian else lower_bound
+    best: tuple[float, str, np.ndarray, np.ndarray] | None = None
+    for (one, a), (other, b) in itertools.combinations(outputs.items(), 2):
+        third = min(len(a), len(b)) // 3
+        for score in _scores(a[:third], b[:third], boosted=boosted):
+            scores = score(a[third:]), score(b[third:])
+            chosen = bound(*(part[:third] for part in scores), delta=delta, confidence=confidence).epsilon
+            # The bound chooses its event on the first half of these, and judges it on the second.
+            if best is None or chosen > best[0]:
+                best = chosen, f"{one}; {other}", *scores
+    if best is None:
+        return None
+    _, neighbours, *judged = best
+    return Proved(bound(*judged, delta=delta, confidence=confidence), neighbours)
+
+
+def without_noise(outputs: Mapping[str, np.ndarray]) -> bool:
+    """Whether every neighbour gave one output only, and not all the same: then no epsilon is enough."""
+    alone = all((runs == runs[0]).all() for runs in outputs.values())
+    return alone and len({runs[0].tobytes() for runs in outputs.values()}) > 1
+
+
+def _scores(one: np.ndarray, other: np.ndarray, *, boosted: bool) -> Iterator[Score]:
+    """What tells two laws apart, learned from runs of both (n, values): functions of (m, values) to (m,)."""
+    values, place = np.unique(np.vstack([one, other]), axis=0, return_inverse=True)
+    if len(values) <= min(MOST_VALUES, len(one) // 2):
+        counts = [np.bincount(part, minlength=len(values)) for part in np.split(place.reshape(-1), 2)]
+        odds = {value.tobytes(): log for value, log in zip(values, _log_odds(*counts), strict=True)}
+        yield lambda outputs: np.array([odds.get(row.tobytes(), 0.0) for row in np.ascontiguousarray(outputs)])
+        return
+    spread = one.var(axis=0) + other.var(axis=0)
+    weights = np.where(spread > 0, (one.mean(axis=0) - other.mean(axis=0)) / np.where(spread > 0, spread, 1), 0.0)
+    yield lambda outputs: outputs @ weights
+    # Where the values are independent, the log-odds of all are the sum of those of each.
+    pooled = np.vstack([one, other])
+    edges = [np.unique(np.quantile(column, np.linspace(0, 1, BINS + 1)[1:-1])) for column in pooled.T]
+    each = [
+        _log_odds(
+            *(np.bincount(np.searchsorted(at, part[:, j], "right"), minlength=len(at) + 1) for part in (one, other))
+        )
+        for j, at in enumerate(edges)
+    ]
+    yield lambda outputs: sum(
+        (log[np.searchsorted(at, outputs[:, j], "right")] for j, (at, log) in enumerate(zip(edges, each, strict=True))),
+        np.zeros(len(outputs)),
+    )
+    if boosted:
+        yield _trees(pooled, np.repeat([0, 1], [len(one), len(other)])).decision_function
+
+
+def _trees(x: np.ndarray, side: np.ndarray) -> Any:
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, user_api="openmp"):
+        return HistGradientBoostingClassifier(max_iter=TREES, random_state=0).fit(x, side)
+
+
+def _log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.log((one + 0.5) / (other + 0.5))
