@@ -72,7 +72,9 @@ class IioDevice(Samples):
                 return []
         now = self._clock()
         # One that is late is not made up for: the time between two says it.
-        self._next_s = max(self._next_s + self._every_s, now)
+        self._next_s += self._every_s
+        if self._next_s <= now:
+            self._next_s = now + self._every_s
         try:
             raw = [os.pread(handle, 64, 0) for handle in self._files]
         except OSError:

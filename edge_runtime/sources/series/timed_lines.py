@@ -1,6 +1,6 @@
 """``csv:FILE`` or ``csv:-`` for a series: a sample a line, its time in seconds first, then its channels."""
 
-from typing import List, Optional
+from typing import Dict, List, Optional
 
 import numpy as np
 
@@ -20,11 +20,11 @@ class TimedLines(Samples):
     def read(self) -> Optional[List[Sample]]:
         """The samples of the lines that came, with a None for each line that is none."""
         frames = self._lines.next_block()
-        broken = {number: None for number, _ in self._lines.refused()}
+        found: Dict[int, Sample] = {number: None for number, _ in self._lines.refused()}
         if frames is None:
-            return list(broken.values()) or None
-        found = {frame.index: _sample(frame._data) for frame in frames}
-        return [sample for _, sample in sorted(dict(broken, **found).items(), key=lambda item: item[0])]
+            return list(found.values()) or None
+        found.update((frame.index, _sample(frame._data)) for frame in frames)
+        return [sample for _, sample in sorted(found.items(), key=lambda item: item[0])]
 
     def close(self) -> None:
         """Close the file."""

@@ -53,10 +53,8 @@ def load(path: Path, *, wanted: int | None = None, series: Sampling | None = Non
     kind = "series" if series is not None else "vector" if x.ndim == 2 else "image"
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    known = known_labels(arrays, len(x), path)
-    return Readings(
-        x, y, z, y_names, z_names, kind, known=known, labels=labels, consent=consent, series=series, **units
-    )  # type: ignore[arg-type]
+    further = {"labels": labels, "consent": consent, "series": series, "known": known_labels(arrays, len(x), path)}
+    return Readings(x, y, z, y_names, z_names, kind, **units, **further)  # type: ignore[arg-type]
 
 
 def known_labels(arrays: Mapping[str, np.ndarray], rows: int, path: Path) -> dict[str, Known]:
