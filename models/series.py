@@ -16,16 +16,17 @@ from edgeveil.models.layers import ResizeNearest, UnitClip
 SHORTEST = 8  # steps: convolutions of stride 2 until no more are left
 FIRST, NEXT = 9, 5  # steps that a convolution sees: of the samples, and of what the first ones made
 MOMENTUM = 0.9
+JITTER = 0.3  # deviation of the noise on standardised samples, in training alone: little data is learned by heart
 
 
-def classifier(shape: tuple[int, int], classes: int, *, width: int = 24) -> keras.Model:
+def classifier(shape: tuple[int, int], classes: int, *, width: int = 48) -> keras.Model:
     """From the unit cube to logits, for D_y and D_z; ``shape`` (steps, channels), ``width`` channels at first."""
     series = keras.Input(shape, name="series")
-    x = layers.Dropout(0.4)(layers.Flatten()(_narrowed(series, width)))
+    x = layers.Dropout(0.5)(layers.Flatten()(_narrowed(series, width)))
     return keras.Model(series, layers.Dense(classes, name="logits")(x))
 
 
-def trunk(shape: tuple[int, int], *, width: int = 24, features: int = 128) -> keras.Model:
+def trunk(shape: tuple[int, int], *, width: int = 48, features: int = 128) -> keras.Model:
     """The trunk of a codebook's encoder: from the unit cube to ``features`` numbers."""
     series = keras.Input(shape, name="series")
     x = layers.Dropout(0.3)(layers.Flatten()(_narrowed(series, width)))
@@ -76,9 +77,9 @@ def _standard(series: Any) -> Any:
 
 def _narrowed(series: Any, width: int) -> Any:
     """Convolutions of stride 2 with BatchNorm, twice as wide from the second, until ``SHORTEST`` steps; then means."""
-    x, kernel, channels = _standard(series), FIRST, width
+    x, kernel, channels = layers.GaussianNoise(JITTER)(_standard(series)), FIRST, width
     while x.shape[1] > SHORTEST:
         x = layers.Conv2D(channels, (kernel, 1), strides=(2, 1), padding="same", use_bias=False)(x)
-        x = layers.ReLU()(layers.BatchNormalization(momentum=MOMENTUM)(x))
+        x = layers.Dropout(0.15)(layers.ReLU()(layers.BatchNormalization(momentum=MOMENTUM)(x)))
         kernel, channels = NEXT, 2 * width
     return layers.AveragePooling2D((2, 1), padding="same")(x)

@@ -29,7 +29,7 @@ SENSORS = {
     "depth": "depth", "overhead": "depth", "utd-mhad": "motion",
 }  # that the built-in data came from; the others are no sensor's  # fmt: skip
 SERIES = ("utd-mhad",)  # built-in data that are series
-STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
+STREAMS = ("depth", "overhead", "utd-mhad")  # whose samples follow each other in time, many of each person
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
