@@ -16,6 +16,7 @@ from edgeveil.models.layers import ResizeNearest, UnitClip
 SHORTEST = 8  # steps: convolutions of stride 2 until no more are left
 FIRST, NEXT = 9, 5  # steps that a convolution sees: of the samples, and of what the first ones made
 MOMENTUM = 0.9
+LEAST_VARIANCE = 1e-6  # of a channel in the unit cube: a quarter of an int8 step, squared
 JITTER = 0.3  # deviation of the noise on standardised samples, in training alone: little data is learned by heart
 
 
@@ -72,7 +73,10 @@ def discriminator(shape: tuple[int, int], *, width: int = 32) -> keras.Model:
 def _standard(series: Any) -> Any:
     """(n, steps, channels) to (n, steps, 1, channels), each channel of mean 0 and variance 1 over training data."""
     x = layers.Reshape((series.shape[1], 1, series.shape[2]), name="steps")(series)
-    return layers.BatchNormalization(center=False, scale=False, momentum=MOMENTUM, name="standard")(x)
+    standard = layers.BatchNormalization(
+        center=False, scale=False, momentum=MOMENTUM, epsilon=LEAST_VARIANCE, name="standard"
+    )
+    return standard(x)
 
 
 def _narrowed(series: Any, width: int) -> Any:
