@@ -30,8 +30,10 @@ SOURCES = {
     "openni": SourceKind("cameras.openni", "OpenNISource", False, "depth"),
     "realsense": SourceKind("cameras.realsense", "RealSenseSource", False, "depth"),
     "wifi": SourceKind("wifi", "WifiSource", True, "wifi"),
-    "serial": SourceKind("series.serial_port", "SerialPort", True),  # any sensor of a microcontroller
-    "iio": SourceKind("series.iio", "IioDevice", True),  # any sensor that Linux's Industrial I/O knows
+    "serial": SourceKind(
+        "series.serial_port", "SerialPort", True, "motion"
+    ),  # or any other that a microcontroller reads
+    "iio": SourceKind("series.iio", "IioDevice", True, "motion"),  # or what else Industrial I/O knows
     "http": SourceKind("network.http", "HttpSource", True, "camera"),
     "https": SourceKind("network.http", "HttpsSource", True, "camera"),
     "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),

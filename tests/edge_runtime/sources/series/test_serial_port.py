@@ -176,3 +176,18 @@ def test_what_cobs_gives_back_is_what_was_coded():
     for size in (0, 1, 2, 253, 254, 255, 600):
         data = rng.integers(0, 3, size).astype(np.uint8).tobytes()
         assert serial_port.uncobs(cobs(data)) == data
+
+
+def test_noise_is_never_taken_for_a_sample_of_another_length():
+    rng = np.random.default_rng(9)
+    line, frame = serial_port._Line(2), serial_port._Frame(2)
+    good = [typed(1234, [0.5, -1.0])[:-1], framed(1234, [0.5, -1.0])[:-1]]
+    for number in range(4000):
+        piece = bytearray(good[number % 2])
+        for _ in range(int(rng.integers(1, 4))):
+            place = int(rng.integers(0, len(piece) + 1))
+            noise = rng.integers(0, 256, int(rng.integers(0, 3))).astype(np.uint8).tobytes()
+            piece[place : place + int(rng.integers(0, 2))] = noise
+        for decode in (line, frame):
+            values = decode(bytes(piece))
+            assert values is None or (values.shape == (3,) and np.isfinite(values).all())
