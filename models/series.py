@@ -11,8 +11,6 @@ from typing import Any
 import keras
 from keras import layers
 
-from edgeveil.models.layers import ResizeNearest, UnitClip
-
 SHORTEST = 8  # steps: convolutions of stride 2 until no more are left
 FIRST, NEXT = 9, 5  # steps that a convolution sees: of the samples, and of what the first ones made
 MOMENTUM = 0.9
@@ -32,42 +30,6 @@ def trunk(shape: tuple[int, int], *, width: int = 48, features: int = 128) -> ke
     series = keras.Input(shape, name="series")
     x = layers.Dropout(0.3)(layers.Flatten()(_narrowed(series, width)))
     return keras.Model(series, layers.Dense(features, activation="relu")(x), name="trunk")
-
-
-def generator(shape: tuple[int, int], *, width: int, halvings: int, blocks: int, returns: bool = False) -> keras.Model:
-    """G: encoder, residual blocks where time is coarsest, decoder; added to the input and clipped to [0, 1].
-
-    As ``generators.conv_generator``, and like it near the identity at first. ``returns`` is ``UnitClip``'s.
-    """
-    series = keras.Input(shape, name="series")
-    x, sizes = _standard(series), [shape[0]]
-    for step in range(halvings):
-        x = layers.Conv2D(width, (FIRST if step == 0 else NEXT, 1), strides=(2, 1), padding="same", name=f"down{step}")(
-            x
-        )
-        x = layers.ReLU(6.0, name=f"down{step}_relu")(x)
-        sizes.append(-(-sizes[-1] // 2))
-    for number in range(blocks):
-        y = layers.Conv2D(width, (NEXT, 1), padding="same", name=f"block{number}")(x)
-        x = layers.ReLU(6.0, name=f"block{number}_relu")(layers.Add(name=f"block{number}_add")([x, y]))
-    for step in reversed(range(halvings)):
-        x = layers.Conv2D(width, (NEXT, 1), padding="same", name=f"up{step}")(x)
-        x = layers.ReLU(6.0, name=f"up{step}_relu")(x)
-        x = ResizeNearest(sizes[step], 1, name=f"up{step}_resize")(x)
-    small = keras.initializers.RandomNormal(stddev=0.01, seed=0)
-    x = layers.Conv2D(shape[1], (NEXT, 1), padding="same", kernel_initializer=small, name="change")(x)
-    x = layers.Activation("tanh", name="change_tanh")(layers.Reshape(shape, name="change_steps")(x))
-    return keras.Model(series, UnitClip(returns=returns, name="output")(layers.Add(name="changed")([series, x])))
-
-
-def discriminator(shape: tuple[int, int], *, width: int = 32) -> keras.Model:
-    """D of PR-GAN: two convolutions of stride 2, then one logit. It never ships."""
-    series = keras.Input(shape, name="series")
-    x = layers.Reshape((shape[0], 1, shape[1]))(series)
-    for channels in (width, 2 * width):
-        x = layers.Conv2D(channels, (NEXT, 1), strides=(2, 1), padding="same")(x)
-        x = layers.LeakyReLU(0.2)(x)
-    return keras.Model(series, layers.Dense(1, name="logits")(layers.Flatten()(x)))
 
 
 def _standard(series: Any) -> Any:

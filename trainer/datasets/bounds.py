@@ -25,8 +25,14 @@ def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: 
 
     ``public``: an epsilon is promised, so bounds must be given or come with the data. Raises ``BadInput``.
     """
-    ends = {"vector": _of_vectors, "image": _of_images, "series": _of_series}[readings.kind]
-    low, high = ends(readings, training, data, public and data.bounds != FROM_TRAINING)
+    from_outside = public and data.bounds != FROM_TRAINING
+    low: float | Ends
+    high: float | Ends
+    if readings.kind == "image":
+        low, high = _of_images(readings, training, data, from_outside)
+    else:
+        ends = _of_series if readings.kind == "series" else _of_vectors
+        low, high = ends(readings, training, data, from_outside)
     x = readings.x
     _check(low, high, x.dtype)
     return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series)

@@ -129,10 +129,12 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
+    if spec.kind == "series":
+        raise BadInput('There is no generator of series: take perturber.kind = "codebook" or "label-only".')
     if (section.architecture == "mlp") != (spec.kind == "vector"):
         raise BadInput(
-            f'The data are {spec.plural} of shape {spec.shape} and the generator is "{section.architecture}": '
-            'vectors take "mlp", images and series "conv".'
+            f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '
+            'vectors take "mlp", images "conv".'
         )
     returns = section.clip == "returns"
     if section.architecture == "mlp":
@@ -140,8 +142,6 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise,
             returns=returns,
         )  # fmt: skip
-    if spec.kind == "series":
-        return _series_generator(spec, section, noise=noise)
     height, width, channels = spec.shape
     if min(height, width) < 2**section.halvings:
         raise BadInput(
@@ -154,34 +154,10 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     )
 
 
-def _series_generator(spec: InputSpec, section: Generator, *, noise: int) -> Any:
-    from edgeveil.models import series
-
-    steps, channels = spec.shape
-    if noise:
-        raise BadInput('A generator of series has no noise input: take perturber.kind = "prgan", not minimax.')
-    if steps < 2**section.halvings:
-        raise BadInput(
-            f"`perturber.generator.halvings` is {section.halvings}, too many for {steps} steps: take at most "
-            f"{steps.bit_length() - 1}."
-        )
-    return series.generator(
-        (steps, channels),
-        width=section.width,
-        halvings=section.halvings,
-        blocks=section.blocks,
-        returns=section.clip == "returns",
-    )
-
-
 def build_discriminator(spec: InputSpec) -> Any:
     """An untrained discriminator for samples of ``spec``."""
-    from edgeveil.models import series
     from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
 
-    if spec.kind == "series":
-        steps, channels = spec.shape
-        return series.discriminator((steps, channels))
     return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
 
 

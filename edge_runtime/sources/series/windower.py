@@ -28,7 +28,10 @@ class Windower(object):
         self._full_scale = None if ends is None else np.array(ends, np.float64)
         self._ring = np.empty((self._length, channels), np.float32)
         self._clipped = np.zeros(self._length, bool)  # which steps were made of a saturated sample
-        self._restart()
+        self._time_s: Optional[float] = None  # of the last sample; None: there was none
+        self._values, self._saturated = np.zeros(channels), False  # and what it was
+        self._steps = 0  # since the buffer was last emptied
+        self._first_s = self._next_s = 0.0  # when the first of them was, and when the next one is
 
     def push(self, time_s: float, values: np.ndarray) -> List[Result]:
         """Take one sample: its time in seconds, by any clock that runs evenly, and its values (channels,)."""
@@ -54,8 +57,7 @@ class Windower(object):
         return found
 
     def _restart(self) -> None:
-        self._time_s: Optional[float] = None  # of the last sample
-        self._steps = 0  # since the buffer was last emptied
+        self._time_s, self._steps = None, 0
 
     def _begin(self, time_s: float, values: np.ndarray, saturated: bool) -> None:
         self._time_s, self._values, self._saturated = time_s, values, saturated

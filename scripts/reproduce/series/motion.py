@@ -24,7 +24,7 @@ from scripts.reproduce.papers import baseline_original
 from scripts.reproduce.papers.table_2 import of_a_comparison, of_what_ships
 
 RESULT = Path("docs/results/series/motion.json")
-KINDS = ("codebook", "label-only", "prgan")
+KINDS = ("codebook", "label-only")
 RAW = "raw"
 KEPT = ("target", "chance", "worst_adaptive", "most_bits", "raw", "collateral", "streams", "budget", "not_exported")
 
