@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.families.series.boosting import SignalBoosting
+from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
@@ -25,7 +25,7 @@ from tests.trainer.datasets.series.test_series_data import COLUMNS, CUT, TABLE, 
 PERTURBERS = {
     "codebook": {
         "kind": "codebook", "keep": ["energy"], "codes": 2, "steps": 30, "width": 8, "features": 16,
-        "fewest_subjects": 2,
+        "synthesis": "donor", "donors": 2, "public_data": True,
     },
     "prgan": {
         "kind": "prgan", "alpha": 5.0, "distance": 0.5, "learning_rate": 5e-3,

@@ -7,9 +7,9 @@ import pytest
 
 from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
-from edgeveil.trainer.attacks.families.series.boosting import SignalBoosting
 from edgeveil.trainer.attacks.families.series.nearest import NearestInShape, dtw
 from edgeveil.trainer.attacks.families.series.network import SERIES_CNN
+from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.attacks.families.series.signal_features import signal_features
 from edgeveil.trainer.attacks.families.transfer import trunk_for
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
