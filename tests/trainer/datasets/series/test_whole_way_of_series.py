@@ -43,7 +43,7 @@ def recipe(folder, kind):
     table["data"]["series"] |= CUT
     table["perturber"] = PERTURBERS[kind]
     table["classifiers"] |= {"learning_rate": 3e-3}
-    table["budget"] = {"classifier_epochs": 10, "epochs": 6, "batch": 32}
+    table["budget"] = {"classifier_epochs": 10, "epochs": 25, "batch": 32}
     return Recipe.check(table)
 
 
