@@ -88,7 +88,7 @@ def test_a_codebook_of_recordings_runs_on_a_device(data, run, tmp_path, monkeypa
     rows = [line.rsplit(",", 2)[0] for line in (data / "r01.csv").read_text().splitlines()]
     source, sink = tmp_path / "live.csv", tmp_path / "out.npz"
     source.write_text("\n".join(rows))
-    flags = ["--trust", str(tmp_path / "keys" / "trust.json"), "--source", f"csv:{source}", "--sink", f"npz:{sink}"]
+    flags = ["--trust", str(tmp_path / "keys"), "--source", f"csv:{source}", "--sink", f"npz:{sink}"]
     assert edge.main(["run", str(sealed), *flags]) == 0
     with np.load(sink) as file:
         assert file["x"].shape[1:] == (32, 2)
