@@ -22,6 +22,7 @@ from tests.support import seeds
 from tests.trainer.cli.test_bring_your_own import schema
 from tests.trainer.datasets.series.test_series_data import COLUMNS, CUT, TABLE, recordings
 
+pytestmark = pytest.mark.slow
 PERTURBERS = {
     "codebook": {
         "kind": "codebook", "keep": ["energy"], "codes": 2, "steps": 30, "width": 8, "features": 16,
