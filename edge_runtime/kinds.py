@@ -5,7 +5,7 @@ from typing import Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
-SENSORS = ("camera", "depth", "wifi")  # what a bundle may be for; files may hold what any of them gave
+SENSORS = ("camera", "depth", "wifi", "motion")  # what a bundle may be for; files may hold what any of them gave
 
 
 class SourceKind(NamedTuple):
@@ -31,6 +31,10 @@ SOURCES = {
     "openni": SourceKind("cameras.openni", "OpenNISource", False, "depth"),
     "realsense": SourceKind("cameras.realsense", "RealSenseSource", False, "depth"),
     "wifi": SourceKind("wifi", "WifiSource", True, "wifi"),
+    "serial": SourceKind(
+        "series.serial_port", "SerialPort", True, "motion"
+    ),  # or any other that a microcontroller reads
+    "iio": SourceKind("series.iio", "IioDevice", True, "motion"),  # or what else Industrial I/O knows
     "http": SourceKind("network.http", "HttpSource", True, "camera"),
     "https": SourceKind("network.http", "HttpsSource", True, "camera"),
     "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
@@ -113,7 +117,7 @@ def check_sensor(source: str, wanted: Optional[str]) -> None:
     )
 
 
-_WORDS = {"camera": "pictures of a camera", "depth": "depth pictures", "wifi": "WiFi strengths"}
+_WORDS = {"camera": "pictures of a camera", "depth": "depth pictures", "wifi": "WiFi strengths", "motion": "motion"}
 
 
 def _nearest(word: str, known: Dict[str, str], others: Tuple[str, ...], other: str) -> str:

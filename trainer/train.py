@@ -160,6 +160,6 @@ def _describe(dataset: Dataset) -> None:
     parts = [f"{len(dataset.part(name)):,} for {USES[name]}" for name in PARTS if len(dataset.part(name))]
     kept = f", whole {dataset.cluster_kind}s" if dataset.cluster_kind else ""
     say(
-        f"{dataset.name}: {dataset.input.kind}s of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
+        f"{dataset.name}: {dataset.input.plural} of shape {dataset.input.shape}, {len(dataset.y_names)} classes of y, "
         f"{len(dataset.z_names)} of z; rows: {', '.join(parts)}{kept}"
     )

@@ -21,7 +21,7 @@ class Capture(object):
     """Applies the manifest's ``capture``. ``slots`` is the number of records a tick; ``left_out`` counts people without
     a slot.
 
-    With ``capture`` null, or without ``crop``, every frame is slot 0 of track 0.
+    With ``capture`` null, or without ``crop``, every frame is slot 0 of track 0; so is every window of a series.
     """
 
     def __init__(self, manifest: Manifest) -> None:
@@ -29,8 +29,8 @@ class Capture(object):
         self.slots = 1 if capture is None else capture.slots
         self.left_out = 0
         self._convert = self._people = None
-        if capture is None:
-            return
+        if capture is None or spec.kind == "series":
+            return  # of a series the source gives whole windows (sources.series.windows)
         self._shape, self._dtype = tuple(capture.frame.shape), np.dtype(capture.frame.dtype)
         self._convert = _converter(capture, spec)
         if capture.crop is not None:

@@ -171,6 +171,7 @@ class LiveLoop(object):
 
     def _drain(self, source: Any) -> bool:
         """Preprocess every frame; True at the end of the source, False after an unexpected error of its driver."""
+        source.beat = self._beat  # a window of a slow sensor takes longer than a frame of a camera
         while not self._stopping.is_set():
             self._beat()
             if self._frames is not None and self._counters.get("frames-in") >= self._frames:

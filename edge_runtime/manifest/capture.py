@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.formats.validate import (
     text,
     whole,
 )
+from edgeveil.edge_runtime.manifest.series import check_windows
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
@@ -33,15 +34,20 @@ def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     """Raise ``BundleRefused`` unless ``capture`` is null or says how frames become ``source``, the checked input."""
     if capture is None:
         return
-    # Bundles from before it have no window.
-    record(dict({"window": None}, **capture) if type(capture) is dict else capture, "capture", _KEYS + ("window",))
-    vector = source["kind"] == "vector"
+    # Bundles from before them have no window and no windows.
+    whole_of = dict({"window": None, "windows": None}, **capture) if type(capture) is dict else capture
+    record(whole_of, "capture", _KEYS + ("window", "windows"))
+    vector = source["kind"] in ("vector", "series")  # a sensor gives the steps of a series one by one
     frame = record(capture["frame"], "capture.frame", ("shape", "dtype", "unit_mm"))
     size = shape(frame["shape"], "capture.frame.shape", 1 if vector else 2, 1 if vector else 3)
     one_of(frame["dtype"], "capture.frame.dtype", DTYPES)
     if frame["unit_mm"] is not None:
         positive(frame["unit_mm"], "capture.frame.unit_mm", 1000)
     _check_measure(capture, frame, source)
+    if source["kind"] == "series":
+        check_windows(capture, size, source)
+    elif whole_of["windows"] is not None:
+        refuse("bad-value", "capture.windows", "expected null: only a series has windows")
     if vector:
         _check_vector(capture, size, source)
     else:
@@ -74,8 +80,8 @@ def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[
 
 
 def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
-    if size != source["shape"]:
-        refuse("bad-value", "capture.frame.shape", "expected {}, got {}".format(source["shape"], size))
+    if size != source["shape"][-1:]:
+        refuse("bad-value", "capture.frame.shape", "expected {}, got {}".format(source["shape"][-1:], size))
     for key in ("crop", "resize", "window"):
         if capture.get(key) is not None:
             refuse("bad-value", "capture." + key, "expected null for a vector")

@@ -19,8 +19,18 @@ class PerturberFacts(NamedTuple):
     target_classes: Sequence[str] = ()
 
 
+class Sampling(NamedTuple):
+    """What the steps of a series are: ``rate_hz`` of them a second, with a name and a unit for each channel."""
+
+    rate_hz: float
+    channels: Sequence[str]
+    units: Sequence[str]
+
+
 class Input(NamedTuple):
-    """x: an ``image`` (height, width, channels) or a ``vector`` (features,), with its range in units of x.
+    """x: an ``image`` (height, width, channels), a ``vector`` (features,) or a ``series`` (steps, channels).
+
+    Its range is in units of x.
 
     ``sensor`` is the kind of sensor that gives it, one of ``kinds.SENSORS``; None where the bundle does not say.
     """
@@ -32,6 +42,7 @@ class Input(NamedTuple):
     low: Bound
     high: Bound
     sensor: Optional[str] = None
+    series: Optional[Sampling] = None  # of a series alone
 
 
 class Stage(NamedTuple):
@@ -172,6 +183,17 @@ class Crop(NamedTuple):
     floor_frames: int
 
 
+class Windows(NamedTuple):
+    """How samples become windows of a series: one every ``hop`` steps, none across a gap of over ``longest_gap_s``.
+
+    ``full_scale`` (channels,) is where the sensor saturates, on either side of 0; None: not known.
+    """
+
+    hop: int
+    longest_gap_s: float
+    full_scale: Optional[Sequence[float]]
+
+
 class CaptureRules(NamedTuple):
     """How a sensor's frames become the input, and when something leaves. ``window``: top, left, height, width."""
 
@@ -187,6 +209,7 @@ class CaptureRules(NamedTuple):
     on_fault: str
     degraded_after_s: float
     window: Optional[Sequence[int]] = None
+    windows: Optional[Windows] = None  # of a series alone
 
 
 class Member(NamedTuple):
@@ -255,7 +278,8 @@ def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
     name, kind = entry.get("name", ""), entry.get("kind", "")
     low, high, sensor = (entry.get(key) for key in ("low", "high", "sensor"))
-    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], low, high, sensor)
+    series = None if "series" not in entry else Sampling(**entry["series"])
+    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], low, high, sensor, series)
 
 
 def parse_table(entry: Mapping[str, Any]) -> Table:
@@ -270,7 +294,8 @@ def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
     frame, crop = entry["frame"], entry["crop"]
     sensor = SensorFrame(**dict(frame, shape=tuple(frame["shape"])))
     cut = None if crop is None else Crop(**dict(crop, size=tuple(crop["size"])))
-    return CaptureRules(**dict(entry, frame=sensor, crop=cut))
+    windows = entry.get("windows")
+    return CaptureRules(**dict(entry, frame=sensor, crop=cut, windows=None if windows is None else Windows(**windows)))
 
 
 def parse_stage(entry: Mapping[str, Any]) -> Stage:

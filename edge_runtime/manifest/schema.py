@@ -34,6 +34,7 @@ from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
+from edgeveil.edge_runtime.manifest.series import check_sampling
 from edgeveil.edge_runtime.manifest.spending import check_covered, check_spending
 from edgeveil.edge_runtime.manifest.stream import check_stream
 
@@ -138,17 +139,21 @@ def _check_packages(packages: Any, at: str) -> None:
 
 def _check_input(source: Any) -> None:
     named = type(source) is dict and "sensor" in source  # not in bundles of 0.1
-    record(source, "input", ("name", "kind", "shape", "dtype", "low", "high") + (("sensor",) if named else ()))
+    series = type(source) is dict and source.get("kind") == "series"
+    further = (("sensor",) if named else ()) + (("series",) if series else ())
+    record(source, "input", ("name", "kind", "shape", "dtype", "low", "high") + further)
     if named:
         one_of(source["sensor"], "input.sensor", SENSORS)
     identifier(source["name"], "input.name")
-    kind = one_of(source["kind"], "input.kind", ("image", "vector"))
-    rank = {"image": 3, "vector": 1}[kind]
+    kind = one_of(source["kind"], "input.kind", ("image", "vector", "series"))
+    rank = {"image": 3, "vector": 1, "series": 2}[kind]
     shape(source["shape"], "input.shape", rank, rank)
     one_of(source["dtype"], "input.dtype", DTYPES)
     bounds(source, "input", source["shape"][-1])
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
         refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
+    if series:
+        check_sampling(source)
 
 
 def _check_tables(tables: Any) -> None:

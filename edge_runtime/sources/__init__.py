@@ -9,6 +9,7 @@ from edgeveil.edge_runtime.kinds import SOURCES, check_replay, check_sensor, che
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources.base import Source
+from edgeveil.edge_runtime.sources.series.source import READERS, open_samples
 
 __all__ = ["Source", "on_network", "open_source"]
 
@@ -36,9 +37,20 @@ def open_source(
     replayed = check_replay(text, realtime, repeat)
     if subject_column is not None and kind != "csv":
         raise BadInput("expected csv:FILE with --subject-column; {}: has no columns. Leave it out.".format(kind))
+    if capture is not None and capture.windows is not None and kind != "npz":
+        if kind not in READERS:
+            raise BadInput(
+                "{}: gives no samples of a series, and this bundle takes windows of them: use {} or npz:FILE with "
+                "windows".format(kind, ", ".join(one + ":" for one in READERS))
+            )
+        if subject_column is not None:
+            raise BadInput("expected no --subject-column: a line of a series is a sample, no release. Leave it out")
+        return open_samples(kind, where, spec, capture.windows)
+    if kind in ("serial", "iio"):
+        raise BadInput("{}: gives samples of a series, and this bundle takes none. Use another source".format(kind))
     found = SOURCES[kind]
     make = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + found.module), found.name)
-    sensor = expected(spec, capture)
+    sensor = expected(spec, None if spec.kind == "series" else capture)  # here, whole windows
     if replayed:
         return make(where, sensor, realtime=realtime, repeat=repeat)
     if subject_column is not None:

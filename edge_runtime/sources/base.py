@@ -29,6 +29,7 @@ class Source(object):
     simulated = False
     raw_on_network = False
     name = "source"
+    beat: Callable[[], None] = staticmethod(lambda: None)  # to call while waiting: the loop sets it
 
     def next(self) -> Optional[RawFrame]:
         """The next ``RawFrame`` with its number and capture time, or None after the last.

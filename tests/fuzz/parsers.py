@@ -29,6 +29,7 @@ from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.sinks import page_server
 from edgeveil.edge_runtime.sources import arff, picture_size, text
 from edgeveil.edge_runtime.sources.network import from_pipe, http
+from tests.edge_runtime.sources.series import series_example
 from tests.support import bundles
 
 KEY = bundles.trusted()
@@ -245,6 +246,7 @@ TARGETS = {
         (
             _json(bundles.with_members(*bundles.numpy_example())),
             _json(bundles.with_members(*bundles.captured_example())),
+            _json(bundles.with_members(*series_example.example())),
         ),
     ),
     "trust": Target(

@@ -8,11 +8,11 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
-from tests.hostile_bundles import audits, manifests, museum, promises, signatures, zips
+from tests.hostile_bundles import audits, manifests, museum, promises, series, signatures, zips
 from tests.hostile_bundles.raw_zip import write
 from tests.support import bundles
 
-ROOMS = (zips, signatures, manifests, audits, promises)
+ROOMS = (zips, signatures, manifests, audits, promises, series)
 
 
 @pytest.mark.parametrize("exhibit", museum.EXHIBITS.values(), ids=lambda exhibit: exhibit.name)

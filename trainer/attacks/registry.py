@@ -15,6 +15,9 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.mixed import Mixed
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.series.nearest import NearestInShape
+from edgeveil.trainer.attacks.families.series.network import SERIES_CNN
+from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.attacks.families.targeted.parities import Parities
 from edgeveil.trainer.attacks.families.targeted.wrong_labels import WrongLabels
 from edgeveil.trainer.attacks.families.transfer import Transfer
@@ -32,10 +35,13 @@ BUILT_IN: tuple[Adversary, ...] = (
     Forest(),
     BATCH_NORM_CNN,
     PLAIN_CNN,
+    SERIES_CNN,
     BATCH_NORM_MLP,
     FineTuned(),
     Mixed(),
     GradientBoosting(),
+    SignalBoosting(),
+    NearestInShape(),
     Inversion(),
     Parities(),
     WrongLabels(),

@@ -40,7 +40,7 @@ from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
 from edgeveil.trainer.audit.verdict import judge
-from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
@@ -200,6 +200,7 @@ class _Audit:
                 "counts": _counts(test.y, test.z, dataset.theta.shape[0]),
                 "rows": {name: len(dataset.part(name)) for name in PARTS},
                 "clusters": None if units is None else {"kind": dataset.cluster_kind, "test": units},
+                **_sampling(dataset.input),
             },
             "intervals": "Wilson" if units is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
         }
@@ -259,6 +260,14 @@ class _Audit:
         perturb = track_perturber(self.subject, self.run)
         stream, tried = self.subject.manifest["stream"], self.asked.tried
         return streams.section(stream, self.dataset, perturb, trees=self.budget.trees, seed=self.seed, tried=tried)
+
+
+def _sampling(spec: InputSpec) -> dict[str, Any]:
+    """What a series is windows of; nothing of other kinds."""
+    if spec.series is None:
+        return {}
+    facts = spec.as_json()["series"]
+    return {"series": {"steps": spec.shape[0], **facts}}
 
 
 def _counts(y: np.ndarray, z: np.ndarray, classes: int) -> list[list[int]]:

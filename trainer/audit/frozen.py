@@ -45,6 +45,7 @@ UNCLEAR = {
     "mnist": "its publishers state no licence",
     "faces": "it is free for research with acknowledgement, and not to be passed on in a product",
     "depth": "it is called freely available, and no licence comes with it",
+    "utd-mhad": "it is called freely available, and no licence comes with it",
     "scene": "Mulan states no licence for it",
     "wq": "Mulan states no licence for it",
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices
 from edgeveil.trainer.datasets.bounds import input_spec
 from edgeveil.trainer.datasets.loaders import (
     depth,
@@ -27,7 +27,9 @@ from edgeveil.trainer.datasets.loaders import (
 )
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.datasets.series import recordings, utd_mhad
+from edgeveil.trainer.recipe.schema import Data, Recipe
+from edgeveil.trainer.recipe.series import Series
 
 LOADERS: dict[str, Callable[..., Readings]] = {
     "digits": digits.load,
@@ -101,6 +103,8 @@ def _read(recipe: Recipe) -> Readings:
         return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
+    if data.source == "utd-mhad" and data.series is not None:
+        return utd_mhad.load(target=data.target, sensitive=data.sensitive, series=data.series)
     if data.own is None:
         raise BadInput(f"`data.source`: {data.source} has no loader.")
     return own(recipe, *data.own)
@@ -109,6 +113,8 @@ def _read(recipe: Recipe) -> Readings:
 def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     """The user's own data of a recipe. Raises ``BadInput``."""
     data, capture = recipe.data, recipe.capture
+    if data.series is not None:
+        return _own_series(data, kind, path, data.series)
     if data.columns is not None and kind != "images":
         if capture is not None:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
@@ -117,6 +123,13 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
         return image_folder.load(path, Path(data.labels), data.columns, capture)
     readings = npz.load(path, wanted=data.wanted)
     return readings if capture is None else captured(readings, capture)
+
+
+def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
+    if kind == "csv" and data.columns is not None:
+        return recordings.load(path, data.columns, series, None if data.labels is None else Path(data.labels))
+    sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    return npz.load(path, wanted=data.wanted, series=sampling)
 
 
 def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:

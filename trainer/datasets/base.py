@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -16,24 +17,59 @@ NO_ROWS = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
+class Sampling:
+    """What the steps of a series are: ``rate_hz`` of them a second, with a name and a unit for each channel."""
+
+    rate_hz: float
+    channels: tuple[str, ...]
+    units: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class InputSpec:
     """Kind, shape, type and range of a raw sample; becomes ``input`` in the manifest.
 
     A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
-    ``low`` and ``high`` are in units of x: numbers for images, one value per feature for vectors, None for both if
-    vectors are not scaled (u is x as float32).
+    ``low`` and ``high`` are in units of x: numbers for images, one value per feature for vectors, one per channel for
+    series, None for both if vectors are not scaled (u is x as float32).
     """
 
-    kind: Literal["image", "vector"]
-    shape: tuple[int, ...]  # of one sample: (height, width, channels) or (features,)
+    kind: Literal["image", "vector", "series"]
+    shape: tuple[int, ...]  # of one sample: (height, width, channels), (features,) or (steps, channels)
     dtype: str  # of x: "uint8", "float32", ...
     low: float | tuple[float, ...] | None
     high: float | tuple[float, ...] | None
+    series: Sampling | None = None  # of a series alone
+
+    @property
+    def plural(self) -> str:
+        """The word for several of its kind."""
+        return "series" if self.kind == "series" else f"{self.kind}s"
 
     @property
     def span(self) -> np.ndarray:
         """high - low, for each feature or for all; 1 if there is no range."""
         return np.ones(()) if self.low is None or self.high is None else np.subtract(self.high, self.low)
+
+    def as_json(self) -> dict[str, Any]:
+        """The manifest's ``input`` without its name; a kind without ``series`` has no such key."""
+        facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        if self.series is None:
+            del facts["series"]
+        return facts
+
+    @classmethod
+    def from_json(cls, facts: Mapping[str, Any]) -> InputSpec:
+        """What ``as_json`` gave."""
+        values = {key: _frozen(value) for key, value in facts.items() if key not in ("name", "series")}
+        series = facts.get("series")
+        if series is not None:
+            values["series"] = Sampling(**{key: _frozen(value) for key, value in series.items()})
+        return cls(**values)
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 @dataclass(frozen=True)

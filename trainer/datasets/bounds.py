@@ -6,6 +6,9 @@ for readings clipped to the bounds, and they ship: so they must be public there,
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import cast
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -22,11 +25,17 @@ def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: 
 
     ``public``: an epsilon is promised, so bounds must be given or come with the data. Raises ``BadInput``.
     """
-    ends = _of_vectors if readings.kind == "vector" else _of_images
-    low, high = ends(readings, training, data, public and data.bounds != FROM_TRAINING)
+    from_outside = public and data.bounds != FROM_TRAINING
+    low: float | Ends
+    high: float | Ends
+    if readings.kind == "image":
+        low, high = _of_images(readings, training, data, from_outside)
+    else:
+        ends = _of_series if readings.kind == "series" else _of_vectors
+        low, high = ends(readings, training, data, from_outside)
     x = readings.x
     _check(low, high, x.dtype)
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high)
+    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series)
 
 
 def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[Ends, Ends]:
@@ -37,18 +46,26 @@ def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: bo
     if public:
         if readings.low is None or readings.high is None:
             raise BadInput(_PUBLIC)
-        return (readings.low,) * features, (readings.high,) * features
+        return _each(readings.low, "low", features), _each(readings.high, "high", features)
     # From the training slices alone: nothing is fitted on the test slice.
     lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
     highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
     return tuple(lows.tolist()), tuple(highs.tolist())
 
 
+def _of_series(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[Ends, Ends]:
+    """Of every channel: from the recipe, else from the data set, else the extremes of training rows."""
+    if data.low is None and data.high is None and isinstance(readings.low, tuple) and isinstance(readings.high, tuple):
+        return readings.low, readings.high
+    steps = readings.x[training].reshape(-1, readings.x.shape[2])
+    return _of_vectors(replace(readings, x=steps), np.arange(len(steps)), data, public)
+
+
 def _of_images(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[float, float]:
     if isinstance(data.low, list) or isinstance(data.high, list):
         raise BadInput("`data.low` and `data.high`: expected one number each for pictures; got a list.")
-    low = readings.low if data.low is None else data.low
-    high = readings.high if data.high is None else data.high
+    low = cast("float | None", readings.low if data.low is None else data.low)
+    high = cast("float | None", readings.high if data.high is None else data.high)
     if public and (low is None or high is None):
         raise BadInput(_PUBLIC)
     x = readings.x[training]
@@ -62,13 +79,13 @@ _PUBLIC = (
 )
 
 
-def _each(end: float | list[float] | None, name: str, features: int) -> Ends:
-    """One value for each feature. Raises ``BadInput`` where it is missing, or a list of another length."""
+def _each(end: float | list[float] | Ends | None, name: str, features: int) -> Ends:
+    """One value for each feature, or channel. Raises ``BadInput`` where it is missing, or a list of another length."""
     if end is None:
         raise BadInput(f"`data.{name}` is missing; expected with the other end: a number, or one for each feature.")
-    if isinstance(end, list) and len(end) != features:
+    if isinstance(end, (list, tuple)) and len(end) != features:
         raise BadInput(f"`data.{name}`: expected one number for each of {features} features; got {len(end)}.")
-    return tuple(float(one) for one in (end if isinstance(end, list) else [end] * features))
+    return tuple(float(one) for one in (end if isinstance(end, (list, tuple)) else [end] * features))
 
 
 def _check(low: float | Ends, high: float | Ends, dtype: np.dtype) -> None:

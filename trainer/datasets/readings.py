@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Known, Labels
+from edgeveil.trainer.datasets.base import Known, Labels, Sampling
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
@@ -25,7 +25,8 @@ OF_DIGITS: dict[str, Attribute] = {
 class Readings:
     """x (N, *shape) in its own units, y and z (N,) as class numbers with their names, and the groups of the rows.
 
-    ``low`` and ``high`` are the ends of x's range if the data set defines them, else None.
+    ``low`` and ``high`` are the ends of x's range if the data set defines them (of a series one for each channel), else
+    None. ``series`` says what the steps of a series are.
     ``subject`` and ``session`` (N,) number the person and the recording of a row, if these are known.
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
     ``known`` are all labels by name, those of y and z among them.
@@ -37,15 +38,16 @@ class Readings:
     z: np.ndarray
     y_names: tuple[str, ...]
     z_names: tuple[str, ...]
-    kind: Literal["image", "vector"]
-    low: float | None = None
-    high: float | None = None
+    kind: Literal["image", "vector", "series"]
+    low: float | tuple[float, ...] | None = None
+    high: float | tuple[float, ...] | None = None
     subject: np.ndarray | None = None
     session: np.ndarray | None = None
     attributes: Mapping[str, np.ndarray] = field(default_factory=dict)
     known: Mapping[str, Known] = field(default_factory=dict)
     labels: Labels | None = None
     consent: np.ndarray | None = None
+    series: Sampling | None = None
 
 
 def check_attributes(target: str, sensitive: str, *, targets: Collection[str], others: Collection[str]) -> None:

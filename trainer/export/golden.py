@@ -53,9 +53,9 @@ class Tolerance:
 
 
 def candidates(fitted: FittedPerturber) -> Golden:
-    """All synthetic samples for the perturber, 24 images or 48 vectors, and draws for them; always the same."""
+    """All synthetic samples for the perturber, 24 images, 48 vectors or 40 series, and draws; always the same."""
     rng = np.random.default_rng(SEED)
-    u = (_images if fitted.input.kind == "image" else _vectors)(fitted.input.shape, rng)
+    u = {"image": _images, "vector": _vectors, "series": _series}[fitted.input.kind](fitted.input.shape, rng)
     x = from_unit(fitted.input, np.clip(u, 0, 1).astype(np.float32))
     return Golden(x, recorded_draws(fitted, len(x), rng), np.arange(len(x)))
 
@@ -251,6 +251,21 @@ def _stroke(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> np.ndarra
     angle, offset = rng.uniform(0, np.pi), rng.uniform(-0.2, 0.2)
     away = np.abs((x - 0.5) * np.sin(angle) - (y - 0.5) * np.cos(angle) + offset)
     return np.clip(1.5 - away / 0.08, 0, 1)
+
+
+def _series(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:
+    """Swings of some strength and speed about some rest, and a few steps and bursts: as a sensor that is moved."""
+    steps, channels = shape
+    t = np.linspace(0, 1, steps)[:, None]
+    rows = []
+    for strength in np.repeat([0.02, 0.05, 0.1, 0.2], 8):
+        rest, turns, at = rng.normal(0.5, 0.05, channels), rng.uniform(0.5, 8, channels), rng.random(channels)
+        rows.append(rest + strength * rng.random(channels) * np.sin(2 * np.pi * (turns * t + at)))
+        rows[-1] += rng.normal(0, 0.01, (steps, channels))
+    for _ in range(8):
+        burst = np.exp(-(((t - rng.random()) / rng.uniform(0.03, 0.2)) ** 2))
+        rows.append(0.5 + rng.uniform(-0.4, 0.4, channels) * burst + rng.normal(0, 0.01, (steps, channels)))
+    return np.stack(rows)
 
 
 def _vectors(shape: Sequence[int], rng: np.random.Generator) -> np.ndarray:

@@ -14,10 +14,12 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
+from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export import variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.runs.versions import package_versions
@@ -66,7 +68,7 @@ def build(
         "audience": "",
         **description,
         "input": {**description["input"], **({} if recipe.sensor is None else {"sensor": recipe.sensor})},
-        "capture": None if recipe.capture is None else recipe.capture.manifest(),
+        "capture": _capture(recipe, fitted.input),
         "perturber": {
             **description["perturber"],
             "target": recipe.data.target,
@@ -97,6 +99,13 @@ def build(
         self_test(pipeline, checked, members, name)
         pipeline.close()
     return manifest, members
+
+
+def _capture(recipe: Recipe, spec: InputSpec) -> dict[str, Any] | None:
+    """How a sensor's frames become samples; None where they are samples already."""
+    if recipe.data.series is not None and spec.series is not None:
+        return recipe.data.series.capture(spec.shape[1], spec.series.rate_hz)
+    return None if recipe.capture is None else recipe.capture.manifest()
 
 
 def npy(array: np.ndarray) -> bytes:

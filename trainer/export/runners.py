@@ -133,7 +133,11 @@ def calibration(fitted: FittedPerturber, x: np.ndarray, rng: np.random.Generator
     unit cube and its step there is exactly 1/255.
     """
     ends = np.stack([np.zeros(fitted.input.shape, np.float32), np.ones(fitted.input.shape, np.float32)])
-    if fitted.input.kind == "vector":
+    if fitted.input.kind == "series":
+        # A sensor rests near the middle of its range, and no window is at one end of it.
+        ends[:] = 0.5
+        ends[0, 0, 0], ends[1, 0, 0] = 0.0, 1.0
+    elif fitted.input.kind == "vector":
         # No real sample is 1 everywhere: such a row would widen every inner scale for the input's sake alone.
         ends[1] = np.arange(ends[1].size) == 0
     x = np.concatenate([x, from_unit(fitted.input, ends)])

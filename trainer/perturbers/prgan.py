@@ -129,6 +129,8 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
     """
     from edgeveil.models.generators import conv_generator, mlp_generator
 
+    if spec.kind == "series":
+        raise BadInput('There is no generator of series: take perturber.kind = "codebook" or "label-only".')
     if (section.architecture == "mlp") != (spec.kind == "vector"):
         raise BadInput(
             f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '

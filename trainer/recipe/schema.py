@@ -15,19 +15,21 @@ from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
+from edgeveil.trainer.recipe.series import Series
 
 FOLDER = Path(__file__).parent / "library"
 ALIASES = {name: f"{name}-codebook" for name in ("digits", "mnist", "wifi", "depth", "faces")}
 BASELINES = ("prgan", "ngp", "ap", "minimax", "laplace")  # kinds to compare with
 BUILT_IN = (
-    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq",
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
 SENSORS = {
     "digits": "camera", "mnist": "camera", "faces": "camera", "wifi": "wifi", "wifi-strength": "wifi",
-    "depth": "depth", "overhead": "depth",
+    "depth": "depth", "overhead": "depth", "utd-mhad": "motion",
 }  # that the built-in data came from; the others are no sensor's  # fmt: skip
-STREAMS = ("depth", "overhead")  # whose samples come from a camera, many of each person
+SERIES = ("utd-mhad",)  # built-in data that are series
+STREAMS = ("depth", "overhead", "utd-mhad")  # whose samples follow each other in time, many of each person
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
@@ -47,19 +49,27 @@ class Columns(Section):
     subject: str | None = Field(default=None, min_length=1, description="The column that says whose sample it is.")
     session: str | None = Field(default=None, min_length=1, description="The column of the recording it is from.")
     leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
+    time: str | None = Field(default=None, min_length=1, description="Recordings: the column of a sample's seconds.")
 
 
 class Data(Section):
     """Which samples, and which two of their attributes."""
 
     source: str = Field(
-        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq" '
-        '(files that you download once), "overhead" (simulated), or your own, relative to the recipe: "npz:FILE" with '
-        'arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", "parquet:FILE".'
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
+        '"utd-mhad" (files that you download once), "overhead" (simulated), or your own, relative to the recipe: '
+        '"npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", '
+        '"parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
+    )
+    kind: Literal["series"] | None = Field(
+        default=None,
+        description='"series": samples are windows of a sensor\'s steps, (T, C): an x (N, T, C) of npz, which is '
+        "pictures otherwise, a folder of csv, or utd-mhad. Goes with `[data.series]`.",
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action", "movement"; overhead "direction"; for your own data: its name.'
+        '"building"; faces "light"; depth "action", "movement"; utd-mhad "action"; overhead "direction"; for your own '
+        "data: its name."
     )
     sensitive: Name = Field(
         description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
@@ -89,7 +99,7 @@ class Data(Section):
         description="The data are public and may be passed on perturbed, as their licence or their people allow. "
         "`edgeveil freeze` requires it for data that it does not know.",
     )
-    sensor: Literal["camera", "depth", "wifi"] | None = Field(
+    sensor: Literal["camera", "depth", "wifi", "motion"] | None = Field(
         default=None,
         description="What gives such samples: the bundle refuses sources of another sensor. Left out: known of the "
         "data that come with EdgeVeil and by `[capture]`, else any.",
@@ -113,10 +123,11 @@ class Data(Section):
     labels: str | None = Field(
         default=None,
         min_length=1,
-        description='images: a CSV, relative to the recipe, with a column "file" (a path below DIR) and those of '
-        "`columns`.",
+        description="images, and series of csv whose files do not say it: a CSV, relative to the recipe, with a column "
+        '"file" (a path below the folder) and those of `columns`.',
     )
     columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
+    series: Series | None = Field(default=None, description="What the steps of a series are, and its windows.")
 
     @model_validator(mode="before")
     @classmethod
@@ -149,8 +160,30 @@ class Data(Section):
         return self
 
     @model_validator(mode="after")
+    def _series_of_what_has_them(self) -> Data:
+        if (self.kind == "series") != (self.series is not None):
+            wanted = "a section [data.series]" if self.kind else "no section [data.series]"
+            raise ValueError(wanted + (' with `kind = "series"`' if self.kind else ' without `kind = "series"`'))
+        if self.source in SERIES and self.kind is None:
+            raise ValueError(f'`kind = "series"` with `source = "{self.source}"`')
+        kind = self.own[0] if self.own else ""
+        if self.series is None:
+            return self
+        if self.source not in SERIES and kind not in ("npz", "csv"):
+            raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: npz, csv and utd-mhad have series')
+        if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
+            raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
+        if kind == "npz" and self.series.length is not None:
+            raise ValueError("no `series.length` with npz, whose x are windows already")
+        if kind != "npz" and (self.series.length is None or self.series.hop is None):
+            raise ValueError("`length` and `hop` in [data.series], by which recordings are cut into windows")
+        return self
+
+    @model_validator(mode="after")
     def _columns_of_what_has_them(self) -> Data:
         kind = self.own[0] if self.own else ""
+        if self.series is not None and kind == "csv":
+            return self._columns_of_recordings()
         named = kind in ("images", "csv", "parquet")
         if named != (self.columns is not None):
             wanted = "a section [data.columns]" if named else "no section [data.columns]"
@@ -160,6 +193,11 @@ class Data(Section):
             raise ValueError(f'{wanted} with `source = "{self.source}"`')
         if kind in ("csv", "parquet") and self.columns is not None and self.columns.target is None:
             raise ValueError("`columns.target`, the column of y")
+        return self
+
+    def _columns_of_recordings(self) -> Data:
+        if self.columns is None or self.columns.time is None or self.columns.target is None:
+            raise ValueError("a section [data.columns] with `time`, `target` and `sensitive` for recordings")
         return self
 
     @property
@@ -189,8 +227,9 @@ class TrainingPrior(Section):
 class Classifiers(Section):
     """D_y and D_z, trained on the first slice and fixed from then on (section 5.3)."""
 
-    architecture: Literal["small", "table1-mnist", "table1-wifi", "linear"] = Field(
+    architecture: Literal["small", "table1-mnist", "table1-wifi", "series", "linear"] = Field(
         description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors; "
+        "`series` (strided convolutions over time) is for series; "
         "`linear` (least squares) is for cleaners; there D_y sees the output of the kept operator."
     )
     learning_rate: float = Field(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +53,7 @@ class FittedPerturber:
                 "identity_allowed": self.identity_allowed,
                 "substituted": self.substituted,
             },
-            "input": {"name": "x", **json.loads(json.dumps(asdict(self.input)))},
+            "input": {"name": "x", **self.input.as_json()},
             "stream": None if self.stream is None else dict(self.stream),
             "stages": list(self.stages),
             "outputs": list(self.outputs),
@@ -101,13 +101,10 @@ class FittedPerturber:
 
         importlib.import_module("edgeveil.models.layers")  # registers the layers that saved networks name
         text = json.loads((folder / "perturber.json").read_text())
-        spec: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in text["input"].items() if k != "name"
-        }
         facts = text["perturber"]
         return cls(
             kind=KINDS.get(facts["kind"], facts["kind"]),
-            input=InputSpec(**spec),
+            input=InputSpec.from_json(text["input"]),
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),
             models={name: keras.models.load_model(folder / f"{name}.keras") for name in text["models"]},

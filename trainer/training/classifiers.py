@@ -25,11 +25,16 @@ def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None
     """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
     from edgeveil.models import classifiers
 
-    if (architecture == "table1-wifi") != (spec.kind == "vector"):
+    if spec.kind != {"table1-wifi": "vector", "series": "series"}.get(architecture, "image"):
         raise BadInput(
-            f'The data are {spec.kind}s of shape {spec.shape} and the classifier is "{architecture}": '
-            'vectors take "table1-wifi", images "small" or "table1-mnist".'
+            f'The data are {spec.plural} of shape {spec.shape} and the classifier is "{architecture}": '
+            'vectors take "table1-wifi", series "series", images "small" or "table1-mnist".'
         )
+    if spec.kind == "series":
+        from edgeveil.models import series
+
+        steps, channels = spec.shape
+        return series.classifier((steps, channels), classes, **({} if width is None else {"width": width}))
     if architecture == "table1-wifi":
         return classifiers.table1_wifi(spec.shape[0], classes)
     height, wide, channels = spec.shape

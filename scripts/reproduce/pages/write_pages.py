@@ -36,10 +36,12 @@ from scripts.reproduce.pages import (
 from scripts.reproduce.pages.boards import board_pages
 from scripts.reproduce.pages.dp import local_page, private_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
+from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.publishing import anonymity, linkage, pseudonyms, publishing_page
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
+from scripts.reproduce.series import motion
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -400,6 +402,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "peers": _of(PEERS, PEERS_PAGE, peers),
+    "motion": _of(motion.RESULT, motion_page.PAGE, motion_page.page),
     "guards": _of(guards.RESULT, GUARDS_PAGE, guards_page),
     "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),

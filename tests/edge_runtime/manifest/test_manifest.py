@@ -6,9 +6,16 @@ import pytest
 
 from edgeveil.edge_runtime.manifest.manifest import Crop, parse, parse_stage
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from tests.edge_runtime.sources.series import series_example
 from tests.support import bundles
 
-EXAMPLES = (bundles.numpy_example, bundles.artefact_example, bundles.held_example, bundles.captured_example)
+EXAMPLES = (
+    bundles.numpy_example,
+    bundles.artefact_example,
+    bundles.held_example,
+    bundles.captured_example,
+    series_example.example,
+)
 
 
 def _as_json(record):
@@ -32,9 +39,10 @@ def test_every_record_says_what_the_document_says(example):
         if name == "spending" and name not in document:
             assert value is None
             continue
-        if name == "capture" and value is not None and "window" not in document[name]:
-            assert value.pop("window") is None
-        default = {"sensor": None} if name == "input" else {}
+        if name == "capture" and value is not None:
+            for key in {"window", "windows"} - set(document[name]):
+                assert value.pop(key) is None
+        default = {"sensor": None, "series": None} if name == "input" else {}
         assert value == ({**default, **document[name]} if default else document[name]), name
     for stage, entry in zip(manifest.stages, document["stages"], strict=True):
         empty = parse_stage({"stage": stage.stage})

@@ -5,7 +5,9 @@ import json
 from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
 from scripts.reproduce.pages.dp import private_page
+from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.security import guards
+from scripts.reproduce.series import motion
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
@@ -61,3 +63,8 @@ def test_the_note_is_on_pages_with_old_records_alone():
     page, new, old = "# Title\n\nText", {"row": {"learned_on": "fresh"}}, {"row": {}}
     assert four_slices_page.noted(page, new) == page
     assert "Recorded with three slices**: ap." in four_slices_page.noted(page, new, old, which=": ap")
+
+
+def test_the_page_on_motion_is_what_its_record_says():
+    record = json.loads((ROOT / motion.RESULT).read_text())
+    assert (ROOT / motion_page.PAGE).read_text() == motion_page.page(record), HOW

@@ -90,7 +90,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", or "npz:FILE", '
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", or "npz:FILE", '
             '"images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
         ),
         ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),

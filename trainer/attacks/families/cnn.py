@@ -48,5 +48,5 @@ def _block(x: Any, width: int, strides: int) -> Any:
     return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
 
 
-PLAIN_CNN = Network("CNN", plain_trunk, rate=1e-3, pictures_only=True)
-BATCH_NORM_CNN = Network("BatchNorm CNN", batch_norm_trunk, rate=2e-3, pictures_only=True)
+PLAIN_CNN = Network("CNN", plain_trunk, rate=1e-3, of="image")
+BATCH_NORM_CNN = Network("BatchNorm CNN", batch_norm_trunk, rate=2e-3, of="image")

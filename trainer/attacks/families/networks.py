@@ -7,7 +7,7 @@ is exactly at chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable
+from typing import Any, Callable, Literal
 
 import numpy as np
 from scipy import special
@@ -32,15 +32,15 @@ class Network:
     name: str
     trunk: Trunk
     rate: float
-    pictures_only: bool = False
+    of: Literal["image", "series"] | None = None  # the only kind of sample that it attacks; None: any
     confirms: bool = False  # also attacks where counting is exact, in a thorough audit
     kind: Kind = "adaptive"
     seeded: bool = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
-        if self.pictures_only and problem.input.kind != "image":
-            return "x is a vector, not a picture"
+        if self.of not in (None, problem.input.kind):
+            return f"x is a {problem.input.kind}, not a picture" if self.of == "image" else "x is no series"
         return None if self.confirms and problem.budget.every_family else counting_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:

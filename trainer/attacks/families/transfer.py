@@ -10,6 +10,7 @@ import numpy as np
 from edgeveil.trainer.attacks.families.cnn import batch_norm_trunk
 from edgeveil.trainer.attacks.families.mlp import mlp_trunk
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, train
+from edgeveil.trainer.attacks.families.series.network import series_trunk
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 from edgeveil.trainer.attacks.protocol import Kind
 
@@ -17,7 +18,7 @@ SHARE = 0.25  # of a network's budget: clean samples are easy to learn, and what
 
 
 class Transfer:
-    """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors."""
+    """A BatchNorm CNN for pictures, one over time for series, a BatchNorm MLP for vectors."""
 
     name = "transfer"
     kind: Kind = "transfer"
@@ -49,4 +50,4 @@ class Transfer:
 
 def trunk_for(problem: Problem) -> Trunk:
     """The stronger of the trunks for the kind of sample."""
-    return batch_norm_trunk if problem.input.kind == "image" else mlp_trunk
+    return {"image": batch_norm_trunk, "series": series_trunk, "vector": mlp_trunk}[problem.input.kind]

@@ -211,7 +211,7 @@ def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
 
 
 def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
-    """None for images; vectors to mean 0 and variance 1 of raw ones of the first slice, the same for all data."""
+    """None for images; others to mean 0 and variance 1 of raw ones of the first slice, the same for all data."""
     if dataset.input.kind == "image":
         return np.zeros(()), np.ones(())
     u = dataset.unit(dataset.part("classifiers").x)

@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Known, Labels
+from edgeveil.trainer.datasets.base import Known, Labels, Sampling
 from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE, why
 from edgeveil.trainer.datasets.readings import Readings
@@ -32,13 +32,17 @@ LABELS = "labels"
 KNOWN = re.compile(r"label_([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
 SMALLEST_SIDE = 4
+FEWEST_STEPS = 8  # of a window of a series
 LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 
 
-def load(path: Path, *, wanted: int | None = None) -> Readings:
-    """Read and check a file; the first ``wanted`` of ``labels`` are kept. Raises ``BadInput``."""
+def load(path: Path, *, wanted: int | None = None, series: Sampling | None = None) -> Readings:
+    """Read and check a file; the first ``wanted`` of ``labels`` are kept. Raises ``BadInput``.
+
+    With ``series`` x (N, steps, channels) are windows of it, and no pictures.
+    """
     arrays = read_arrays(path)
-    x = checked_samples(arrays["x"], path)
+    x = checked_samples(arrays["x"], path) if series is None else checked_windows(arrays["x"], series, path)
     y, y_names = class_numbers(arrays["y"], "y", len(x), path)
     z, z_names = class_numbers(arrays["z"], "z", len(x), path)
     if "subject" in arrays and "groups" in arrays:
@@ -46,11 +50,11 @@ def load(path: Path, *, wanted: int | None = None) -> Readings:
     consent = _consent(arrays[CONSENT], len(x), path) if CONSENT in arrays else None
     groups = {name: class_numbers(arrays[name], name, len(x), path)[0] if name in arrays else None for name in OPTIONAL}
     subject = groups["subject"] if groups["groups"] is None else groups["groups"]
-    kind = "vector" if x.ndim == 2 else "image"
+    kind = "series" if series is not None else "vector" if x.ndim == 2 else "image"
     labels = _numbers(arrays.get(LABELS), wanted, len(x), path)
     units = {"subject": subject, "session": groups["session"]}
-    known = known_labels(arrays, len(x), path)
-    return Readings(x, y, z, y_names, z_names, kind, known=known, labels=labels, consent=consent, **units)  # type: ignore[arg-type]
+    further = {"labels": labels, "consent": consent, "series": series, "known": known_labels(arrays, len(x), path)}
+    return Readings(x, y, z, y_names, z_names, kind, **units, **further)  # type: ignore[arg-type]
 
 
 def known_labels(arrays: Mapping[str, np.ndarray], rows: int, path: Path) -> dict[str, Known]:
@@ -177,6 +181,17 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
         if np.abs(x).max() > LARGEST:
             raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")
     return x
+
+
+def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
+    """``x`` (N, steps, channels) float32. Raises ``BadInput`` for another number of channels than the recipe names."""
+    channels = len(series.channels)
+    if x.ndim != 3 or x.shape[2] != channels or x.shape[1] < FEWEST_STEPS:
+        raise BadInput(
+            f"{path}: `x` of a series must be (N, steps, {channels}), a channel for each of `data.series.channels`, "
+            f"with at least {FEWEST_STEPS} steps; got {x.shape}. Turn it round with numpy.moveaxis, or correct them."
+        )
+    return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
 
 
 def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:

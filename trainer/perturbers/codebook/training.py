@@ -44,9 +44,12 @@ def trunk(
     """
     import keras
 
-    from edgeveil.models import encoders
+    from edgeveil.models import encoders, series
 
-    if spec.kind == "image":
+    if spec.kind == "series":
+        steps, channels = spec.shape
+        below = series.trunk((steps, channels), width=section.width, features=section.features)
+    elif spec.kind == "image":
         height, width, channels = spec.shape
         below = encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
     else:

@@ -1,0 +1,223 @@
+"""Series of every origin: the kind is as the recipe says, windows of one recording stay together, mistakes are said."""
+
+import copy
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import Input, Sampling, Windows
+from edgeveil.edge_runtime.sources.series.windower import Windower
+from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets import downloads
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.series import Series
+
+RATE_HZ = 20.0
+TABLE = {
+    "name": "made-up",
+    "data": {
+        "kind": "series",
+        "target": "move",
+        "sensitive": "person",
+        "series": {"rate_hz": RATE_HZ, "channels": ["ax", "ay"], "units": ["g", "g"]},
+    },
+    "prior": {"kind": "counted"},
+    "classifiers": {"architecture": "series"},
+    "perturber": {"kind": "label-only"},
+    "budget": {"classifier_epochs": 1, "epochs": 1},
+    "limits": {"target_accuracy": 0.5},
+}
+
+
+def recipe(source, *, series=None, **data):
+    """A recipe for such data."""
+    table = copy.deepcopy(TABLE)
+    table["data"] |= {"source": source, **data}
+    table["data"]["series"] |= series or {}
+    table["data"]["series"] = {key: value for key, value in table["data"]["series"].items() if value is not None}
+    return Recipe.check(table)
+
+
+def made(rows=240, steps=32):
+    """x, y and z of windows."""
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, rows), rng.integers(0, 3, rows)
+    t = np.arange(steps) / RATE_HZ
+    x = rng.normal(0, 0.05, (rows, steps, 2)) + np.sin(2 * np.pi * (1 + 2 * y[:, None, None]) * t[None, :, None])
+    return (x + 0.3 * z[:, None, None]).astype(np.float32), y, z
+
+
+def test_npz_is_pictures_unless_the_recipe_says_series(tmp_path):
+    x, y, z = made()
+    np.savez(tmp_path / "x.npz", x=x, y=y, z=z)
+    found = datasets.load(recipe(f"npz:{tmp_path / 'x.npz'}"))
+    assert (found.input.kind, found.input.shape) == ("series", (32, 2))
+    assert found.input.series.rate_hz == RATE_HZ
+    training = found.x[found.slices.training()].reshape(-1, 2)
+    np.testing.assert_allclose(found.input.low, training.min(axis=0))
+    np.testing.assert_allclose(found.input.high, training.max(axis=0))
+    assert 0 <= found.unit(found.x).min() <= found.unit(found.x).max() <= 1
+    np.savez(tmp_path / "wide.npz", x=np.tile(x, 2), y=y, z=z)
+    table = copy.deepcopy(TABLE)
+    table["data"] = {"source": f"npz:{tmp_path / 'wide.npz'}", "target": "move", "sensitive": "person"}
+    assert datasets.load(Recipe.check(table)).input.kind == "image"
+
+
+def test_an_input_reads_back_as_it_was_written():
+    spec = InputSpec("series", (8, 2), "float32", (0.0, 1.0), (2.0, 3.0), utd_mhad.SAMPLING)
+    assert InputSpec.from_json(spec.as_json()) == spec
+    assert "series" not in InputSpec("vector", (2,), "float32", 0.0, 1.0).as_json()
+
+
+def recordings(folder, *, count=48, seconds=4.0, labels=True, rate_hz=RATE_HZ):
+    """A folder of recordings, each of one move and person."""
+    folder.mkdir()
+    rng = np.random.default_rng(1)
+    for number in range(count):
+        move, person = number % 2, number // 2 % 3
+        t = np.arange(int(seconds * rate_hz)) / rate_hz + 0.001 * rng.random(int(seconds * rate_hz))
+        values = np.stack([np.sin((3 + 4 * move) * t), np.cos(3 * t) + person], axis=1)
+        head = "t,ax,ay" + (",move,person" if labels else "")
+        rest = f",m{move},p{person}" if labels else ""
+        lines = [f"{at:.4f},{a:.5f},{b:.5f}{rest}" for at, (a, b) in zip(t, values, strict=True)]
+        (folder / f"r{number:02}.csv").write_text("\n".join([head, *lines]))
+    return folder
+
+
+COLUMNS = {"time": "t", "target": "move", "sensitive": "person"}
+CUT = {"length": 32, "hop": 8}
+
+
+def test_a_folder_of_recordings_is_cut_into_windows_that_stay_in_one_slice(tmp_path):
+    folder = recordings(tmp_path / "rec")
+    found = datasets.load(recipe(f"csv:{folder}", series=CUT, columns=COLUMNS))
+    assert found.y_names == ("m0", "m1")
+    assert found.z_names == ("p0", "p1", "p2")
+    assert found.input.shape == (32, 2)
+    assert (found.cluster_kind, len(np.unique(found.cluster))) == ("session", 48)
+    assert len(found.x) >= 48 * 6
+    of = [set(found.cluster[getattr(found.slices, part)]) for part in ("classifiers", "perturber", "attack", "test")]
+    assert sum(map(len, of)) == len(set().union(*of))
+    assert set(found.attributes) == {"energy", "tempo"}
+
+
+def test_labels_of_a_table_beside(tmp_path):
+    folder = recordings(tmp_path / "rec", labels=False)
+    lines = [f"r{n:02}.csv,m{n % 2},p{n // 2 % 3},{n // 6}" for n in range(48)]
+    (tmp_path / "labels.csv").write_text("\n".join(["file,move,person,who", *lines]))
+    columns = {**COLUMNS, "subject": "who"}
+    found = datasets.load(recipe(f"csv:{folder}", series=CUT, columns=columns, labels=str(tmp_path / "labels.csv")))
+    assert len(found.z_names) == 3
+    (tmp_path / "labels.csv").write_text("\n".join(["file,move,person,who", *lines[1:]]))
+    with pytest.raises(BadInput, match=r'no row has "r00\.csv"'):
+        datasets.load(recipe(f"csv:{folder}", series=CUT, columns=columns, labels=str(tmp_path / "labels.csv")))
+
+
+def test_training_and_device_make_the_same_windows():
+    rng = np.random.default_rng(2)
+    time = np.cumsum(rng.uniform(0.01, 0.04, 300))
+    values = rng.normal(size=(300, 2))
+    steps = windows.resampled(time, values, RATE_HZ)
+    cut = windows.cut([steps], Series(length=32, hop=8)).x
+    spec = Input("x", "series", (32, 2), "float32", [0, 0], [1, 1], None, Sampling(RATE_HZ, ("a", "b"), ("g", "g")))
+    windower = Windower(spec, spec.series, Windows(8, 0.1, None))
+    live = np.stack([one for t, row in zip(time, values, strict=True) for one in windower.push(t, row)])
+    assert len(live) == len(cut)
+    np.testing.assert_allclose(live, cut, atol=1e-5)
+
+
+def gap(text):
+    lines = text.splitlines()
+    return "\n".join(lines[:30] + lines[40:])
+
+
+def back(text):
+    lines = text.splitlines()
+    return "\n".join([*lines[:30], lines[5], *lines[30:]])
+
+
+BROKEN = {
+    "gap": (gap, "s without a sample after row 29.*longest_gap_s"),
+    "back": (back, "time in row 30 is not after"),
+    "text": (lambda text: text.replace("m1", "m0", 1), 'column "move" has 2 values; a recording has one target'),
+    "empty": (lambda text: "t,ax,ay,move,person\n0.0,,1,m1,p0", 'column "ax" must hold a number in every row'),
+    "short": (lambda text: "\n".join(text.splitlines()[:20]), "1 of 48 recordings are shorter than a window of 32"),
+    "channel": (lambda text: text.replace("t,ax", "t,az", 1), 'no column "ax" for data.series.channels'),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_recording_that_cannot_be_taken_is_said(tmp_path, name):
+    folder = recordings(tmp_path / "rec")
+    change, problem = BROKEN[name]
+    path = folder / "r01.csv"
+    path.write_text(change(path.read_text()))
+    with pytest.raises(BadInput, match=problem) as said:
+        datasets.load(recipe(f"csv:{folder}", series=CUT, columns=COLUMNS))
+    assert "\n" not in str(said.value)
+
+
+def test_no_folder_of_recordings(tmp_path):
+    with pytest.raises(BadInput, match=r"Expected a folder of .csv files"):
+        datasets.load(recipe(f"csv:{tmp_path / 'none'}", series=CUT, columns=COLUMNS))
+
+
+def test_windows_of_other_channels(tmp_path):
+    x, y, z = made()
+    np.savez(tmp_path / "x.npz", x=np.moveaxis(x, 1, 2), y=y, z=z)
+    with pytest.raises(BadInput, match=r"must be \(N, steps, 2\).*got \(240, 2, 32\)"):
+        datasets.load(recipe(f"npz:{tmp_path / 'x.npz'}"))
+
+
+NPZ = "npz:x.npz"
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"source": NPZ, "kind": None}, r"without `kind = \"series\"`"),
+        ({"source": "digits"}, "npz, csv and utd-mhad have series"),
+        ({"source": NPZ, "series": {"units": ["g"]}}, "as many `units` as `channels`, 2; got 1"),
+        ({"source": NPZ, "series": {"channels": ["a", "a"]}}, "different names"),
+        ({"source": NPZ, "series": {"rate_hz": None}}, "`rate_hz`, `channels` and `units`"),
+        ({"source": NPZ, "series": {"length": 32}}, "no `series.length` with npz"),
+        ({"source": "csv:rec", "columns": COLUMNS}, "`length` and `hop`"),
+        ({"source": "csv:rec", "columns": COLUMNS, "series": {"length": 32, "hop": 33}}, "`hop` of at most `length`"),
+        ({"source": "csv:rec", "series": CUT}, r"a section \[data.columns\] with `time`"),
+        ({"source": "csv:rec", "series": {"length": 65000, "hop": 60000}, "columns": COLUMNS}, "a window every"),
+    ],
+)
+def test_a_recipe_that_cannot_be_followed(given, problem):
+    with pytest.raises(BadInput, match=problem):
+        recipe(**given) if given.get("kind", 1) else recipe(**{**given, "kind": "series"} | {"kind": None})
+
+
+def test_energy_and_tempo_are_what_they_say():
+    t = np.arange(100) / 50.0
+    x = np.stack([0.5 * np.sin(2 * np.pi * 4 * t), np.zeros(100)], axis=1)[None]
+    assert attributes.energy(x)[0] == pytest.approx(0.5 / 2, rel=0.02)
+    assert attributes.tempo(x, 50.0)[0] == pytest.approx(4.0, abs=0.1)
+    assert attributes.tempo(np.zeros((1, 100, 2)), 50.0)[0] == 0
+
+
+@pytest.mark.data
+def test_utd_mhad_is_861_recordings_of_27_actions_by_8_people(data_folder, monkeypatch):
+    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    found = datasets.load(Recipe.find("motion-label-only"))
+    assert found.input.shape == (100, 6)
+    assert (len(found.y_names), len(found.z_names)) == (27, 8)
+    assert len(np.unique(found.cluster)) == 861
+    assert found.input.high == utd_mhad.FULL_SCALE
+    assert 0.999 < np.mean(np.abs(found.x) <= np.array(utd_mhad.FULL_SCALE)) <= 1  # the file goes a little beyond
+    assert np.bincount(found.z).min() > 200
+    assert set(found.attributes) == {"energy", "tempo", "duration"}
+    jog, sit = (found.y == utd_mhad.ACTIONS.index(one) for one in ("jog", "sit-to-stand"))
+    assert found.attributes["energy"][jog].mean() > 1.5 * found.attributes["energy"][sit].mean()
+
+
+def test_utd_mhad_says_itself_what_its_channels_are():
+    with pytest.raises(BadInput, match=r"`data.series.rate_hz`: these data say it themselves"):
+        utd_mhad.load(target="action", sensitive="person", series=Series(length=100, hop=25, rate_hz=50.0))

@@ -1,0 +1,90 @@
+"""The nearest in shape: dynamic time warping to some training windows, where a person is one habit of moving.
+
+H. Sakoe and S. Chiba, "Dynamic Programming Algorithm Optimization for Spoken Word Recognition", IEEE Transactions on
+Acoustics, Speech, and Signal Processing, 1978: steps may be matched up to a band away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from edgeveil.trainer.attacks import features
+from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Adaptive
+
+REFERENCES = 400  # training windows that are compared with
+STEPS = 32  # at most: longer windows are thinned to means
+BAND = 0.15  # of a window: how far matched steps may be apart
+NEIGHBOURS = 5
+
+
+class NearestInShape(Adaptive):
+    """Nearest neighbours by dynamic time warping on a subset."""
+
+    name = "nearest by DTW"
+    seeded = True
+
+    def why_not(self, problem: Problem) -> str | None:
+        """Only a series has a shape in time."""
+        return "x is no series" if problem.input.kind != "series" else counting_stands_in(problem)
+
+    def fit(self, problem: Problem, seed: int) -> NearestAttack:
+        """Keep a random subset of the training rows."""
+        training = problem.training()
+        some = training.take(np.random.default_rng([seed, 17]).permutation(len(training))[:REFERENCES])
+        standard = features.Standard.fit(features.unit(problem, some))
+        return NearestAttack(problem, standard, _thin(standard.apply(features.unit(problem, some))), some)
+
+
+@dataclass(frozen=True)
+class NearestAttack:
+    """Reference windows and what is known of each."""
+
+    problem: Problem
+    standard: features.Standard
+    windows: np.ndarray
+    known: Released
+
+    @property
+    def train_samples(self) -> int:
+        """The references."""
+        return len(self.known)
+
+    def probabilities(self, part: Released) -> np.ndarray:
+        """The z of the nearest references of the same y, nearer ones counting more, joined with P(z | y)."""
+        x = _thin(self.standard.apply(features.unit(self.problem, part)))
+        found = self.problem.base(part).copy()
+        for row, window in enumerate(x):
+            same = np.flatnonzero(self.known.y == part.y[row])
+            if not len(same):
+                continue
+            far = dtw(window, self.windows[same])
+            near = np.argsort(far, kind="stable")[:NEIGHBOURS]
+            weight = 1 / (far[near] + 1e-6)
+            np.add.at(found[row], self.known.z[same[near]], weight / weight.sum())
+        return found / found.sum(axis=1, keepdims=True)
+
+
+def dtw(window: np.ndarray, references: np.ndarray) -> np.ndarray:
+    """Distances (m,) of one window (steps, channels) to references (m, steps, channels) of its length."""
+    steps = len(window)
+    band = max(1, round(BAND * steps))
+    cost = ((window[None, :, None] - references[:, None]) ** 2).sum(axis=3)  # (m, steps of it, steps of theirs)
+    reached = np.full((len(references), steps + 1, steps + 1), np.inf)
+    reached[:, 0, 0] = 0.0
+    for i in range(1, steps + 1):
+        for j in range(max(1, i - band), min(steps, i + band) + 1):
+            best = np.minimum(np.minimum(reached[:, i - 1, j], reached[:, i, j - 1]), reached[:, i - 1, j - 1])
+            reached[:, i, j] = cost[:, i - 1, j - 1] + best
+    return np.sqrt(reached[:, steps, steps])
+
+
+def _thin(x: np.ndarray) -> np.ndarray:
+    """Windows (n, steps, channels) with at most ``STEPS`` steps, each the mean of those that it stands for."""
+    if x.shape[1] <= STEPS:
+        return x
+    ends = np.linspace(0, x.shape[1], STEPS + 1).round().astype(int)
+    return np.stack([x[:, first:last].mean(axis=1) for first, last in zip(ends[:-1], ends[1:], strict=True)], axis=1)

@@ -1,0 +1,1 @@
+"""Data sets of time series, and how recordings become windows."""

@@ -1,0 +1,109 @@
+"""A user's own recordings: ``csv:FOLDER``, one file a recording, with a time column and one for each channel.
+
+y and z are columns of every file, the same in all its rows, or those of a table beside it (``data.labels``), with a
+column ``file``. A recording is a session; its samples are resampled to the recipe's rate.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Sampling
+from edgeveil.trainer.datasets.columns import Table, read_table
+from edgeveil.trainer.datasets.loaders.npz import checked_windows, class_numbers
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.series import attributes, windows
+from edgeveil.trainer.recipe.schema import Columns
+from edgeveil.trainer.recipe.series import Series
+
+FILE = "file"  # the column of the table that names a recording
+
+
+def load(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
+    """Windows of all recordings. The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``."""
+    paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
+    paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
+    if not paths:
+        raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
+    sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    tables = [read_table("csv", path) for path in paths]
+    found = windows.cut([_steps(table, columns, sampling, series.longest_gap_s) for table in tables], series)
+    beside = None if labels is None else _by_file(read_table("csv", labels))
+    of = {role: _labels(role, getattr(columns, role), tables, beside) for role in ("target", "sensitive", "subject")}
+    (y, y_names), (z, z_names) = (
+        class_numbers(np.array(of[role])[found.recording], role, len(found.x), folder)
+        for role in ("target", "sensitive")
+    )
+    subject = of["subject"]
+    x = checked_windows(found.x, sampling, folder)
+    return Readings(
+        x,
+        y,
+        z,
+        y_names,
+        z_names,
+        "series",
+        subject=None if subject is None else np.unique(subject, return_inverse=True)[1][found.recording],
+        session=found.recording,
+        attributes={"energy": attributes.energy(x), "tempo": attributes.tempo(x, sampling.rate_hz)},
+        series=sampling,
+    )
+
+
+def _steps(table: Table, columns: Columns, sampling: Sampling, longest_gap_s: float) -> np.ndarray:
+    """The steps (n, channels) of one recording at the recipe's rate."""
+    time = _numbers(table, columns.time or "", "data.columns.time")
+    values = np.stack([_numbers(table, name, "data.series.channels") for name in sampling.channels], axis=1)
+    passed = np.diff(time)
+    if (passed <= 0).any():
+        row = int(np.argmax(passed <= 0)) + 2
+        raise BadInput(f"{table.path}: the time in row {row} is not after that in the row before. Sort or drop rows.")
+    if len(passed) and passed.max() > longest_gap_s:
+        row = int(passed.argmax()) + 1
+        raise BadInput(
+            f"{table.path}: {passed.max():g} s without a sample after row {row}, and `data.series.longest_gap_s` is "
+            f"{longest_gap_s:g}. Cut the recording there, in two files, or allow longer gaps."
+        )
+    return windows.resampled(time, values, sampling.rate_hz)
+
+
+def _numbers(table: Table, name: str, of: str) -> np.ndarray:
+    column = table.column(name, of)
+    if not column.is_number or column.missing.any():
+        raise BadInput(f'{table.path}: the column "{name}" must hold a number in every row. Fill or drop the others.')
+    return column.values.astype(np.float64)
+
+
+def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
+    files = [str(one) for one in table.column(FILE, "data.labels").values]
+    if len(set(files)) != len(files):
+        raise BadInput(f'{table.path}: the column "{FILE}" names a recording twice. Give each one row.')
+    return table, {name: row for row, name in enumerate(files)}
+
+
+def _labels(
+    role: str, column: str | None, tables: list[Table], beside: tuple[Table, dict[str, int]] | None
+) -> list[str] | None:
+    """The label of every recording; None where the recipe names no column."""
+    if column is None:
+        return None
+    return [_label(role, column, table, beside) for table in tables]
+
+
+def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, int]] | None) -> str:
+    of = f"data.columns.{role}"
+    if beside is None:
+        values = np.unique(table.column(column, of).values.astype(str))
+        if len(values) != 1:
+            raise BadInput(
+                f'{table.path}: the column "{column}" has {len(values)} values; a recording has one {role}. Cut it '
+                "into a file for each."
+            )
+        return str(values[0])
+    labels, rows = beside
+    if table.path.name not in rows:
+        raise BadInput(f'{labels.path}: no row has "{table.path.name}" in the column "{FILE}". Add it.')
+    return str(labels.column(column, of).values[rows[table.path.name]])
