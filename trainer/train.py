@@ -133,6 +133,11 @@ def _unmet(run: Run, score: CheckpointScore) -> str:
 
 def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
+    if recipe.private is not None:
+        return (
+            "In another folder, take more data, a larger `private.epsilon`, other `private.steps` and "
+            "`private.learning_rate`, or a smaller `limits.target_accuracy`."
+        )
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
     own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"

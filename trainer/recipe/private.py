@@ -28,9 +28,9 @@ class Private(Section):
     clip: float = Field(default=1.0, gt=0, le=1e6, description="The largest norm of one unit's gradient.")
     lot: int = Field(default=512, ge=1, description="Units of a step on average: each is in it by a draw of its own.")
     steps: int = Field(default=400, ge=1, le=1_000_000, description="Steps of the encoder's training.")
-    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="Adam's rate for these steps.")
+    learning_rate: float = Field(default=8e-3, gt=0, le=1, description="Adam's rate for these steps.")
     average: bool = Field(
-        default=False, description="The mean weights of the second half of the steps instead of the last ones."
+        default=True, description="The mean weights of the second half of the steps ship; false: the last ones."
     )
     pictures: float = Field(
         default=0.1, gt=0, lt=1, description="Share of epsilon and delta for the classes' pictures; the encoder has the rest."
