@@ -67,8 +67,9 @@ def units_of(
             'guard the rows of these data, with `private.unit = "row"`, and not the people.'
         )
     own = np.arange(rows)
-    groups = {"subject": [subject], "session": [subject, session], None: [own]}
-    together = [one for one in groups[kept_whole] if one is not None]
+    together = [own]
+    if kept_whole is not None:
+        together = [one for one in (subject, session if kept_whole == "session" else None) if one is not None]
     number = together[0] if kind == "subject" else own
     return Units(kind, number, *_hashed(together, seed))
 

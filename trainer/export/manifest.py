@@ -45,7 +45,8 @@ def build(
     """Manifest and members ``{name: bytes}``.
 
     ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` those of each artefact for
-    them; ``calibrated`` is the mark of what they were calibrated and compared on. Class names of z, their counts, and paths are left out.
+    them; ``calibrated`` is the mark of what they were calibrated and compared on. Class names of z, their counts, and
+    paths are left out.
     Raises ``BadInput`` where the edge runtime would refuse the manifest, or where its self-test fails here.
     """
     members: dict[str, bytes] = {}

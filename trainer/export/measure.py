@@ -37,7 +37,8 @@ def measure(
     """The manifest, its members, and the measured half of export.json.
 
     Samples are of the validation cut that checkpoints were chosen on, never of the test slice; where what ships was
-    ``calibrated`` on public samples, they have no say in it. Sets the tolerance of every entry of ``made``. Raises ``BadInput`` where the perturber leaves samples unchanged.
+    ``calibrated`` on public samples, they have no say in it. Sets the tolerance of every entry of ``made``.
+    Raises ``BadInput`` where the perturber leaves samples unchanged.
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]

@@ -3,7 +3,8 @@
 The floor that every perturber is compared with: beyond y it leaks only the errors of y-hat. Sent as a *random donor*,
 any real sample of the class, it even trains models and looks real: these two measures alone prove nothing.
 
-Under [private] the network and the means come of private mechanisms (``private_label_only``). With an ``epsilon`` the class passes randomised response first, and all that leaves is made of its answer.
+Under [private] the network and the means come of private mechanisms (``private_label_only``). With an ``epsilon`` the
+class passes randomised response first, and all that leaves is made of its answer.
 """
 
 from __future__ import annotations

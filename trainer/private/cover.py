@@ -58,9 +58,7 @@ def section(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     if without:
         said = f"There is no guarantee for the people behind the training data: {_listed(without)} without noise."
     else:
-        given = Guarantee(
-            found["epsilon"], found["delta"], found["unit"], found["neighbours"], COVERS, GIVEN, OUTSIDE
-        )
+        given = Guarantee(found["epsilon"], found["delta"], found["unit"], found["neighbours"], COVERS, GIVEN, OUTSIDE)
         said = given.sentence()
     return {**found, "given": not without, "unpaid": without, "sentence": said}
 

@@ -1,4 +1,4 @@
-"""Mean pictures of the classes by the Gaussian mechanism, on sums and counts to which each unit adds a bounded share."""
+"""Mean pictures of classes by the Gaussian mechanism, on sums and counts to which each unit adds a bounded share."""
 
 from __future__ import annotations
 

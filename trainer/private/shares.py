@@ -24,11 +24,11 @@ class Shares:
 
 
 def shares(asked: Private, units: int) -> Shares:
-    """The least noise of both. Raises ``BadInput`` for too few units, too large lots, and a delta that means nothing."""
+    """The least noise of both. Raises ``BadInput`` for too few units, too large lots and a delta that is no chance."""
     if units < FEWEST_UNITS:
         raise BadInput(
-            f"[private] has {units} units to train the encoder on, and {FEWEST_UNITS} are the fewest: with fewer, noise "
-            "drowns what is learned. Add data."
+            f"[private] has {units} units to train the encoder on, and {FEWEST_UNITS} are the fewest: with fewer, "
+            "noise drowns what is learned. Add data."
         )
     if asked.delta >= 1 / units:
         raise BadInput(

@@ -22,8 +22,8 @@ class Private(Section):
     delta: float = Field(gt=0, lt=1, description="But for a chance of this; below one unit's share.")
     unit: Literal["subject", "row"] | None = Field(
         default=None,
-        description='Whom it guards. Left out: "subject" where the data name people, else "row"; "row" of such data must '
-        "be written down.",
+        description='Whom it guards. Left out: "subject" where the data name people, else "row", which such data must '
+        "write down.",
     )
     clip: float = Field(default=1.0, gt=0, le=1e6, description="The largest norm of one unit's gradient.")
     lot: int = Field(default=512, ge=1, description="Units of a step on average: each is in it by a draw of its own.")
@@ -33,7 +33,10 @@ class Private(Section):
         default=True, description="The mean weights of the second half of the steps ship; false: the last ones."
     )
     pictures: float = Field(
-        default=0.1, gt=0, lt=1, description="Share of epsilon and delta for the classes' pictures; the encoder has the rest."
+        default=0.1,
+        gt=0,
+        lt=1,
+        description="Share of epsilon and delta for the classes' pictures; the rest is the encoder's.",
     )
 
 
@@ -68,7 +71,9 @@ def check_private(perturber: Any, prior: str, *, from_training: bool) -> None:
     if perturber.picture == "donor":
         raise ValueError('perturber.picture = "mean" with [private]: a donor is somebody\'s own sample')
     if prior == "counted":
-        raise ValueError('prior.kind = "table" or "uniform" with [private]: "counted" counts people of the training data')
+        raise ValueError(
+            'prior.kind = "table" or "uniform" with [private]: "counted" counts people of the training data'
+        )
     if from_training:
         raise ValueError(
             "no `data.bounds` with [private]: extremes of training rows are somebody's own values. Set `data.low` and "

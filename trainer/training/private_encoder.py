@@ -1,7 +1,8 @@
 """An encoder trained by DP-SGD, which a killed training cannot make spend more than was planned.
 
 Before steps begin they are written down as begun, ``BLOCK`` at a time, and what a resumed training does comes out of
-the rest of the plan, with lots and noise drawn anew. The last weights are kept, or the average of those of the plan's second half; nothing is chosen.
+the rest of the plan, with lots and noise drawn anew. The last weights are kept, or the average of those of the plan's
+second half; nothing is chosen by validation.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.bounds import OF_PEOPLE, OF_RELEASES, input_spec
+from edgeveil.trainer.datasets.bounds import OF_RELEASES, input_spec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.schema import Data
 

@@ -88,7 +88,10 @@ def test_labels_have_no_say_in_what_a_recipe_cuts(tmp_path):
         recipe = private_recipe(path)
         for name, asked in (("private", recipe), ("plain", recipe.model_copy(update={"private": None}))):
             dataset = datasets.load(asked)
-            cut[name, number] = dataset.slices.rows().tolist(), fit_and_validation(dataset, "perturber")[1].index.tolist()
+            cut[name, number] = (
+                dataset.slices.rows().tolist(),
+                fit_and_validation(dataset, "perturber")[1].index.tolist(),
+            )
         arrays["z"][: len(arrays["z"]) // 2] ^= 1
         np.savez(path, **arrays)
     assert cut["private", 0] == cut["private", 1]

@@ -31,7 +31,14 @@ def test_the_sentence_has_unit_neighbours_epsilon_delta_and_what_it_leaves_out()
     found = cover.section(manifest())
     assert found["given"]
     assert found["unpaid"] == []
-    for part in ("Adding or removing one row", "e^8", "delta 1e-05", "all networks", "given public classes", "leaves out"):
+    for part in (
+        "Adding or removing one row",
+        "e^8",
+        "delta 1e-05",
+        "all networks",
+        "given public classes",
+        "leaves out",
+    ):
         assert part in found["sentence"]
     for outside in ("the figures of this card", "golden vectors are synthetic", "settings", "floating-point"):
         assert outside in found["sentence"].partition("leaves out")[2]

@@ -48,7 +48,9 @@ class Lots(Secret):
 def asked(**changes):
     """A budget of 40 steps, without the accountant: what is spent is not asked here."""
     claim = Claim(8.0, 1e-5, 0.1, 0.9, 40, rdp=8.0, pld=8.0, grid=1e-4, accountant="")
-    settings = Private(**{"epsilon": 8.0, "delta": 1e-5, "lot": 100, "steps": 40, "learning_rate": 0.1, "average": False, **changes})
+    settings = Private(
+        **{"epsilon": 8.0, "delta": 1e-5, "lot": 100, "steps": 40, "learning_rate": 0.1, "average": False, **changes}
+    )
     return Shares(settings, 1000, dpsgd.Plan(1000, 100, 40, 1.0, claim), claim)
 
 

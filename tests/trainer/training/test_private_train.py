@@ -186,5 +186,7 @@ def test_without_private_a_run_is_what_it_was(tmp_path):
     fitted = train(recipe.model_copy(update={"seed": 0}), tmp_path / "run").perturber()
     assert fitted.tables["means"].sum(dtype=np.float64) == pytest.approx(6.55735170841217, abs=1e-5)
     norms = [float(np.linalg.norm(one)) for one in fitted.models["classifier"].get_weights()]
-    assert norms == pytest.approx([3.41382, 0.0785847, 13.13067, 0.0636912, 9.279509, 0.0472017, 2.0222, 0.00862522], rel=2e-3)
+    assert norms == pytest.approx(
+        [3.41382, 0.0785847, 13.13067, 0.0636912, 9.279509, 0.0472017, 2.0222, 0.00862522], rel=2e-3
+    )
     assert "training" not in fitted.description()
