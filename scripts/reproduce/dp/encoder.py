@@ -2,9 +2,10 @@
 
 At (8, 1e-5) and (1, 1e-5), and without. Each encoder is trained on the same recipe's second slice, exported, and
 counted on the test slice: on Keras, and the int8 file on the edge runtime. Under [private] that file is calibrated on
-synthetic pictures, else on training rows. D_y and D_z, which ship with none of them, are small ones here. Seconds are
-those of the encoder's training with its planning, on a machine that others used too: the processor's count less of
-that than the clock's. Records docs/results/dp/encoder.json.
+synthetic pictures, else on training rows. D_y and D_z, which ship with none of them, are small ones here. The section's
+learning rate and average were chosen before, on held-out rows of the second slice, which the guarantee leaves out.
+Seconds are of a machine that others used too: by the clock of the encoder's training, and by the processor of all
+training. Records docs/results/dp/encoder.json.
 """
 
 import json
