@@ -20,6 +20,7 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
+from edgeveil.trainer.training.private_encoder import guarded
 
 
 def train(
@@ -44,13 +45,15 @@ def train(
     other = None if classifiers is None else Run.open(classifiers)
     with locked(out, "train"):
         run = Run.create(out, recipe, budget=budget, resume=resume, replace=replace)
-        if other is not None:
-            try:
+        try:
+            if run.recipe.private is not None:
+                guarded(run.dataset().for_training(), run.recipe.private)  # refused before the minutes that it takes
+            if other is not None:
                 run.adopt_classifiers(other)
-            except BadInput:
-                if not resume:
-                    shutil.rmtree(run.folder)
-                raise
+        except BadInput:
+            if not resume:
+                shutil.rmtree(run.folder)
+            raise
         try:
             return _train(run)
         except KeyboardInterrupt:
@@ -69,7 +72,7 @@ def _train(run: Run) -> Run:
         fitted = fit_function(recipe.perturber.kind)(
             recipe.perturber,
             dataset.for_training(),
-            goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers()),
+            goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers(), private=recipe.private),
             rng=np.random.default_rng([recipe.seed, 1]),
             budget=recipe.budget,
             log=run,
@@ -130,6 +133,11 @@ def _unmet(run: Run, score: CheckpointScore) -> str:
 
 def _advice(recipe: Recipe, *, target_missed: bool) -> str:
     """What to do next, by the keys that this recipe has and what it missed."""
+    if recipe.private is not None:
+        return (
+            "In another folder, take more data, a larger `private.epsilon`, other `private.steps` and "
+            "`private.learning_rate`, or a smaller `limits.target_accuracy`."
+        )
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
     own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"

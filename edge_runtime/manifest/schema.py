@@ -37,6 +37,7 @@ from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, 
 from edgeveil.edge_runtime.manifest.series import check_sampling
 from edgeveil.edge_runtime.manifest.spending import check_covered, check_spending
 from edgeveil.edge_runtime.manifest.stream import check_stream
+from edgeveil.edge_runtime.manifest.training import check_training
 
 MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
@@ -66,7 +67,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     if type(manifest) is dict and manifest.get("schema", SCHEMA) != SCHEMA:
         problem = "this runtime reads schema {}, not {}: use the EdgeVeil that made it"
         refuse("schema", "schema", problem.format(SCHEMA, show(manifest["schema"])))
-    promises = ("spending",) if type(manifest) is dict and "spending" in manifest else ()
+    promises = tuple(name for name in ("spending", "training") if type(manifest) is dict and name in manifest)
     record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + promises + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
@@ -77,9 +78,11 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     flow = Dataflow(manifest)
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
-    if promises:
+    if "spending" in promises:
         check_spending(manifest["spending"])
         check_covered(manifest["stages"], manifest["outputs"])
+    if "training" in promises:
+        check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
             "bad-value", "input.low", "without a range an unchanged frame cannot be detected: identity_allowed is false"

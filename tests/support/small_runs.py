@@ -11,11 +11,11 @@ from tests.support import seeds
 ROWS, FEATURES = 300, 6
 
 
-def write_npz(folder, *, seed=0, **changes):
+def write_npz(folder, *, seed=0, rows=ROWS, **changes):
     """An .npz in which y moves feature 0 and z moves feature 1; returns its path."""
     rng = np.random.default_rng(seed)
-    y, z = rng.integers(0, 2, ROWS), rng.integers(0, 2, ROWS)
-    x = rng.normal(size=(ROWS, FEATURES)).astype(np.float32)
+    y, z = rng.integers(0, 2, rows), rng.integers(0, 2, rows)
+    x = rng.normal(size=(rows, FEATURES)).astype(np.float32)
     x[:, 0] += 4 * y
     x[:, 1] += 4 * z
     path = folder / "small.npz"
@@ -46,6 +46,19 @@ def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
         "limits": {"target_accuracy": floor},
     }
     return Recipe.check({**table, **sections})
+
+
+def private_recipe(path, **asked):
+    """Label-only under [private] for such a file of at least 1,200 rows; ``asked`` replaces keys of the section."""
+    return small_recipe(
+        path,
+        kind="label-only",
+        data={"source": f"npz:{path}", "target": "y", "sensitive": "z", "low": -5.0, "high": 10.0},
+        prior={"kind": "uniform"},
+        floor=0.05,
+        perturber={"kind": "label-only", "network": "table1-wifi"},
+        private={"epsilon": 8.0, "delta": 1e-4, "lot": 128, "steps": 20, "learning_rate": 5e-3, **asked},
+    )
 
 
 def fit_codebook(run):

@@ -43,6 +43,7 @@ from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.private import cover
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.schema import Certificate
@@ -215,6 +216,8 @@ class _Audit:
         found["certificate"] = self._certificate(perturbed)
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
+        if (training := cover.section(self.subject.manifest)) is not None:
+            found["training"] = training
         found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
         found["collateral"] = self._retained(released)
         found["probes"] = probes.run_all(released, dataset, dataset.slices.rows(), self.budget, self.seed)

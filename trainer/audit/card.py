@@ -34,6 +34,7 @@ _FURTHER = (
     "certificate",
     "collateral",
     "spending",
+    "training",
     "diagnostic",
     "limits",
     "permutation",
@@ -135,6 +136,8 @@ def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, st
     for document in documents:
         if document.get("spending"):
             yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
+        if document.get("training", {}).get("given"):
+            yield {"artefact": title(document), "sentence": document["training"]["sentence"]}
         found = document.get("certificate") or {}
         if found.get("per_code", {}).get("given"):
             yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
@@ -157,6 +160,11 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
     if (audit.get("spending") or {}).get("bounds") == "from-training":
         yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
+    yield from dict.fromkeys(
+        document["training"]["sentence"]
+        for document in documents
+        if "training" in document and not document["training"]["given"]
+    )
     stream = manifest.get("stream") or {}
     if stream.get("hold") == "frame":
         yield (

@@ -30,6 +30,7 @@ def closing(document: Mapping[str, Any]) -> list[str]:
         f"Leaks beyond {y}: {_word(document)}. The best attack found ({worst['name']}) reads {z} right {rate(worst)}, "
         f"and {y} alone gives {percent(guess(document))}; most bits: {span(gained, '+.3f')} ({bits['name']}).",
         *([f"Promised: {document['spending']['sentence']}"] if document.get("spending") else []),
+        *([f"Of training: {document['training']['sentence']}"] if "training" in document else []),
         f"Certified: {_certified(document['certificate'])}",
     ]
 

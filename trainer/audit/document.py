@@ -193,6 +193,8 @@ def as_text(document: Mapping[str, Any]) -> str:
     lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
     if document.get("spending"):
         lines += spending_section.as_lines(document["spending"])
+    if "training" in document:
+        lines.append(document["training"]["sentence"])
     lines += certificate_lines(document["certificate"])
     if document["collateral"]:
         lines += [

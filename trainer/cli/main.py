@@ -113,6 +113,12 @@ def train(
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
+    private: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EPSILON,DELTA", help="Guard the people behind the training data, as 8,1e-5: short for [private]."
+        ),
+    ] = None,
     track: Annotated[
         str | None, typer.Option(help="Also write the ended run for MLflow: mlflow:DIR (edgeveil[mlflow]).")
     ] = None,
@@ -125,6 +131,8 @@ def train(
     if resume and replace:
         raise BadInput("--resume continues the run in --out and --replace puts it aside: give one of them.")
     found = Recipe.find(recipe)
+    if private is not None:
+        found = found.with_private(private)
     store = None
     if track is not None:
         from edgeveil.trainer.runs.mlflow_store import store_of

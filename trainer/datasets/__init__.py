@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices
-from edgeveil.trainer.datasets.bounds import input_spec
+from edgeveil.trainer.datasets.bounds import OF_PEOPLE, OF_RELEASES, input_spec
 from edgeveil.trainer.datasets.loaders import (
     depth,
     digits,
@@ -28,6 +29,7 @@ from edgeveil.trainer.datasets.loaders import (
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.datasets.series import recordings, utd_mhad
+from edgeveil.trainer.datasets.units import Units, units_of
 from edgeveil.trainer.recipe.schema import Data, Recipe
 from edgeveil.trainer.recipe.series import Series
 
@@ -39,6 +41,7 @@ LOADERS: dict[str, Callable[..., Readings]] = {
     "faces": faces.load,
     "depth": depth.load,
 }
+PERSON = "person"  # the attribute of data sets that say who it is
 MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
@@ -52,9 +55,13 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     if recipe.perturber.unbounded:
         readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
+    units = _units(recipe, readings, cluster_kind)
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])
-        slices = slicing.cut(readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows)
+        if units is None:
+            slices = slicing.cut(readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows)
+        else:
+            slices = slicing.cut_by_unit(units, rng=rng, rows=recipe.budget.rows)
     elif slices.rows().max() >= len(readings.y):
         raise BadInput(
             f"{recipe.data.source} has {len(readings.y)} rows, fewer than when its slices were cut. Put the data back "
@@ -77,10 +84,10 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         z=readings.z,
         y_names=readings.y_names,
         z_names=readings.z_names,
-        theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names)),
+        theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names), public=units is not None),
         input=_unbounded(readings)
         if recipe.perturber.unbounded
-        else input_spec(readings, training, recipe.data, public=recipe.promises),
+        else input_spec(readings, training, recipe.data, public=_public(recipe)),
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
@@ -89,9 +96,32 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         priced=priced.priced(recipe.data, known, slices=slices),
         labels=readings.labels,
         consent=readings.consent,
+        units=units,
         seed=recipe.seed,
         homogeneous=recipe.data.homogeneous,
     )
+
+
+def _units(recipe: Recipe, readings: Readings, kept_whole: Literal["subject", "session"] | None) -> Units | None:
+    """Whose the rows are, under [private]."""
+    if recipe.private is None:
+        return None
+    return units_of(
+        len(readings.y),
+        recipe.private.unit,
+        subject=readings.subject,
+        session=readings.session,
+        kept_whole=kept_whole,
+        people=readings.subject is not None or PERSON in (recipe.data.target, recipe.data.sensitive),
+        seed=recipe.seed,
+    )
+
+
+def _public(recipe: Recipe) -> str | None:
+    """Why bounds must be public; None where they need not be."""
+    if recipe.private is not None:
+        return OF_PEOPLE
+    return OF_RELEASES if recipe.promises else None
 
 
 def _read(recipe: Recipe) -> Readings:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw, to_unit
+from edgeveil.trainer.datasets.units import Units
 
 SliceName = Literal["classifiers", "perturber", "attack", "test"]
 PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "attack", "test")
@@ -140,7 +141,8 @@ class Dataset:
     are all labels that the data set has, by name, those of y and z among them. ``priced`` is what a perturber must hide
     (priced.py); None: z alone.
     ``consent`` (N,) says which sample may be shown in place of another (a donor); None if consent is not known.
-    ``seed`` is that of the cuts within slices. ``homogeneous`` vectors end in a feature that is 1.
+    ``units`` are those that [private] guards; None without it. ``seed`` is that of the cuts within slices.
+    ``homogeneous`` vectors end in a feature that is 1.
     """
 
     name: str
@@ -159,6 +161,7 @@ class Dataset:
     priced: Known | None = None
     labels: Labels | None = None
     consent: np.ndarray | None = None
+    units: Units | None = None
     seed: int = 0
     homogeneous: bool = False
 
@@ -186,6 +189,7 @@ class Dataset:
             priced=taken(self.priced, keep),
             labels=taken(self.labels, keep),
             consent=taken(self.consent, keep),
+            units=taken(self.units, keep),
         )
 
     def as_priced(self) -> Dataset:

@@ -18,14 +18,24 @@ from edgeveil.trainer.recipe.schema import Data
 
 FROM_TRAINING = "from-training"
 Ends = tuple[float, ...]
+OF_RELEASES = (
+    "An epsilon holds for readings within public bounds, and these data come with none: set `data.low` and `data.high` "
+    'to what the sensor can give, or write `data.bounds = "from-training"`, and the card says that extremes of '
+    "training rows ship."
+)
+OF_PEOPLE = (
+    "Under [private] nothing that ships may be taken from training rows, and these data come with no bounds: set "
+    "`data.low` and `data.high` to what the sensor can give."
+)
 
 
-def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: bool) -> InputSpec:
+def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: str | None = None) -> InputSpec:
     """Kind, shape, type and range of x. ``training`` are the rows that may be fitted on.
 
-    ``public``: an epsilon is promised, so bounds must be given or come with the data. Raises ``BadInput``.
+    ``public`` is why bounds must be given or come with the data, and is what ``BadInput`` says where they do not; None
+    where they may be those of the training rows.
     """
-    from_outside = public and data.bounds != FROM_TRAINING
+    from_outside = None if data.bounds == FROM_TRAINING else public
     low: float | Ends
     high: float | Ends
     if readings.kind == "image":
@@ -38,14 +48,14 @@ def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: 
     return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series)
 
 
-def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[Ends, Ends]:
+def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[Ends, Ends]:
     x = readings.x
     features = x.shape[1]
     if data.low is not None or data.high is not None:
         return _each(data.low, "low", features), _each(data.high, "high", features)
-    if public:
+    if public is not None:
         if readings.low is None or readings.high is None:
-            raise BadInput(_PUBLIC)
+            raise BadInput(public)
         return _each(readings.low, "low", features), _each(readings.high, "high", features)
     # From the training slices alone: nothing is fitted on the test slice.
     lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
@@ -53,7 +63,7 @@ def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: bo
     return tuple(lows.tolist()), tuple(highs.tolist())
 
 
-def _of_series(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[Ends, Ends]:
+def _of_series(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[Ends, Ends]:
     """Of every channel: from the recipe, else from the data set, else the extremes of training rows."""
     if data.low is None and data.high is None and isinstance(readings.low, tuple) and isinstance(readings.high, tuple):
         return readings.low, readings.high
@@ -61,22 +71,15 @@ def _of_series(readings: Readings, training: np.ndarray, data: Data, public: boo
     return _of_vectors(replace(readings, x=steps), np.arange(len(steps)), data, public)
 
 
-def _of_images(readings: Readings, training: np.ndarray, data: Data, public: bool) -> tuple[float, float]:
+def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[float, float]:
     if isinstance(data.low, list) or isinstance(data.high, list):
         raise BadInput("`data.low` and `data.high`: expected one number each for pictures; got a list.")
     low = cast("float | None", readings.low if data.low is None else data.low)
     high = cast("float | None", readings.high if data.high is None else data.high)
-    if public and (low is None or high is None):
-        raise BadInput(_PUBLIC)
+    if public is not None and (low is None or high is None):
+        raise BadInput(public)
     x = readings.x[training]
     return float(min(0, x.min())) if low is None else low, float(x.max()) if high is None else high
-
-
-_PUBLIC = (
-    "An epsilon holds for readings within public bounds, and these data come with none: set `data.low` and `data.high` "
-    'to what the sensor can give, or write `data.bounds = "from-training"`, and the card says that extremes of '
-    "training rows ship."
-)
 
 
 def _each(end: float | list[float] | Ends | None, name: str, features: int) -> Ends:

@@ -19,12 +19,16 @@ def theta(
     z: np.ndarray,
     *,
     names: tuple[Sequence[str], Sequence[str]],
+    public: bool = False,
 ) -> np.ndarray:
     """MED(z|y), (classes of y, classes of z), of a recipe's ``[prior]``; y, z (n,) are labels of the training rows.
+    ``public``: the labels have no say, so "uniform" is even over all z.
 
     Raises ``BadInput`` for a prior that is impossible, or that excludes a pair of the training rows.
     """
     classes = len(names[0]), len(names[1])
+    if isinstance(prior, TrainingPrior) and public:
+        return med({}, y_names=names[0], z_names=names[1])
     if isinstance(prior, TrainingPrior):
         return (counted if prior.kind == "counted" else even_over_seen)(y, z, classes=classes)
     completed = med(prior.table, y_names=names[0], z_names=names[1])

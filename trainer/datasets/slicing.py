@@ -14,8 +14,10 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices
+from edgeveil.trainer.datasets.units import Units
 
 SLICES = 3  # at least; four where the data allow
+THREE: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
 FEWEST_TO_ATTACK = 200  # rows of a fourth slice
 FEWEST_ROWS = 5  # of each class of y and of z in each slice: below that a hold-out of it may be empty
 VALIDATION_SHARE = 0.2  # of a slice, to stop and to choose by
@@ -62,7 +64,7 @@ def cut(
         keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
         some = cut(y[keep], z[keep], cluster=None if cluster is None else _numbered(cluster[keep]), rng=rng)
         return Slices(**{part: keep[getattr(some, part)] for part in PARTS})
-    names: tuple[SliceName, ...] = ("classifiers", "perturber", "test")
+    names = THREE
     if _enough_for_four(y, z, cluster):
         names = PARTS
     deal = (
@@ -120,9 +122,21 @@ def check_hidden(y: np.ndarray, z: np.ndarray) -> None:
         )
 
 
+def cut_by_unit(units: Units, *, rng: np.random.Generator, rows: int | None = None) -> Slices:
+    """Slices of whole ``units`` by their hashes, whatever their labels; of about ``rows`` rows, if it is given."""
+    count = len(units.number)
+    kept = count if rows is None else min(rows, count)
+    names = PARTS if kept >= 4 * FEWEST_TO_ATTACK else THREE
+    parts = units.dealt(len(names), share=kept / count)
+    return Slices(**{name: rng.permutation(part) for name, part in zip(names, parts, strict=True)})
+
+
 def fit_and_validation(dataset: Dataset, name: SliceName) -> tuple[Part, Part]:
     """The rows of a slice to fit, and those to stop and to choose by: the same cut each time."""
     part = dataset.part(name)
+    if dataset.units is not None:
+        held = dataset.units.second[part.index] < VALIDATION_SHARE
+        return part.take(np.flatnonzero(~held)), part.take(np.flatnonzero(held))
     fit, validation = hold_out(part, share=VALIDATION_SHARE, seed=dataset.seed)
     return part.take(fit), part.take(validation)
 

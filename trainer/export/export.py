@@ -14,7 +14,7 @@ from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export import board_report, runners, variants
+from edgeveil.trainer.export import board_report, golden, runners, variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
@@ -26,6 +26,7 @@ from edgeveil.trainer.export.measure import measure
 from edgeveil.trainer.graphs.graph import Graph
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -97,10 +98,12 @@ def _export(
             count()
             check()
 
-        _convert(source, fitted, made, kept, advance)
+        rng = np.random.default_rng([source.recipe.seed, 2])
+        x, calibrated = calibration_samples(source, fitted, rng)
+        _convert(fitted, made, runners.calibration(fitted, x, rng) if made else {}, kept, advance)
         findings = _lint(made, chosen)
         advance()
-        manifest, members, report = measure(source, fitted, made, chosen, kept, advance)
+        manifest, members, report = measure(source, fitted, made, chosen, kept, advance, calibrated)
         by_compiler = edgetpu.compile_for(chosen, made)
         edgetpu.add(manifest, members, chosen, by_compiler)
         report |= {
@@ -114,15 +117,23 @@ def _export(
     return ExportFolder.open(out)
 
 
+def calibration_samples(run: Run, fitted: FittedPerturber, rng: np.random.Generator) -> tuple[np.ndarray, str]:
+    """Samples (n, ...) to calibrate on, and their mark: training rows, or under [private] the synthetic candidates."""
+    if run.recipe.private is not None:
+        return golden.candidates(fitted).x, PUBLIC
+    part, _ = fit_and_validation(run.dataset(), "perturber")
+    return part.x[np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])], DATA
+
+
 def _convert(
-    run: Run, fitted: FittedPerturber, made: Sequence[Artefact], kept: KeptPieces, advance: Callable[[], None]
+    fitted: FittedPerturber,
+    made: Sequence[Artefact],
+    calibration: Mapping[str, Mapping[str, np.ndarray]],
+    kept: KeptPieces,
+    advance: Callable[[], None],
 ) -> None:
     if not made:
         return
-    rng = np.random.default_rng([run.recipe.seed, 2])
-    part, _ = fit_and_validation(run.dataset(), "perturber")
-    rows = np.sort(rng.permutation(len(part))[:CALIBRATION_ROWS])
-    calibration = runners.calibration(fitted, part.x[rows], rng)
     for model, network in fitted.models.items():
         keras_macs(network)  # refuses what cannot be counted before the slow part
         weights = {str(number): value for number, value in enumerate(network.get_weights())}

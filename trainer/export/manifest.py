@@ -42,11 +42,13 @@ def build(
     profiles: Sequence[Profile],
     golden: Golden,
     outputs: Mapping[str, Mapping[str, np.ndarray]],
+    calibrated: str,
 ) -> tuple[dict[str, Any], dict[str, bytes]]:
     """Manifest and members ``{name: bytes}``.
 
     ``made`` are the artefacts in order of preference, ``golden`` the vectors and ``outputs`` those of each artefact for
-    them. Class names of z, their counts, and paths are left out.
+    them; ``calibrated`` is the mark of what they were calibrated and compared on. Class names of z, their counts, and
+    paths are left out.
     Raises ``BadInput`` where the edge runtime would refuse the manifest, or where its self-test fails here.
     """
     members: dict[str, bytes] = {}
@@ -58,6 +60,8 @@ def build(
         members[f"tables/{name}.npy"] = npy(table)
     golden_entry = _golden(golden, outputs, members)
     description = fitted.description()
+    if "training" in description:
+        description["training"]["marks"]["calibration"] = calibrated
     dataset, recipe, names = run.dataset(), run.recipe, [one.name for one in made]
     manifest = {
         "schema": 1,

@@ -15,6 +15,7 @@ from edgeveil.trainer.export import golden, manifest, parity, runners
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.kept_pieces import KeptPieces
 from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.private.cover import PUBLIC
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 
@@ -31,11 +32,13 @@ def measure(
     chosen: Sequence[Profile],
     kept: KeptPieces,
     advance: Callable[[], None],
+    calibrated: str,
 ) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
     """The manifest, its members, and the measured half of export.json.
 
-    Samples are of the validation cut that checkpoints were chosen on, never of the test slice. Sets the tolerance of
-    every entry of ``made``. Raises ``BadInput`` where the perturber leaves samples unchanged.
+    Samples are of the validation cut that checkpoints were chosen on, never of the test slice; where what ships was
+    ``calibrated`` on public samples, they have no say in it. Sets the tolerance of every entry of ``made``.
+    Raises ``BadInput`` where the perturber leaves samples unchanged.
     """
     dataset, target = run.dataset(), run.classifiers()["target"]
     x = run.validation().x[:PARITY_ROWS]
@@ -61,7 +64,7 @@ def measure(
                 **parity.compare(fitted, dataset, target, expected, found["got"]),
             }
         )
-        pairs: list[tuple[Outputs, Outputs]] = [(_first(found["got"]), found["plain"])]
+        pairs: list[tuple[Outputs, Outputs]] = [] if calibrated == PUBLIC else [(_first(found["got"]), found["plain"])]
         for kernels in ("production", "reference"):
             runs.append(found[f"golden {kernels}"])
             flows.append(found[f"contested {kernels}"])
@@ -78,7 +81,7 @@ def measure(
         name: {key: value[vectors.rows] for key, value in out.items()}
         for name, out in (recorded or {NO_MODEL: runs[0]}).items()
     }
-    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs)
+    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs, calibrated)
     report = {
         "parity": rows,
         "costs": [_costs(model, network, made) for model, network in fitted.models.items()],

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.recipe.schema import Budget, Classifiers, Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
@@ -18,13 +19,15 @@ class Goal:
     """What x' must keep and hide: the classifiers D_y and D_z, and the recipe's limits.
 
     ``target`` and ``sensitive`` are Keras models from the unit cube to logits, None for kinds that use neither.
-    ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own.
+    ``classifiers`` are the settings of their training, for a kind that trains a classifier of its own; ``private`` is
+    what it may tell of the people behind the data, None where nothing is promised.
     """
 
     limits: Limits
     classifiers: Classifiers
     target: Any = None
     sensitive: Any = None
+    private: Private | None = None
 
 
 class Fit(Protocol):

@@ -3,7 +3,8 @@
 The floor that every perturber is compared with: beyond y it leaks only the errors of y-hat. Sent as a *random donor*,
 any real sample of the class, it even trains models and looks real: these two measures alone prove nothing.
 
-With an ``epsilon`` the class passes randomised response first, and all that leaves is made of its answer.
+Under [private] the network and the means come of private mechanisms (``private_label_only``). With an ``epsilon`` the
+class passes randomised response first, and all that leaves is made of its answer.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.perturbers import private_label_only
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.channel import donors_within
 from edgeveil.trainer.perturbers.codebook.stages import draw_stage
@@ -45,6 +47,9 @@ def fit(
 
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     model = classifiers.build(section.network, dataset.input, len(dataset.y_names), width=section.width)
+    if goal.private is not None:
+        means, training = private_label_only.learn(dataset, model, goal.private, log)
+        return replace(with_means(dataset, model, means, epsilon=section.epsilon), training=training)
     to_fit, to_choose = fit_and_validation(dataset, "perturber")
     classifiers.train_one(
         model,
@@ -65,6 +70,11 @@ def from_classifier(dataset: Dataset, model: Any, *, epsilon: float | None = Non
     part = dataset.part("perturber")
     u = dataset.unit(part.x)
     means = np.stack([u[part.y == label].mean(axis=0) for label in range(len(dataset.y_names))]).astype(np.float32)
+    return with_means(dataset, model, means, epsilon=epsilon)
+
+
+def with_means(dataset: Dataset, model: Any, means: np.ndarray, *, epsilon: float | None = None) -> FittedPerturber:
+    """Label-only with a given classifier and pictures of the classes, float32 (classes of y, *shape) in the cube."""
     row = {"stage": "synthesis", "op": "row", "input": SENT, "table": "means", "output": "v"}
     return _assemble(dataset, model, (row,), {"means": means}, epsilon)
 

@@ -15,6 +15,7 @@ from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
+from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
 from edgeveil.trainer.recipe.series import Series
 
 FOLDER = Path(__file__).parent / "library"
@@ -335,6 +336,9 @@ class Recipe(Section):
     spending: Spending | None = Field(
         default=None, description="What the releases of a unit may add up to: of a perturber that promises an epsilon."
     )
+    private: Private | None = Field(
+        default=None, description="What the bundle may tell of the people it was trained on. Left out: no promise."
+    )
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
     certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
@@ -374,6 +378,8 @@ class Recipe(Section):
                 f'no `data.low` and `data.high` for perturber.kind = "{self.perturber.kind}": it has no range'
             )
         self._spends()
+        if self.private is not None:
+            check_private(self.perturber, self.prior.kind, from_training=self.data.bounds is not None)
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
@@ -471,6 +477,12 @@ class Recipe(Section):
             }
         )
         return self.model_copy(update={"budget": cut})
+
+    def with_private(self, text: str) -> Recipe:
+        """This recipe under [private] with the epsilon and delta of a text as 8,1e-5. Raises ``BadInput``."""
+        table = self.model_dump(exclude_none=True)
+        table["private"] = {**table.get("private", {}), **epsilon_and_delta(text)}
+        return self.check(table, origin=f"--private {text}")
 
     def toml(self) -> str:
         """The recipe with every default written out; ``parse`` gives it back."""

@@ -31,7 +31,8 @@ class FittedPerturber:
     ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/reference/bundle-format.md), so the pipeline that
     runs on the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras
     model whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
-    ``stream`` is the manifest's too: None for single releases; and so is ``spending``: None without a promise.
+    ``stream`` is the manifest's too: None for single releases; and so are ``spending`` and ``training``: None without a
+    promise, about releases and about the people it was trained on.
     """
 
     kind: str
@@ -44,6 +45,7 @@ class FittedPerturber:
     substituted: bool = False
     stream: Mapping[str, Any] | None = None
     spending: Mapping[str, Any] | None = None
+    training: Mapping[str, Any] | None = None
 
     def description(self) -> dict[str, Any]:
         """The manifest's part that does not depend on how the networks are exported."""
@@ -58,6 +60,19 @@ class FittedPerturber:
             "stages": list(self.stages),
             "outputs": list(self.outputs),
             **({} if self.spending is None else {"spending": dict(self.spending)}),
+            **({} if self.training is None else {"training": {**self.training, "marks": self.marks()}}),
+        }
+
+    def marks(self) -> dict[str, Any]:
+        """How each of its ``models`` and ``tables``, and its ``range``, depend on training data.
+
+        "public", "private: MECHANISM, SHARE of the budget", or "data", which is also what nothing else was said of.
+        """
+        told: Mapping[str, Any] = {} if self.training is None else self.training["marks"]
+        parts = {"models": self.models, "tables": self.tables}
+        return {
+            **{kind: {name: told.get(kind, {}).get(name, "data") for name in names} for kind, names in parts.items()},
+            "range": told.get("range", "data"),
         }
 
     def perturb(self, x: np.ndarray, tracks: np.ndarray | None = None) -> dict[str, np.ndarray]:
@@ -113,6 +128,7 @@ class FittedPerturber:
             substituted=facts["substituted"],
             stream=text.get("stream"),
             spending=text.get("spending"),
+            training=text.get("training"),
         )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.bounds import input_spec
+from edgeveil.trainer.datasets.bounds import OF_RELEASES, input_spec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.schema import Data
 
@@ -13,7 +13,7 @@ Y = np.zeros(4, np.int64)
 ROWS = np.array([0, 1])
 
 
-def spec(*, x=X, kind="vector", public=True, ends=(None, None), **data):
+def spec(*, x=X, kind="vector", public=OF_RELEASES, ends=(None, None), **data):
     source = {"source": "wq", "target": "a", "sensitive": "b"}
     readings = Readings(x, Y, Y, ("a",), ("b",), kind, *ends)
     return input_spec(readings, ROWS, Data.model_validate({**source, **data}), public=public)
@@ -25,7 +25,7 @@ def test_one_number_is_for_all_features_and_a_list_for_each():
 
 
 def test_without_a_promise_training_rows_say_it():
-    found = spec(public=False)
+    found = spec(public=None)
     assert (found.low, found.high) == ((0.0, 1.0, 2.0), (3.0, 4.0, 5.0))
 
 

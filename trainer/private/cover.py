@@ -1,0 +1,79 @@
+"""What a bundle promises the people behind its training data, and whether all that is in it is paid for.
+
+A mark says how a network, a table, the range or the calibration depends on training data: ``PUBLIC``, by a private
+mechanism and its share of the budget, or ``DATA``. What nothing says of is ``DATA``, and one such part takes the
+promise away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from edgeveil.trainer.private.guarantee import Guarantee
+from edgeveil.trainer.recipe.private import Private
+
+PUBLIC, DATA = "public", "data"
+COVERS = "all networks, tables, ranges and calibration of this bundle"
+GIVEN = (
+    "public classes, bounds and number of units",
+    "slices by a keyed hash of each unit's number",
+    "a generator of the operating system that is sound",
+)
+OUTSIDE = (
+    "the figures of this card, which are counted on the test slice (golden vectors are synthetic)",
+    "settings that somebody chose on these data",
+    "other bundles and runs that were trained on them",
+)
+
+
+def private(mechanism: str, share: float) -> str:
+    """The mark of what a mechanism made, for a share of the budget."""
+    return f"private: {mechanism}, {share:.4g} of the budget"
+
+
+def promise(asked: Private, unit: str, marks: Mapping[str, Any]) -> dict[str, Any]:
+    """The manifest's ``training``: what was ``asked`` for each ``unit``, and the marks so far."""
+    return {
+        "epsilon": float(asked.epsilon),
+        "delta": asked.delta,
+        "unit": unit,
+        "neighbours": "add or remove",
+        "marks": dict(marks),
+    }
+
+
+def unpaid(manifest: Mapping[str, Any]) -> list[str]:
+    """The parts of a bundle that depend on training data by no private mechanism, or of which nothing is said."""
+    marks = manifest["training"]["marks"]
+    return [name for name, mark in _parts(manifest, marks) if mark != PUBLIC and not mark.startswith("private: ")]
+
+
+def section(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The ``training`` section of an audit: the promise, its sentence where it is ``given``; None without [private]."""
+    found = manifest.get("training")
+    if found is None:
+        return None
+    without = unpaid(manifest)
+    if without:
+        said = f"There is no guarantee for the people behind the training data: {_listed(without)} without noise."
+    else:
+        given = Guarantee(found["epsilon"], found["delta"], found["unit"], found["neighbours"], COVERS, GIVEN, OUTSIDE)
+        said = given.sentence()
+    return {**found, "given": not without, "unpaid": without, "sentence": said}
+
+
+def _parts(manifest: Mapping[str, Any], marks: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for name in manifest["models"]:
+        yield f"the network {name}", marks.get("models", {}).get(name, DATA)
+    for name in manifest["tables"]:
+        yield f"the table {name}", marks.get("tables", {}).get(name, DATA)
+    for name in ("range", "calibration"):
+        yield f"the {name}", marks.get(name, DATA)
+
+
+def _listed(parts: list[str]) -> str:
+    """Parts as the subject of a sentence."""
+    if len(parts) == 1:
+        return f"{parts[0]} depends on them"
+    return f"{', '.join(parts[:-1])} and {parts[-1]} depend on them"

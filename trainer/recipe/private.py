@@ -1,0 +1,81 @@
+"""The ``[private]`` section of a recipe: how much a bundle may tell of the people it was trained on."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.recipe.perturber import LabelOnly, Section
+
+MOST_EPSILON = 50.0
+SEEN_AGAIN = ("prgan", "ngp", "ap", "minimax")
+
+
+class Private(Section):
+    """Differential privacy for the people behind the training data, of all that ships; kind ``label-only``."""
+
+    epsilon: float = Field(
+        gt=0, le=MOST_EPSILON, description="Adding or removing one unit changes the odds of what ships by e^epsilon."
+    )
+    delta: float = Field(gt=0, lt=1, description="But for a chance of this; below one unit's share.")
+    unit: Literal["subject", "row"] | None = Field(
+        default=None,
+        description='Whom it guards. Left out: "subject" where the data name people, else "row", which such data must '
+        "write down.",
+    )
+    clip: float = Field(default=1.0, gt=0, le=1e6, description="The largest norm of one unit's gradient.")
+    lot: int = Field(default=512, ge=1, description="Units of a step on average: each is in it by a draw of its own.")
+    steps: int = Field(default=400, ge=1, le=1_000_000, description="Steps of the encoder's training.")
+    learning_rate: float = Field(default=8e-3, gt=0, le=1, description="Adam's rate for these steps.")
+    average: bool = Field(
+        default=True, description="The mean weights of the second half of the steps ship; false: the last ones."
+    )
+    pictures: float = Field(
+        default=0.1,
+        gt=0,
+        lt=1,
+        description="Share of epsilon and delta for the classes' pictures; the rest is the encoder's.",
+    )
+
+
+def epsilon_and_delta(text: str) -> dict[str, float]:
+    """``epsilon`` and ``delta`` of a text as 8,1e-5. Raises ``BadInput``."""
+    try:
+        epsilon, delta = (float(part) for part in text.split(","))
+    except ValueError:
+        raise BadInput(f'Expected --private EPSILON,DELTA, as in --private 8,1e-5; got "{text}".') from None
+    return {"epsilon": epsilon, "delta": delta}
+
+
+def check_private(perturber: Any, prior: str, *, from_training: bool) -> None:
+    """Raise ``ValueError`` where something of the recipe would ship what no budget pays for.
+
+    ``prior`` is its kind; ``from_training``: bounds are extremes of training rows.
+    """
+    if not isinstance(perturber, LabelOnly):
+        why = (
+            "a generator sees the readings again in every step"
+            if perturber.kind in SEEN_AGAIN
+            else "what it takes from training data carries no noise"
+        )
+        raise ValueError(
+            f'no [private] for perturber.kind = "{perturber.kind}", since {why}. Take "label-only", or leave it out'
+        )
+    if perturber.network == "target":
+        raise ValueError(
+            'perturber.network = "small" (pictures) or "table1-wifi" (vectors) with [private]: D_y itself is chosen by '
+            "validation, without noise"
+        )
+    if perturber.picture == "donor":
+        raise ValueError('perturber.picture = "mean" with [private]: a donor is somebody\'s own sample')
+    if prior == "counted":
+        raise ValueError(
+            'prior.kind = "table" or "uniform" with [private]: "counted" counts people of the training data'
+        )
+    if from_training:
+        raise ValueError(
+            "no `data.bounds` with [private]: extremes of training rows are somebody's own values. Set `data.low` and "
+            "`data.high`"
+        )
