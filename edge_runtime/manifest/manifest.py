@@ -5,6 +5,8 @@ The runtime reads the records. The workstation builds and reads the JSON: ``Mani
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgeveil.edge_runtime.manifest.count import CountRules, parse_count
+
 Bound = Any  # a number, a list with one for each feature, or None: no range
 
 
@@ -213,6 +215,7 @@ class Manifest(NamedTuple):
     golden: Golden
     privacy: Privacy
     spending: Optional[Spending]
+    count: Optional[CountRules]
     members: List[Member]
     document: Dict[str, Any]
 
@@ -242,6 +245,7 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
         spending=None if "spending" not in document else Spending(**document["spending"]),
+        count=parse_count(document.get("count")),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )

@@ -1,8 +1,8 @@
 """What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon."""
 
-from typing import Optional, Union
+from typing import Any, Optional, Union
 
-from edgeveil.edge_runtime.bundle.spend_limits import price_of
+from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import PrivacyStop
@@ -10,6 +10,7 @@ from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.allowance import Allowance
 from edgeveil.edge_runtime.ledger.book import Price
+from edgeveil.edge_runtime.ledger.inside_count import COUNTS
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
@@ -38,10 +39,22 @@ def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
 
 def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
-    price = price_here(settings, manifest)
+    return _allowance(settings, price_here(settings, manifest), slots=plan.slots, tick_s=plan.tick_s)
+
+
+def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
+    """As ``open_allowance``, for one record of counts a period."""
+    count = manifest.count
+    if count is None or count.noise is None:
+        return Unlimited()
+    price = count_price_of(manifest, open_trust(settings.trust).policy)
+    return _allowance(settings, price, slots=1, tick_s=float(count.period_s), of=COUNTS)
+
+
+def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:
     if price is None:
         return Unlimited()
     try:
-        return Allowance(Ledger(settings.ledger), price, slots=plan.slots, tick_s=plan.tick_s)
+        return Allowance(Ledger(settings.ledger), price, **options)
     except LedgerUnfit as error:
         raise PrivacyStop(str(error)) from None

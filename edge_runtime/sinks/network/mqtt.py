@@ -144,8 +144,9 @@ class MqttSink(NetworkSink):
             entry = self._spool.take(0.5)
             if entry is not None:
                 record = entry.record()
-                under_way[self._publish(self._topic, record)] = entry
-                if self._labels.any and self._spool.age_s(entry) < NEWS_S:
+                counts = self._is_count(record)
+                under_way[self._publish(self._topic + ("/count" if counts else ""), record)] = entry
+                if not counts and self._labels.any and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         self._publish(topic, message)
         self._send_pending_status()
