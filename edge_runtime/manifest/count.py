@@ -96,15 +96,15 @@ def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:
     """The record of ``count``; None where nothing is counted."""
     if count is None:
         return None
-    lines = [Line(line["name"], tuple(line["from"]), tuple(line["to"])) for line in count["lines"]]
+    lines = [Line(line["name"], tuple(line["start"]), tuple(line["end"])) for line in count["lines"]]
     zones = [Zone(zone["name"], [tuple(corner) for corner in zone["corners"]]) for zone in count["zones"]]
     noise = None if count["noise"] is None else CountNoise(**count["noise"])
     return CountRules(lines, zones, count["period_s"], list(count["dwell_s"]), count["margin_px"], noise)
 
 
 def _check_line(line: Any, at: str, shape: Sequence[int]) -> str:
-    record(line, at, ("name", "from", "to"))
-    start, end = (_check_point(line[key], "{}.{}".format(at, key), shape) for key in ("from", "to"))
+    record(line, at, ("name", "start", "end"))
+    start, end = (_check_point(line[key], "{}.{}".format(at, key), shape) for key in ("start", "end"))
     if start == end:
         refuse("bad-value", at, "expected a line between two places")
     return identifier(line["name"], at + ".name")

@@ -67,6 +67,7 @@ def build(
         **description,
         "input": {**description["input"], **({} if recipe.sensor is None else {"sensor": recipe.sensor})},
         "capture": None if recipe.capture is None else recipe.capture.manifest(),
+        **({} if recipe.count is None else {"count": recipe.count.manifest()}),
         "perturber": {
             **description["perturber"],
             "target": recipe.data.target,
