@@ -15,8 +15,10 @@ from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.network import homeassistant
+from edgeveil.edge_runtime.sinks.network.about import about
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
+from edgeveil.edge_runtime.sinks.network.labels import Labels
 from edgeveil.edge_runtime.sinks.network.tls import FILES, context
 from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
@@ -51,7 +53,8 @@ def checked_topic(text: str) -> str:
 
 
 class MqttSink(NetworkSink):
-    """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
+    """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about and TOPIC/status; labels to TOPIC/label/NAME/SLOT,
+    counts to TOPIC/count."""
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         secure = uri.startswith("mqtts:")
@@ -77,7 +80,10 @@ class MqttSink(NetworkSink):
         self._answer: Optional[str] = None
         self._acknowledged: Deque[int] = collections.deque()
         self._gone = threading.Event()
-        self._labels = homeassistant.Labels(self._topic, outputs, manifest, options.get("discovery", "homeassistant"))
+        self._labels = Labels(self._topic, outputs, manifest)
+        self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
+        prefix, rules = options.get("discovery", "homeassistant"), manifest.count if manifest else None
+        self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
         name = "{}://{}:{}/{}".format("mqtts" if secure else "mqtt", host, port, self._topic)
         super(MqttSink, self).__init__(name, outputs, manifest, dict(settings, **options))
 
@@ -93,7 +99,8 @@ class MqttSink(NetworkSink):
         if self._answer:
             raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
         self._publish(self._topic + "/format", json_bytes(self._format.document), retain=True)
-        for topic, document in self._labels.discovery():
+        self._publish(self._topic + "/about", json_bytes(self._about), retain=True)
+        for topic, document in self._discovery.documents() if self._discovery else ():
             self._publish(topic, json_bytes(document), retain=True)
 
     def _new_client(self) -> Any:
@@ -146,7 +153,7 @@ class MqttSink(NetworkSink):
                 record = entry.record()
                 counts = self._is_count(record)
                 under_way[self._publish(self._topic + ("/count" if counts else ""), record)] = entry
-                if not counts and self._labels.any and self._spool.age_s(entry) < NEWS_S:
+                if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         self._publish(topic, message)
         self._send_pending_status()
