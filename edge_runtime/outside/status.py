@@ -161,7 +161,12 @@ class Status(object):
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
         }
-        return health.metrics(service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges)
+        yield from health.metrics(
+            service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges
+        )
+        rules, last = service.bundle.manifest.count, None if service.counts is None else service.counts.last
+        if rules is not None and last is not None:
+            yield from health.count_metrics(rules, last)
 
     def close(self) -> None:
         """Close the pages."""

@@ -91,9 +91,11 @@ def simulated(seed: int, people: int, seconds: int) -> dict[str, Any]:
     causes: Tally[str] = Tally()
     for line in DOWN:
         true, judged, may = [], set(), []
+        # A head may be above or below the picture while its body is in it.
+        longer = line._replace(start=(-SHAPE[0], line.start[1]), end=(2 * SHAPE[0], line.end[1]))
         for way in passages.values():
-            may += crossings(line, way, 0.01)
-            for one in crossings(line, way, MARGIN):
+            may += crossings(longer, way, 0.01)
+            for one in crossings(longer, way, MARGIN):
                 true.append(one)
                 row = way[one.frame][0]
                 if NEAR_PX <= row <= SHAPE[0] - NEAR_PX and one.frame < (seconds - SAME_S) * FPS:
@@ -206,7 +208,7 @@ def main() -> None:
     """Parse, measure, record."""
     script = record.Script(__file__, __doc__, out=RESULT)
     script.add_argument("--scenes", type=int, default=21)
-    script.add_argument("--seconds", type=int, default=40)
+    script.add_argument("--seconds", type=int, default=24)
     asked = script.parse_args()
     file = Path(os.environ.get("EDGEVEIL_DATA", "")) / RECORDING
     if not file.is_file():

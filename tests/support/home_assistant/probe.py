@@ -39,7 +39,7 @@ async def main(folder, port, entities):
     given = {"broker": "127.0.0.1", "port": port, "other_settings": BROKER}
     done = await hass.config_entries.flow.async_configure(form["flow_id"], given)
     await until(lambda: list(states(hass).values()).count("unknown") < 2 and len(states(hass)) >= entities)
-    (device,) = [one for one in device_registry.async_get(hass).devices.values() if one.manufacturer == "EdgeVeil"]
+    (device,) = [one for one in device_registry.async_get(hass).devices if one.manufacturer == "EdgeVeil"]
     kind = device_automation.DeviceAutomationType.TRIGGER
     found = (await device_automation.async_get_device_automations(hass, kind, [device.id]))[device.id]
     mine = [one for one in found if one["domain"] == "mqtt"]
@@ -50,14 +50,14 @@ async def main(folder, port, entities):
         fired.append(variables["trigger"]["payload"])
 
     await trigger.async_initialize_triggers(hass, chosen, act, "test", "test", logging.getLogger().log)
-    known = entity_registry.async_get(hass).entities.values()
+    known = entity_registry.async_entries_for_device(entity_registry.async_get(hass), device.id)
     print(
         json.dumps(
             {
                 "version": __version__,
                 "flow": done["type"],
                 "states": states(hass),
-                "unique": sorted(one.unique_id for one in known if one.platform == "mqtt"),
+                "unique": sorted(one.unique_id for one in known),
                 "device": [device.name, device.model, device.sw_version],
                 "triggers": sorted(one["type"] for one in mine),
             }
