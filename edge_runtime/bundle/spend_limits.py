@@ -46,11 +46,14 @@ def price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
 
 def count_price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
     """As ``price_of``, for the counts of one period; None where they have no noise, or nothing is counted."""
-    noise = None if manifest.count is None else manifest.count.noise
+    noise = None if manifest.counts is None else manifest.counts.noise
     if noise is None:
         return None
     return Price(noise.micro_epsilon, _limits(Limit(noise.most_micro_epsilon, DAY_S), policy))
 
 
 def _limits(own: Limit, policy: Optional[Any]) -> List[Limit]:
-    return [own] if policy is None or policy.spend is None else [own, policy.spend]
+    limits = [own]
+    if policy is not None and policy.spend is not None:
+        limits.append(policy.spend)
+    return limits

@@ -3,7 +3,7 @@
 Unlike tracks that hold a code (``capture.tracker``), walks have no slots, and one that is not seen for a moment coasts.
 """
 
-from typing import List, Sequence, Tuple
+from typing import List, Optional, Sequence, Tuple
 
 Point = Tuple[float, float]  # row, column
 _NEWEST = 0.5  # weight of the last step in the pace: one wrong centre does not throw a walk off
@@ -12,10 +12,10 @@ _NEWEST = 0.5  # weight of the last step in the pace: one wrong centre does not 
 class Walk(object):
     """One person's way through the picture. ``place`` is where they are, or should be while not seen."""
 
-    __slots__ = ("first", "missed", "pace", "place")
+    __slots__ = ("missed", "pace", "place")
 
     def __init__(self, place: Point) -> None:
-        self.first = self.place = place
+        self.place = place
         self.pace = (0.0, 0.0)  # pixels a frame
         self.missed = 0
 
@@ -59,9 +59,9 @@ class Walks(object):
         return ended
 
 
-def _move(walk: Walk, place: Sequence[float]) -> None:
+def _move(walk: Walk, place: Optional[Point]) -> None:
     ahead = walk.ahead()
-    if not place:
+    if place is None:
         walk.place, walk.missed = ahead, walk.missed + 1
         return
     # From the place that was expected: while it coasted, the pace alone moved it.

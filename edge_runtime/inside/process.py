@@ -121,7 +121,7 @@ class Inside(object):
         self._watchdog = Watchdog(settings.hang_after, put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
         self._may_make: Callable[[int], bool] = lambda _releases: True
-        self._may_count = self._may_make
+        self._may_count: Callable[[int], bool] = self._may_make
         self._sending = threading.Lock()
         self._stopping = False
         self._sets = 0
@@ -232,7 +232,7 @@ class Inside(object):
     def _counter(self, perturber: Any) -> Any:
         """What counts people, where the bundle has that counted; else None."""
         manifest, price = perturber.manifest, perturber.count_price
-        if manifest.count is None:
+        if manifest.counts is None:
             return None
         from edgeveil.edge_runtime.counting.counter import Counter
 
@@ -240,7 +240,7 @@ class Inside(object):
             self._may_count = InsideCount(self._counters, price, of=COUNTS).take
         crop = manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
-        return Counter(manifest.count, shape, step_px=crop.step_px, gone_frames=crop.gone_frames, clock=time.monotonic)
+        return Counter(manifest.counts, shape, step_px=crop.step_px, gone_frames=crop.gone_frames, clock=time.monotonic)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()

@@ -50,7 +50,7 @@ class Layout(object):
     @classmethod
     def of(cls, manifest: Manifest) -> "Layout":
         """The layout of all that a bundle sends."""
-        return cls(manifest.outputs, 0 if manifest.count is None else len(manifest.count.names))
+        return cls(manifest.outputs, 0 if manifest.counts is None else len(manifest.counts.names))
 
     def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""

@@ -215,7 +215,7 @@ class Manifest(NamedTuple):
     golden: Golden
     privacy: Privacy
     spending: Optional[Spending]
-    count: Optional[CountRules]
+    counts: Optional[CountRules]
     members: List[Member]
     document: Dict[str, Any]
 
@@ -245,7 +245,7 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
         spending=None if "spending" not in document else Spending(**document["spending"]),
-        count=parse_count(document.get("count")),
+        counts=parse_count(document.get("count")),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )

@@ -44,7 +44,7 @@ def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Un
 
 def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
     """As ``open_allowance``, for one record of counts a period."""
-    count = manifest.count
+    count = manifest.counts
     if count is None or count.noise is None:
         return Unlimited()
     price = count_price_of(manifest, open_trust(settings.trust).policy)

@@ -96,10 +96,10 @@ class Service(object):
 
     def _count_emission(self) -> Optional[CountEmission]:
         """What emits the counts of people, where the bundle has them."""
-        if self.bundle.manifest.count is None:
+        if self.bundle.manifest.counts is None:
             return None
         return CountEmission(
-            self.bundle.manifest.count,
+            self.bundle.manifest.counts,
             self.sinks,
             self.counters,
             clock=self.clock,
@@ -286,7 +286,7 @@ class Service(object):
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
             if (
                 Layout.of(bundle.manifest).columns != self.layout.columns
-                or bundle.manifest.count != self.bundle.manifest.count
+                or bundle.manifest.counts != self.bundle.manifest.counts
                 or self.plan != schedule(bundle.manifest, self.settings.fps)
             ):
                 os.close(handle)

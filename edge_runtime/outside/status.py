@@ -164,7 +164,7 @@ class Status(object):
         yield from health.metrics(
             service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink(), gauges
         )
-        rules, last = service.bundle.manifest.count, None if service.counts is None else service.counts.last
+        rules, last = service.bundle.manifest.counts, None if service.counts is None else service.counts.last
         if rules is not None and last is not None:
             yield from health.count_metrics(rules, last)
 

@@ -40,7 +40,7 @@ class NetworkSink(Sink):
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
         self._format = wire.Format(outputs, manifest)
-        rules = None if manifest is None else manifest.count
+        rules = None if manifest is None else manifest.counts
         self._counts = None if rules is None or manifest is None else CountForm(rules, manifest.name)
         self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")

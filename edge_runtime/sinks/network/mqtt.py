@@ -82,7 +82,7 @@ class MqttSink(NetworkSink):
         self._gone = threading.Event()
         self._labels = Labels(self._topic, outputs, manifest)
         self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
-        prefix, rules = options.get("discovery", "homeassistant"), manifest.count if manifest else None
+        prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
         self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
         name = "{}://{}:{}/{}".format("mqtts" if secure else "mqtt", host, port, self._topic)
         super(MqttSink, self).__init__(name, outputs, manifest, dict(settings, **options))

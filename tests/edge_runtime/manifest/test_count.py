@@ -42,13 +42,13 @@ def manifest(**changes):
 
 def test_a_manifest_with_counts_is_read_whole():
     example, _ = manifest()
-    rules = check_manifest(example, sealed=False).count
+    rules = check_manifest(example, sealed=False).counts
     assert rules == parse_count(COUNT)
     assert [name for name in rules.names if name[0] == "line"] == [("line", "door", "in"), ("line", "door", "out")]
     assert [what for _, _, what in rules.names[2:]] == ["occupancy", "dwell-0", "dwell-1", "dwell-2"]
     assert rules.sensitivity == 2 * 2 + 1 + 2
-    assert check_manifest(manifest(noise=None)[0], sealed=False).count.noise is None
-    assert check_manifest(bundles.captured_example()[0], sealed=False).count is None
+    assert check_manifest(manifest(noise=None)[0], sealed=False).counts.noise is None
+    assert check_manifest(bundles.captured_example()[0], sealed=False).counts is None
 
 
 @pytest.mark.parametrize(

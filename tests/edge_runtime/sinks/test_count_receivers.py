@@ -18,7 +18,7 @@ from tests.support.checkout import ROOT
 
 HERE = ROOT / "docs/how-to/counts"
 RULES = CountRules([Line("door", (0, 1), (9, 1))], [Zone("hall", [(0, 0), (0, 9), (9, 9)])], 10, [5.0], 16.0, None)
-MANIFEST = network_receivers.MANIFEST._replace(count=RULES)
+MANIFEST = network_receivers.MANIFEST._replace(counts=RULES)
 REPORT = CountReport(7, "counted", [2, 1, 12, 0, 4], 3, 10**18)
 
 

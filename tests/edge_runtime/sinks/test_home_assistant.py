@@ -20,7 +20,7 @@ from tests.support.checkout import ROOT
 RULES = CountRules(
     [Line("door", (0, 100), (424, 100))], [Zone("hall", [(0, 0), (0, 200), (200, 200)])], 10, [5.0, 60.0], 16.0, None
 )
-MANIFEST = network_receivers.MANIFEST._replace(count=RULES)
+MANIFEST = network_receivers.MANIFEST._replace(counts=RULES)
 STATES = {
     "sensor.edgeveil_hall_door_label_0": "walking",
     "sensor.edgeveil_hall_door_line_door_in": "2",
