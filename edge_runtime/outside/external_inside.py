@@ -7,9 +7,9 @@ device, a user of its own. The manager restarts it when it ends; the outside's t
 import os
 from typing import Iterator, List, Union
 
+from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import page_at
 from edgeveil.edge_runtime.ipc.notes import Event
-from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.record import Record, RecordReader
 from edgeveil.edge_runtime.ipc.rendezvous import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner

@@ -233,6 +233,8 @@ class Service(object):
             self.source = facts
             if self.is_live is None:
                 self.is_live = bool(facts.get("live"))
+            if not self.is_live and self.counts is not None:
+                self.log.say("counts", message="people are counted in a live source alone: no counts leave")
             self.log.say("source", **{key: facts.get(key) for key in ("name", "live", "simulated", "raw_on_network")})
         elif event.name == "fault":
             self.log.say("fault", kind=str(facts.get("word"))[:40], message=str(facts.get("message"))[:400])
