@@ -78,10 +78,12 @@ def test_who_is_first_seen_behind_a_line_by_the_border_has_crossed_it():
     room.walk(along(200, 50, 300))
     room.leave()
     assert room.values() == [0, 1]
-    # In the middle of the picture nobody comes in.
-    room.walk(along(200, 270, 120) + along(200, 120, 45))
+    room.walk(along(200, 270, 45))
     room.leave()
     assert room.values() == [1, 0]
+    # Far from the border nobody comes in: they were not seen until now.
+    room.walk(along(200, 150, 300))
+    assert room.values() == [0, 0]
 
 
 def test_somebody_not_seen_for_a_moment_goes_on():
