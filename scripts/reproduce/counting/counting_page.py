@@ -9,6 +9,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce.counting.count_people import DOWN, MIDDLE, SHAPE
+from scripts.reproduce.counting.truth import crossings
 
 PAGE, PICTURE = Path("docs/results/counting.md"), Path("docs/results/counting.svg")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
@@ -34,7 +35,7 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
 
 
 def draw(record: Record, target: Path = PICTURE) -> None:
-    """The ways of the people of one simulated scene, with its lines and zone, as SVG."""
+    """The ways of the people of one simulated scene, with its lines, their counts and the zone, as SVG."""
     height, width = SHAPE
     corners = " ".join(f"{column},{row}" for row, column in MIDDLE.corners)
     parts = [
@@ -45,7 +46,9 @@ def draw(record: Record, target: Path = PICTURE) -> None:
     for line in DOWN:
         (top, left), (bottom, right) = line.start, line.end
         parts.append(f'<line x1="{left}" y1="{top}" x2="{right}" y2="{bottom}" stroke="#888" stroke-dasharray="6 4"/>')
-        parts.append(f'<text x="{left + 4}" y="{bottom - 6}" font-size="12" fill="#555">{line.name}</text>')
+        ways = [one.way for way in record["shown"] for one in crossings(line, way, record["margin_px"])]
+        counted = f"in {ways.count(1)}, out {ways.count(-1)}"
+        parts.append(f'<text x="{left + 4}" y="{bottom - 6}" font-size="12" fill="#555">{counted}</text>')
     for number, way in enumerate(record["shown"]):
         colour = COLOURS[number % len(COLOURS)]
         points = " ".join(f"{column},{row}" for row, column in way)

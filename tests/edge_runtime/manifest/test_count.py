@@ -10,6 +10,7 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.count import CountRules, check_count, parse_count
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.trainer.audit.card import card
 from edgeveil.trainer.recipe.count import revealed
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import bundles
@@ -23,6 +24,7 @@ COUNT = {
     "margin_px": 16.0,
     "noise": {"micro_epsilon": 500_000, "most_each": 2, "most_micro_epsilon": 10**8},
 }
+EXACT = {**COUNT, "noise": None}
 SCHEMA = json.loads((ROOT / "docs/reference/schemas/manifest.schema.json").read_text())["properties"]["count"]
 IDENTIFIERS = {"$defs": {"identifier": {"type": "string"}}}
 RECIPE = """
@@ -123,3 +125,14 @@ def test_the_card_says_what_a_count_tells_of_one_person():
     assert "scale 14" in told  # 7 / 0.5
     assert "at most e^0.5 and a day's records by e^100" in told
     assert "if one person's presence leaves the tracks of others as they are" in told
+
+
+def test_the_privacy_card_has_that_sentence():
+    example, _ = bundles.artefact_example()
+    audit = {"others": [], **bundles.audit_document(example)}
+    noisy, exact, none = (card(audit, {**example, **more}) for more in ({"count": COUNT}, {"count": EXACT}, {}))
+    assert [one["artefact"] for one in noisy["guarantees"]].count("counts of people") == 1
+    assert revealed(parse_count(COUNT)) in [one["sentence"] for one in noisy["guarantees"]]
+    assert revealed(parse_count(EXACT)) in exact["warnings"]
+    assert not [one for one in none["guarantees"] if one["artefact"] == "counts of people"]
+    assert len(exact["warnings"]) == len(none["warnings"]) + 1 == len(noisy["warnings"]) + 1
