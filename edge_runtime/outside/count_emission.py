@@ -7,7 +7,7 @@ processes number periods by the same clock, so that neither tells the other when
 from typing import Callable, Optional
 
 from edgeveil.edge_runtime.ipc.counted import Counted
-from edgeveil.edge_runtime.ipc.counters import DROP, Counters
+from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, SPENT, CountReport
 from edgeveil.edge_runtime.sinks.group import SinkGroup
@@ -47,7 +47,7 @@ class CountEmission(object):
         if counted.period == self._next:
             self._came = counted
         else:
-            self._counters.add(DROP + "count-late")
+            self._counters.add("fault:count-late")
 
     def tick(self, number: int, tick_ns: Optional[int]) -> None:
         """Emit the period that is over, if there is a new one, with the tick that was just emitted."""

@@ -66,7 +66,7 @@ def test_a_report_leaves_each_period_at_the_same_time_whatever_comes():
     assert [one.state for one in good.sinks.reports] == ["part", "counted", "missing"]
     assert [one.state for one in none.sinks.reports] == ["missing"] * 3
     assert [one.state for one in late.sinks.reports] == ["missing"] * 3
-    assert late.counters.get("drop:count-late") == 2
+    assert late.counters.get("fault:count-late") == 2
     assert [one.values for one in good.sinks.reports] == [VALUES, VALUES, None]
     assert GRACE_S == 1.5
 
