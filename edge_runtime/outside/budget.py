@@ -37,6 +37,12 @@ def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
     return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
 
 
+def count_price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
+    """As ``price_here``, for the counts of one period; None where they leave without noise, or there are none."""
+    exact = manifest.counts is None or manifest.counts.noise is None
+    return None if exact else count_price_of(manifest, open_trust(settings.trust).policy)
+
+
 def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
     return _allowance(settings, price_here(settings, manifest), slots=plan.slots, tick_s=plan.tick_s)
@@ -44,11 +50,8 @@ def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Un
 
 def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
     """As ``open_allowance``, for one record of counts a period."""
-    count = manifest.counts
-    if count is None or count.noise is None:
-        return Unlimited()
-    price = count_price_of(manifest, open_trust(settings.trust).policy)
-    return _allowance(settings, price, slots=1, tick_s=float(count.period_s), of=COUNTS)
+    period_s = 0.0 if manifest.counts is None else float(manifest.counts.period_s)
+    return _allowance(settings, count_price_here(settings, manifest), slots=1, tick_s=period_s, of=COUNTS)
 
 
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
@@ -20,8 +20,9 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.budget import open_allowance, open_count_allowance, price_here
+from edgeveil.edge_runtime.outside.budget import count_price_here, open_allowance, open_count_allowance, price_here
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
 from edgeveil.edge_runtime.outside.count_emission import CountEmission
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
@@ -67,7 +68,7 @@ class Service(object):
         self.plan = schedule(self.bundle.manifest, settings.fps)
         self.layout = Layout.of(self.bundle.manifest)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = self.bundle.manifest.spending, price_here(settings, self.bundle.manifest)
+        self.promised = self._promises(self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
         self.emission = Emission(
             self.plan,
@@ -93,6 +94,10 @@ class Service(object):
         self._stopped = "end"
         self.turned_s = self.clock()
         self._pages_updated_s = 0.0
+
+    def _promises(self, manifest: Manifest) -> Tuple[Any, ...]:
+        """What a bundle promises, and what its releases cost here."""
+        return manifest.spending, price_here(self.settings, manifest), count_price_here(self.settings, manifest)
 
     def _count_emission(self) -> Optional[CountEmission]:
         """What emits the counts of people, where the bundle has them."""
@@ -295,7 +300,7 @@ class Service(object):
                 raise BadInput(
                     "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
                 )
-            if (bundle.manifest.spending, price_here(self.settings, bundle.manifest)) != self.promised:
+            if self._promises(bundle.manifest) != self.promised:
                 os.close(handle)
                 problem = "the new bundle promises another epsilon, or the policy allows another"
                 raise BadInput(problem + ": restart the service to use it")
