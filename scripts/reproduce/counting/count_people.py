@@ -18,22 +18,21 @@ import numpy as np
 
 from edgeveil.edge_runtime.capture.crops import MOST_SEEN, Capture
 from edgeveil.edge_runtime.capture.person_finder import HEAD_MM, Finder, Floor
-from edgeveil.edge_runtime.counting.counter import Counter
 from edgeveil.edge_runtime.counting.walks import Walk
 from edgeveil.edge_runtime.counting.zones import inside
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.manifest.count import CountRules, Line, Zone
-from edgeveil.edge_runtime.manifest.manifest import Crop, Manifest, parse
+from edgeveil.edge_runtime.manifest.count import Line, Zone
+from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer.measures.intervals import wilson
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts.reproduce import record
 from scripts.reproduce.counting.truth import Crossing, Point, crossings, match, nearest
+from scripts.reproduce.counting.watch import FPS, MARGIN, SHAPE, Watch
 
 RESULT = Path("docs/results/counting/counts.json")
 RECORDING = "gotpd_overhead_depth/gotpd_seq_106x128.npz"
-SHAPE, FPS, MARGIN = (424, 512), 30, 16.0
 DOWN = [Line(f"column-{at}", (0, at), (424, at)) for at in (100, 200, 312, 412)]
 MIDDLE = Zone("middle", [(0, 100), (0, 412), (424, 412), (424, 100)])
 GRID = [Line(f"column-{at}", (0, at), (424, at)) for at in range(96, 417, 40)]
@@ -45,32 +44,6 @@ SAME_S = 1.0  # between a crossing and its count
 def _manifest() -> Manifest:
     capture = Recipe.find("overhead-prgan").capture
     return parse({"input": {"name": "x", **capture.input()}, "capture": capture.manifest()})
-
-
-class Watch:
-    """A counter whose numbers are noted frame by frame: what crossed which line, and who was in the zone."""
-
-    def __init__(self, lines: list[Line], zones: list[Zone], crop: Crop) -> None:
-        self.lines, self.frame = lines, -1
-        rules = CountRules(lines, zones, 86400, [], MARGIN, None)
-        options = {"step_px": crop.step_px, "gone_frames": crop.gone_frames}
-        self.counter = Counter(rules, SHAPE, clock=lambda: self.frame / FPS, **options)
-        self.counted: dict[str, list[Crossing]] = {line.name: [] for line in lines}
-        self.occupancy: list[int] = []
-        self.ways: list[list[tuple[Walk, Point]]] = []  # of each frame, (walk, place) of who was seen
-        self.restart = self.counter.restart
-
-    def people(self, places: list[Point]) -> None:
-        before = list(self.counter._values)
-        self.frame += 1
-        self.counter.people(places)
-        for number, (old, new) in enumerate(zip(before, self.counter._values, strict=True)):
-            if number < 2 * len(self.lines) and new > old:
-                way = 1 if number % 2 == 0 else -1
-                self.counted[self.lines[number // 2].name] += [Crossing(self.frame, way)] * (new - old)
-        watched = self.counter._watched.values()
-        self.occupancy.append(sum(stay.here for one in watched for stay in one.zones))
-        self.ways.append([(walk, walk.place) for walk in self.counter._walks.alive if not walk.missed])
 
 
 def simulated(seed: int, people: int, seconds: int) -> dict[str, Any]:
