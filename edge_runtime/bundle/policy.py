@@ -60,6 +60,8 @@ class Policy(object):
         """
         if self.spend is not None and manifest.spending is None:
             _refuse('it must count what it tells ("spend"), and promises nothing of that')
+        if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
+            _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
         for demand in self.demands:
             hidden = manifest.perturber.sensitive
             if hidden != demand.sensitive:

@@ -6,10 +6,11 @@
 """
 
 import math
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ledger.book import Limit, Price
+from edgeveil.edge_runtime.manifest.count import DAY_S
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 _MICRO = 10**6
@@ -40,7 +41,19 @@ def price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
     spending = manifest.spending
     if spending is None:
         return None
-    limits = [Limit(spending.most_micro_epsilon, spending.period_s)]
+    return Price(spending.micro_epsilon, _limits(Limit(spending.most_micro_epsilon, spending.period_s), policy))
+
+
+def count_price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
+    """As ``price_of``, for the counts of one period; None where they have no noise, or nothing is counted."""
+    noise = None if manifest.counts is None else manifest.counts.noise
+    if noise is None:
+        return None
+    return Price(noise.micro_epsilon, _limits(Limit(noise.most_micro_epsilon, DAY_S), policy))
+
+
+def _limits(own: Limit, policy: Optional[Any]) -> List[Limit]:
+    limits = [own]
     if policy is not None and policy.spend is not None:
         limits.append(policy.spend)
-    return Price(spending.micro_epsilon, limits)
+    return limits

@@ -3,7 +3,7 @@
 The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
 """
 
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
+MOST_SEEN = 16  # people in one frame that are counted
 
 
 class Capture(object):
@@ -22,19 +23,22 @@ class Capture(object):
     a slot.
 
     With ``capture`` null, or without ``crop``, every frame is slot 0 of track 0; so is every window of a series.
+    ``watcher.people`` gets the places (row, column) of all people in each frame, with a slot or without, at most
+    ``MOST_SEEN``, and its ``restart`` is called with that of this.
     """
 
-    def __init__(self, manifest: Manifest) -> None:
+    def __init__(self, manifest: Manifest, watcher: Any = None) -> None:
         capture, spec = manifest.capture, manifest.input
         self.slots = 1 if capture is None else capture.slots
         self.left_out = 0
+        self._watcher = watcher
         self._convert = self._people = None
         if capture is None or spec.kind == "series":
             return  # of a series the source gives whole windows (sources.series.windows)
         self._shape, self._dtype = tuple(capture.frame.shape), np.dtype(capture.frame.dtype)
         self._convert = _converter(capture, spec)
         if capture.crop is not None:
-            self._people = _People(capture, capture.crop)
+            self._people = _People(capture, capture.crop, watcher)
 
     def frames(self, frame: RawFrame) -> List[Tuple[int, RawFrame]]:
         """(slot, ``RawFrame`` for the pipeline) of all people in one sensor frame, or of the frame itself.
@@ -71,15 +75,18 @@ class Capture(object):
         """End all tracks, after the source was reopened."""
         if self._people is not None:
             self._people.tracker.end_all()
+            if self._watcher is not None:
+                self._watcher.restart()
 
 
 class _People(object):
     """Crops of people, as depths or heights above the floor, with their tracks and slots."""
 
-    def __init__(self, capture: CaptureRules, crop: Crop) -> None:
+    def __init__(self, capture: CaptureRules, crop: Crop, watcher: Any) -> None:
         frame = capture.frame
+        self._watcher = watcher
         self._size, self._shape = tuple(crop.size), tuple(frame.shape[:2])
-        self._most = capture.slots
+        self._most = max(capture.slots + 1, 0 if watcher is None else MOST_SEEN)
         self._height = capture.measure == "height"
         self._floor = Floor(self._shape, crop.floor_frames)
         unit = frame.unit_mm or 1.0
@@ -91,14 +98,17 @@ class _People(object):
             least_height=crop.least_height_mm / unit,
             least_pixels=crop.least_pixels,
         )
-        self.tracker = Tracker(slots=self._most, step_px=crop.step_px, gone_frames=crop.gone_frames)
+        self.tracker = Tracker(slots=capture.slots, step_px=crop.step_px, gone_frames=crop.gone_frames)
 
     def crops(self, depth: np.ndarray) -> Tuple[List[Tuple[int, int, np.ndarray]], int]:
         """[(track, slot, crop)] and the number of people without a slot."""
         self._floor.update(depth)
         grid = tuple(slice(GRID // 2, n // GRID * GRID, GRID) for n in self._shape)
         sparse = depth[grid]
-        centres = self._find(sparse, self._floor.height(sparse, grid), self._head, self._most + 1)
+        people = self._find(sparse, self._floor.height(sparse, grid), self._head, self._most)
+        if self._watcher is not None:
+            self._watcher.people([person.place for person in people])
+        centres = [person.centre for person in people]
         crops, left_out = [], 0
         for centre, found in zip(centres, self.tracker.update(centres)):
             if found is None:

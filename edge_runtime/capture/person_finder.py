@@ -4,13 +4,22 @@ Section 6.1 of paper 001 takes a patch around each person; this finds the place.
 millisecond for 424 x 512 on a workstation.
 """
 
-from typing import List, Sequence, Tuple
+from typing import List, NamedTuple, Sequence, Tuple
 
 import numpy as np
 
 GRID = 4  # only every fourth row and column is used; a head is about 40 pixels wide
 Slices = Tuple[slice, ...]
 HEAD_MM = 350.0  # head and shoulders: at most this far below the highest point; their middle is the person's
+
+
+class Person(NamedTuple):
+    """Row and column of one person. ``centre``: the middle of head and shoulders in the picture, where they are cut
+    out. ``place``: the middle in space, as the camera sees it at the height of the head; shoulders, which are farther
+    away, pull a centre towards the picture's middle."""
+
+    centre: Tuple[float, float]
+    place: Tuple[float, float]
 
 
 class Floor(object):
@@ -55,10 +64,11 @@ class Finder(object):
     ) -> None:
         self._rows, self._columns = ((np.arange(n // GRID, dtype=np.float32) + 0.5) * GRID for n in shape)
         self._down, self._across = (self._rows - shape[0] / 2) / focal_px, (self._columns - shape[1] / 2) / focal_px
+        self._focal, self._middle = focal_px, (shape[0] / 2, shape[1] / 2)
         self._apart, self._least_height, self._least = apart, least_height, least_pixels
 
-    def __call__(self, depth: np.ndarray, above: np.ndarray, head: float, most: int) -> List[Tuple[float, float]]:
-        """Rows and columns of people in the picture, the tallest first, at most ``most``.
+    def __call__(self, depth: np.ndarray, above: np.ndarray, head: float, most: int) -> List[Person]:
+        """The people in the picture, the tallest first, at most ``most``.
 
         ``depth`` and ``above`` are uint16 on the grid. Points within ``head`` of the highest one are head and
         shoulders, whose middle is the person's.
@@ -70,7 +80,7 @@ class Finder(object):
         depth, height = depth[row, column], above[row, column].astype(np.float32)
         smooth = _mean3(np.where(tall, above, 0).astype(np.float32))[row, column]
         down, across = self._down[row] * depth, self._across[column] * depth
-        found: List[Tuple[float, float]] = []
+        found: List[Person] = []
         # Objects too small for a person cost a turn too; the number of turns is bounded.
         for _ in range(2 * most + 4):
             peak = int(smooth.argmax())
@@ -83,7 +93,16 @@ class Finder(object):
             if int(near.sum()) * GRID * GRID < self._least:
                 continue
             upper = near & (height > top - head)
-            found.append((float(self._rows[row[upper]].mean()), float(self._columns[column[upper]].mean())))
+            to_picture = self._focal / float(depth[peak])
+            found.append(
+                Person(
+                    (float(self._rows[row[upper]].mean()), float(self._columns[column[upper]].mean())),
+                    (
+                        self._middle[0] + float(down[upper].mean()) * to_picture,
+                        self._middle[1] + float(across[upper].mean()) * to_picture,
+                    ),
+                )
+            )
         return found
 
 

@@ -119,6 +119,9 @@ def _inside(arguments: argparse.Namespace) -> int:
     return process.run_alone(config.for_inside(settings), settings.inside_at)
 
 
+NO_COUNTS = "counts of people leave from a live source alone; --realtime plays a recording as one"
+
+
 def _file_to_file(settings: Settings) -> Document:
     """One process, where nothing is on a network and no camera is open."""
     from edgeveil.edge_runtime.capture.crops import Capture
@@ -134,6 +137,8 @@ def _file_to_file(settings: Settings) -> Document:
         manifest = perturber.manifest
         check_gradients(settings, manifest)
         column, pay = settings.subject_column, _payment(settings, perturber)
+        if manifest.counts is not None:
+            sys.stderr.write("note: {}\n".format(NO_COUNTS))
         with open_source(settings.source, manifest.input, manifest.capture, subject_column=column) as source:
             sink = open_sinks(settings.sink, manifest.outputs, manifest)
             with _progress(source.size) as progress:

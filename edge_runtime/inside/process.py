@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
@@ -38,7 +39,7 @@ from edgeveil.edge_runtime.ipc.rounds import RoundFormat, RoundReader
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
 from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.ledger.inside_count import InsideCount, SubjectCount
+from edgeveil.edge_runtime.ledger.inside_count import COUNTS, InsideCount, SubjectCount
 from edgeveil.edge_runtime.loop import batch, by_round
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -150,6 +151,8 @@ class Inside(object):
         self._loop: Optional[LiveLoop] = None
         self._may_make: Callable[[int], bool] = lambda _releases: True
         self._may_make_of: Callable[[int], bool] = lambda _subject: self._may_make(1)
+        self._may_count: Callable[[int], bool] = self._may_make
+        self._sending = threading.Lock()
         self._stopping = False
         self._sets = 0
 
@@ -175,12 +178,13 @@ class Inside(object):
             del bundle, opened
             check_sensor(settings.source, perturber.manifest.input.sensor)
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout(perturber.manifest.outputs, subjects=by_subject)
+            layout = Layout.of(perturber.manifest, subjects=by_subject)
             if perturber.price is not None and by_subject:
                 self._may_make_of = SubjectCount(perturber.price).take
             elif perturber.price is not None:
                 self._may_make = InsideCount(self._counters, perturber.price).take
-            capture = Capture(perturber.manifest)
+            counter = self._counter(perturber)
+            capture = Capture(perturber.manifest, counter)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
             self._watchdog.start()
@@ -197,6 +201,7 @@ class Inside(object):
                 recheck_s=settings.recheck,
                 frames=settings.frames,
                 camera_aid=CameraAid(perturber.manifest, self._counters).observe if settings.camera_aid else None,
+                turn=lambda: self._send_counts(layout, counter),
             )
             started = time.monotonic()
             flat = live.flat()
@@ -268,8 +273,29 @@ class Inside(object):
             self._counters.add(DROP + SPENT)
             return
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
-        self._pipe.write(data)
+        with self._sending:
+            self._pipe.write(data)
         self._sets += 1
+
+    def _counter(self, perturber: Any) -> Any:
+        """What counts people, where the bundle has that counted; else None."""
+        manifest, price = perturber.manifest, perturber.count_price
+        if manifest.counts is None:
+            return None
+        from edgeveil.edge_runtime.counting.counter import Counter
+
+        if price is not None:
+            self._may_count = InsideCount(self._counters, price, of=COUNTS).take
+        crop = manifest.capture.crop
+        shape = manifest.capture.frame.shape[:2]
+        return Counter(manifest.counts, shape, step_px=crop.step_px, gone_frames=crop.gone_frames, clock=time.monotonic)
+
+    def _send_counts(self, layout: Layout, counter: Any) -> None:
+        counted = None if counter is None else counter.close()
+        if counted is not None and self._may_count(1):
+            # The sending thread writes whole sets; a record of counts comes between two of them.
+            with self._sending:
+                self._pipe.write(layout.pack_counts(counted))
 
     def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """Perturb all frames of a file, in order and without ticks; they keep their numbers."""

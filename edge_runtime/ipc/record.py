@@ -2,21 +2,23 @@
 
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
 ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
-signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, so that the length reveals
-nothing and a reader always knows where the next one begins. Where the budget of each subject is counted, the number of
-the frame's subject (8 bytes) comes before the outputs: the outside charges it, and it goes no further.
+signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, those of counts
+(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where the
+budget of each subject is counted, the number of the frame's subject (8 bytes) comes before the outputs: the outside
+charges it, and it goes no further.
 """
 
 import os
 import struct
 import zlib
-from typing import Iterator, List, NamedTuple
+from typing import Iterator, List, NamedTuple, Union
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.manifest.manifest import Output
+from edgeveil.edge_runtime.ipc import counted
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 
 RELEASED, FLAT = 0, 1
 _HEAD = struct.Struct("<4sBxHqI")
@@ -41,12 +43,13 @@ class RecordBroken(DeviceFailed):
 
 
 class Layout(object):
-    """The place of each output of a manifest in a record. ``size`` is the length of every record in bytes.
+    """The place of each output of a manifest in a record, and of ``counts`` whole numbers in a record of those.
 
-    ``subjects``: each record says whose frame it is.
+    ``size`` is the length of every record in bytes. ``subjects``: each record says whose frame it is.
     """
 
-    def __init__(self, outputs: List[Output], *, subjects: bool = False) -> None:
+    def __init__(self, outputs: List[Output], counts: int = 0, *, subjects: bool = False) -> None:
+        self.counts = counts
         self.columns = []
         self.subjects = subjects
         offset = _HEAD.size + subjects * _SUBJECT.size
@@ -55,7 +58,13 @@ class Layout(object):
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
             self.columns.append((output.name, dtype, shape, offset, size))
             offset += size
-        self.size = offset
+        self.size = max(offset, counted.HEAD.size + 4 * counts)
+
+    @classmethod
+    def of(cls, manifest: Manifest, *, subjects: bool = False) -> "Layout":
+        """The layout of all that a bundle sends."""
+        counts = 0 if manifest.counts is None else len(manifest.counts.names)
+        return cls(manifest.outputs, counts, subjects=subjects)
 
     def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED, subject: int = 0) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""
@@ -68,10 +77,20 @@ class Layout(object):
                 raise PrivacyStop("a frame differs from its manifest; no more frames are emitted")
             parts.append(value.tobytes())
         body = b"".join(parts)
+        body = body.ljust(self.size - _HEAD.size, b"\0")
         return _HEAD.pack(_MAGIC, state, slot, number, zlib.crc32(body)) + body
 
-    def unpack(self, data: bytes) -> Record:
+    def pack_counts(self, one: counted.Counted) -> bytes:
+        """One record of a period's counts. Raises ``PrivacyStop`` for anything else."""
+        return counted.pack(one, self.size)
+
+    def unpack(self, data: bytes) -> Union[Record, counted.Counted]:
         """The record of ``size`` bytes; raises ``RecordBroken``."""
+        if self.counts and data[:4] == counted.MAGIC:
+            try:
+                return counted.unpack(data, self.counts)
+            except ValueError:
+                pass
         magic, state, slot, number, checksum = _HEAD.unpack_from(data)
         if magic != _MAGIC or state not in (RELEASED, FLAT) or zlib.crc32(data[_HEAD.size :]) != checksum:
             raise RecordBroken("the inside sent something else than a record; the link is closed and opened again")
@@ -91,7 +110,7 @@ class RecordReader(object):
         self.ended = False
         os.set_blocking(handle, False)
 
-    def records(self, most: int = 64) -> Iterator[Record]:
+    def records(self, most: int = 64) -> Iterator[Union[Record, counted.Counted]]:
         """The records that have come, up to about ``most``; raises ``RecordBroken``."""
         size = self._layout.size
         while most > 0 and not self.ended:

@@ -23,12 +23,20 @@ class Allowance(object):
     """Pays for the releases of a stream, which are all of one unit: nothing tells the outside whose they are.
 
     ``slots`` are the releases of a tick, ``tick_s`` the seconds from one to the next. ``clock`` is the device's uptime,
-    in seconds.
+    in seconds; ``of`` is what is released, where the inside counts that apart (``ledger.inside_count``).
     """
 
     def __init__(
-        self, ledger: Ledger, price: Price, *, slots: int, tick_s: float, clock: Callable[[], float] = up_s
+        self,
+        ledger: Ledger,
+        price: Price,
+        *,
+        slots: int,
+        tick_s: float,
+        clock: Callable[[], float] = up_s,
+        of: str = "",
     ) -> None:
+        self._of = of
         self._ledger, self._price, self._slots, self._clock = ledger, price, slots, clock
         self._ahead = max(min(AHEAD, int(AHEAD_S / tick_s) * slots), slots)
         self._left = 0
@@ -69,7 +77,7 @@ class Allowance(object):
 
     def spent(self) -> bool:
         """Whether the limits allow less than one tick's now, or the inside made all that it was told of."""
-        return self._spent or self._page.get(INSIDE_SPENT) > 0
+        return self._spent or self._page.get(self._of + INSIDE_SPENT) > 0
 
     def _reserve(self) -> None:
         with self._reserving:
@@ -86,7 +94,7 @@ class Allowance(object):
                 reserved = self._left
         micro_epsilon, limits = self._price
         found = self._ledger.left(limits)
-        tell(self._page, [(left // micro_epsilon + reserved, renews_s) for left, renews_s in found])
+        tell(self._page, [(left // micro_epsilon + reserved, renews_s) for left, renews_s in found], self._of)
 
     def _expire(self) -> None:
         """Forget what was charged to a period that is over."""

@@ -50,8 +50,8 @@ class LiveLoop(object):
 
     ``open_source`` opens it, and again after a fault; ``capture`` makes slots and crops of its frames; ``send`` takes
     a list with one ``PerturbedFrame`` a slot. ``note`` receives faults: a word and a sentence. The perturber's
-    ``recheck`` runs every ``recheck_s`` between two frames; ``camera_aid`` receives raw samples while a person aims
-    the camera (``capture.camera_aid``).
+    ``recheck`` runs every ``recheck_s`` between two frames, and ``turn`` several times a second, with frames or
+    without; ``camera_aid`` receives raw samples while a person aims the camera (``capture.camera_aid``).
     """
 
     def __init__(
@@ -69,9 +69,10 @@ class LiveLoop(object):
         recheck_s: float,
         frames: Optional[int] = None,
         camera_aid: Optional[Callable[[np.ndarray], None]] = None,
+        turn: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._camera_aid = camera_aid
+        self._camera_aid, self._turn = camera_aid, turn
         self._perturber, self._schedule = perturber, schedule
         self._open_source, self._capture, self._send = open_source, capture, send
         self._counters, self._watchdog, self._note = counters, watchdog, note
@@ -233,6 +234,7 @@ class LiveLoop(object):
         checked = since
         while not self._stopping.is_set():
             self._watchdog.beat("perturb")
+            self._turn()
             now = self._clock()
             # A token bucket: no more sets than ticks, with one spare for a slightly irregular camera.
             tokens, since = min(tokens + (now - since) / self._schedule.tick_s, 2.0), now

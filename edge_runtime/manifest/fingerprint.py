@@ -2,7 +2,8 @@
 
 The hash of a model alone is not enough: the same encoder with another table of donors, another channel or one more
 stage gives other outputs. So the hash covers all that x' depends on: the input, every stage and output, the rules for
-streams and capture, the promise where there is one, every table, and in one variant every model's file and its tensors.
+streams and capture, the promise and the counts where there are any, every table, and in one variant every model's file
+and its tensors.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from typing import Any, Dict, Mapping
 from edgeveil.edge_runtime.formats import strict_json
 
 PARTS = ("input", "stages", "outputs", "stream", "capture")
+FURTHER = ("spending", "count")
 
 
 def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str, str]) -> str:
@@ -24,8 +26,9 @@ def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str,
         artefact = model["artefacts"][variant]
         models[name] = {key: artefact[key] for key in ("sha256", "inputs", "outputs")}
     described = {part: manifest.get(part) for part in PARTS}
-    if "spending" in manifest:  # else as ever: a bundle without a promise keeps its hash
-        described["spending"] = manifest["spending"]
+    for part in FURTHER:
+        if part in manifest:  # else as ever: a bundle without a promise or counts keeps its hash
+            described[part] = manifest[part]
     described["models"] = models
     described["tables"] = {
         name: {"sha256": tables[name], "shape": table["shape"], "dtype": table["dtype"]}

@@ -5,6 +5,8 @@ The runtime reads the records. The workstation builds and reads the JSON: ``Mani
 
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgeveil.edge_runtime.manifest.count import CountRules, parse_count
+
 Bound = Any  # a number, a list with one for each feature, or None: no range
 
 
@@ -240,6 +242,7 @@ class Manifest(NamedTuple):
     golden: Golden
     privacy: Privacy
     spending: Optional[Spending]
+    counts: Optional[CountRules]
     members: List[Member]
     document: Dict[str, Any]
 
@@ -269,6 +272,7 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
         spending=None if "spending" not in document else Spending(**document["spending"]),
+        counts=parse_count(document.get("count")),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )

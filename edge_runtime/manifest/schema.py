@@ -30,8 +30,9 @@ from edgeveil.edge_runtime.formats.validate import (
 from edgeveil.edge_runtime.kinds import SENSORS
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
+from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
-from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
 from edgeveil.edge_runtime.manifest.series import check_sampling
@@ -67,21 +68,24 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     if type(manifest) is dict and manifest.get("schema", SCHEMA) != SCHEMA:
         problem = "this runtime reads schema {}, not {}: use the EdgeVeil that made it"
         refuse("schema", "schema", problem.format(SCHEMA, show(manifest["schema"])))
-    promises = tuple(name for name in ("spending", "training") if type(manifest) is dict and name in manifest)
-    record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + promises + (("members",) if sealed else ()))
+    # What is promised to the people of the training data says nothing of the pipeline: its hash leaves that out.
+    further = tuple(part for part in FURTHER + ("training",) if type(manifest) is dict and part in manifest)
+    record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + further + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
     check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
+    if "count" in further:
+        check_count(manifest["count"], manifest["capture"])
     _check_tables(manifest["tables"])
     variants = _check_models(manifest["models"])
     flow = Dataflow(manifest)
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
-    if "spending" in promises:
+    if "spending" in further:
         check_spending(manifest["spending"])
         check_covered(manifest["stages"], manifest["outputs"])
-    if "training" in promises:
+    if "training" in further:
         check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(

@@ -1,8 +1,8 @@
 """What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon."""
 
-from typing import Optional, Union
+from typing import Any, Callable, Optional, TypeVar, Union
 
-from edgeveil.edge_runtime.bundle.spend_limits import price_of
+from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop
@@ -10,9 +10,12 @@ from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.allowance import Allowance
 from edgeveil.edge_runtime.ledger.book import Price
+from edgeveil.edge_runtime.ledger.inside_count import COUNTS
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.ledger.payer import Payer
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+
+Charged = TypeVar("Charged")
 
 
 class Unlimited(object):
@@ -62,14 +65,35 @@ def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
     return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
 
 
+def count_price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
+    """As ``price_here``, for the counts of one period; None where they leave without noise, or there are none."""
+    exact = manifest.counts is None or manifest.counts.noise is None
+    return None if exact else count_price_of(manifest, open_trust(settings.trust).policy)
+
+
 def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, OfSubjects, Unlimited]:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
     price = price_here(settings, manifest)
+    if price is not None and settings.subject_column is not None:
+        return _charged(lambda: OfSubjects(Ledger(settings.ledger), price))
+    return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s)
+
+
+def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
+    """As ``open_allowance``, for one record of counts a period."""
+    period_s = 0.0 if manifest.counts is None else float(manifest.counts.period_s)
+    return _allowance(settings, count_price_here(settings, manifest), slots=1, tick_s=period_s, of=COUNTS)
+
+
+def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:
     if price is None:
         return Unlimited()
+    return _charged(lambda: Allowance(Ledger(settings.ledger), price, **options))
+
+
+def _charged(opened: Callable[[], Charged]) -> Charged:
+    """What ``opened`` returns. Raises ``PrivacyStop`` where the ledger cannot be charged."""
     try:
-        if settings.subject_column is not None:
-            return OfSubjects(Ledger(settings.ledger), price)
-        return Allowance(Ledger(settings.ledger), price, slots=plan.slots, tick_s=plan.tick_s)
+        return opened()
     except LedgerUnfit as error:
         raise PrivacyStop(str(error)) from None

@@ -100,8 +100,8 @@ class Emission(object):
         self._epoch_s = self._whole_tick(self._wall())
         self.number = 0
 
-    def tick(self) -> None:
-        """Emit the records of the tick that is due.
+    def tick(self) -> int:
+        """Emit the records of the tick that is due; its time, nanoseconds since 1970.
 
         After a short delay the late ticks are made up; after more than a second and some ticks they count as missed.
         """
@@ -117,6 +117,7 @@ class Emission(object):
         self._counters.add("ticks")
         self.number += 1
         self._announce_state(now, tick_ns)
+        return tick_ns
 
     def drain(self) -> None:
         """Discard and count the sets that still wait."""

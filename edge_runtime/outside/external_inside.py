@@ -5,8 +5,9 @@ device, a user of its own. The manager restarts it when it ends; the outside's t
 """
 
 import os
-from typing import Iterator, List
+from typing import Iterator, List, Union
 
+from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import page_at
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Record, RecordReader
@@ -63,7 +64,7 @@ class ExternalInside(InsideLink):
             self._rounds = None if handle is None else RoundWriter(handle)
         return super(ExternalInside, self).offer(data)
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Union[Record, Counted]]:
         """See ``InsideLink``."""
         yield from super(ExternalInside, self).records()
         if self._reader is not None and self._reader.ended:

@@ -11,8 +11,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
+from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.outside import event_log
 from edgeveil.edge_runtime.outside.board_health import Gauge
+from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split
 
@@ -107,6 +109,15 @@ def metrics(
         yield _line(name, value)
     for gauge in board:
         yield _line(gauge.name, gauge.value, **gauge.labels)
+
+
+def count_metrics(rules: CountRules, report: CountReport) -> Iterator[str]:
+    """Prometheus lines of what was counted in the last period, as it left; no number where none did."""
+    yield _line("count-period-seconds", rules.period_s)
+    for state in STATES:
+        yield _line("count-state", int(report.state == state), state=state)
+    for (kind, name, what), value in zip(rules.names, report.values or ()):
+        yield _line("count", value, kind=kind, place=name, what=what)
 
 
 def all_drops(inside: Dict[str, int], outside: Dict[str, int]) -> Dict[str, int]:

@@ -1,8 +1,9 @@
 """The outside's end of the link to the inside: records, notes and counters."""
 
 import os
-from typing import Callable, Iterator, List, NamedTuple, Optional
+from typing import Callable, Iterator, List, NamedTuple, Optional, Union
 
+from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes
 from edgeveil.edge_runtime.ipc.record import Layout, Record, RecordBroken, RecordReader
@@ -48,7 +49,7 @@ class InsideLink(object):
         """The notes of the inside since the last call. Raises ``InsideFailed`` if none can run."""
         raise NotImplementedError
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[Union[Record, Counted]]:
         """The records that have come. After a broken record, nothing more is read from that inside."""
         if self._reader is None:
             return

@@ -10,19 +10,22 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.budget import open_allowance, price_here
+from edgeveil.edge_runtime.outside.budget import count_price_here, open_allowance, open_count_allowance, price_here
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
+from edgeveil.edge_runtime.outside.count_emission import CountEmission
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
@@ -68,9 +71,9 @@ class Service(object):
         self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
         self.plan = schedule(self.bundle.manifest, settings.fps)
         self.training = open_training(settings, self.bundle.manifest, self.counters, log.say)
-        self.layout = Layout(self.bundle.manifest.outputs, subjects=settings.subject_column is not None)
+        self.layout = Layout.of(self.bundle.manifest, subjects=settings.subject_column is not None)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = self.bundle.manifest.spending, price_here(settings, self.bundle.manifest)
+        self.promised = self._promises(self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
         self.emission = Emission(
             self.plan,
@@ -82,6 +85,8 @@ class Service(object):
             take=self.allowance.take,
             spent=self.allowance.spent,
         )
+        self.count_allowance = open_count_allowance(settings, self.bundle.manifest)
+        self.counts = self._count_emission()
         self.link = self._link(handle)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
@@ -95,6 +100,23 @@ class Service(object):
         self.turned_s = self._started_s = self.clock()
         self._asked_s, self._open_limit_s = self._started_s, open_limit_s(settings.device) + OPEN_MARGIN_S
         self._pages_updated_s = 0.0
+
+    def _promises(self, manifest: Manifest) -> Tuple[Any, ...]:
+        """What a bundle promises, and what its releases cost here."""
+        return manifest.spending, price_here(self.settings, manifest), count_price_here(self.settings, manifest)
+
+    def _count_emission(self) -> Optional[CountEmission]:
+        """What emits the counts of people, where the bundle has them."""
+        if self.bundle.manifest.counts is None:
+            return None
+        return CountEmission(
+            self.bundle.manifest.counts,
+            self.sinks,
+            self.counters,
+            clock=self.clock,
+            take=self.count_allowance.take,
+            spent=self.count_allowance.spent,
+        )
 
     def _link(self, bundle: int) -> InsideLink:
         """The link to an inside that a manager starts, or that we start; it owns the descriptor ``bundle``."""
@@ -131,6 +153,7 @@ class Service(object):
             self.status.log_start()
             try:
                 self.allowance.start(self.link.inside)
+                self.count_allowance.start(self.link.inside)
                 self.link.start()
                 if self.training is not None:
                     self.training.feed.start()
@@ -180,7 +203,9 @@ class Service(object):
             # Before the records: their number must not delay a tick. None follows a request to stop, however long the
             # inside takes to end.
             if self._ticking and self.clock() >= self.emission.due_s():
-                self.emission.tick()
+                tick_ns = self.emission.tick()
+                if self.counts is not None:
+                    self.counts.tick(self.emission.number - 1, tick_ns)
                 self._update_pages(now)
             if not self._ticking or self.emission.quiet_s() > 0:
                 for record in self.link.records():
@@ -235,6 +260,8 @@ class Service(object):
             self.source = facts
             if self.is_live is None:
                 self.is_live = bool(facts.get("live"))
+            if not self.is_live and self.counts is not None:
+                self.log.say("counts", message="people are counted in a live source alone: no counts leave")
             self.log.say("source", **{key: facts.get(key) for key in ("name", "live", "simulated", "raw_on_network")})
         elif event.name == "waiting":
             self.log.say("waiting", message=str(facts.get("message"))[:400])
@@ -248,8 +275,11 @@ class Service(object):
             # At once: the records that it sent before must not be emitted either.
             raise InsideFailed(str(facts.get("message")), PrivacyStop.exit_code)
 
-    def _handle_record(self, record: Record) -> None:
-        if not self.sinks.sinks:
+    def _handle_record(self, record: Union[Record, Counted]) -> None:
+        if isinstance(record, Counted):
+            if self.counts is not None and self.begun:
+                self.counts.take(record)
+        elif not self.sinks.sinks:
             self._early.append(record)
         elif self.is_live:
             self.emission.take(record)
@@ -283,6 +313,8 @@ class Service(object):
                 self._handle_record(record)
         if self.is_live and self.emission.ready:
             self.emission.begin()
+            if self.counts is not None:
+                self.counts.begin()
             self.begun = True
 
     def _inside_ended(self) -> None:
@@ -298,12 +330,16 @@ class Service(object):
         self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
         try:
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
-            if Layout(
-                bundle.manifest.outputs, subjects=self.layout.subjects
-            ).columns != self.layout.columns or self.plan != schedule(bundle.manifest, self.settings.fps):
+            if (
+                Layout.of(bundle.manifest).columns != self.layout.columns
+                or bundle.manifest.counts != self.bundle.manifest.counts
+                or self.plan != schedule(bundle.manifest, self.settings.fps)
+            ):
                 os.close(handle)
-                raise BadInput("the new bundle has other outputs or another schedule: restart the service to use it")
-            if (bundle.manifest.spending, price_here(self.settings, bundle.manifest)) != self.promised:
+                raise BadInput(
+                    "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
+                )
+            if self._promises(bundle.manifest) != self.promised:
                 os.close(handle)
                 problem = "the new bundle promises another epsilon, or the policy allows another"
                 raise BadInput(problem + ": restart the service to use it")

@@ -164,7 +164,10 @@ class Status(object):
         }
         board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
-        return health.metrics(*counts, gauges, board)
+        yield from health.metrics(*counts, gauges, board)
+        rules, last = service.bundle.manifest.counts, None if service.counts is None else service.counts.last
+        if rules is not None and last is not None:
+            yield from health.count_metrics(rules, last)
 
     def close(self) -> None:
         """Close the pages."""

@@ -19,7 +19,8 @@ class Perturber(object):
 
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
     models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason. ``price`` is what a release
-    costs, where the bundle promises that: whoever passes frames on charges it first (``ledger``).
+    costs, where the bundle promises that, ``count_price`` what the counts of a period do: whoever passes them on
+    charges it first (``ledger``).
     """
 
     def __init__(
@@ -31,8 +32,9 @@ class Perturber(object):
         device: str,
         audited: bool,
         price: Optional[Price] = None,
+        count_price: Optional[Price] = None,
     ) -> None:
-        self.manifest, self.price = bundle.manifest, price
+        self.manifest, self.price, self.count_price = bundle.manifest, price, count_price
         self.artefact = artefact
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
@@ -75,7 +77,7 @@ class Perturber(object):
         # Imported here, so that a program that only passes frames on does not load the verifier.
         from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.spend_limits import price_of
+        from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.pipeline.choice import open_pipeline
@@ -93,7 +95,8 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        return cls(verified, pipeline, chosen, worst, device, audited, price_of(verified.manifest, trust.policy))
+        prices = [price(verified.manifest, trust.policy) for price in (price_of, count_price_of)]
+        return cls(verified, pipeline, chosen, worst, device, audited, *prices)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""

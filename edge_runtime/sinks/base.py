@@ -5,6 +5,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.sinks.count_report import CountReport
 
 
 class Delivery(NamedTuple):
@@ -37,6 +38,15 @@ class Sink(object):
 
     def _write(self, frame: PerturbedFrame) -> None:
         raise NotImplementedError
+
+    def write_count(self, report: Any) -> None:
+        """Take the ``CountReport`` of one period; raises as ``write``. What follows no counts ignores them."""
+        if type(report) is not CountReport:
+            raise PrivacyStop("a sink takes the counts of a period only; it was given a " + type(report).__name__)
+        self._write_count(report)
+
+    def _write_count(self, report: CountReport) -> None:
+        pass
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Tell consumers that the stream is ``"degraded"``, ``"spent"`` or ``"running"`` since the tick at ``tick_ns``.

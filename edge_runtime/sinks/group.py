@@ -6,6 +6,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink
+from edgeveil.edge_runtime.sinks.count_report import CountReport
 
 # Called with a sink's name, its error (None: it works again), how many frames it lost, and whether it worked before.
 OnFailure = Callable[[str, Optional[DeviceFailed], int, bool], None]
@@ -42,6 +43,9 @@ class SinkGroup(Sink):
             sink.flush()
 
         self._each(write, len(frames))
+
+    def _write_count(self, report: CountReport) -> None:
+        self._each(lambda sink: sink.write_count(report), 0)
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """See ``Sink``."""

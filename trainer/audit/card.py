@@ -11,8 +11,10 @@ from typing import Any
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.trainer.audit.board_column import board_name, title
 from edgeveil.trainer.audit.verdict import EARLIER, sentence, words
+from edgeveil.trainer.recipe.count import revealed
 
 SCHEMA = 1
 STATEMENT = (
@@ -78,7 +80,7 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
         "sensitive": {"name": perturber["sensitive"], "classes": audit["data"]["z_classes"]},
         "data": audit["data"],
         "artefacts": [_artefact(document) for document in documents],
-        "guarantees": list(_guarantees(documents)),
+        "guarantees": list(_guarantees(documents, manifest)),
         "warnings": list(_warnings(documents, manifest)),
         "not_tested": list(_not_tested(documents)),
     }
@@ -131,8 +133,11 @@ def leakage(document: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         }
 
 
-def _guarantees(documents: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, str]]:
+def _guarantees(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> Iterator[dict[str, str]]:
     """Promises and certificates alone, each with its assumptions; what holds whatever is known first."""
+    counts = parse_count(manifest.get("count"))
+    if counts is not None and counts.noise is not None:
+        yield {"artefact": "counts of people", "sentence": revealed(counts)}
     for document in documents:
         if document.get("spending"):
             yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
@@ -154,6 +159,9 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
     from edgeveil.trainer.audit.limits import sentences
 
     audit = documents[0]
+    counts = parse_count(manifest.get("count"))
+    if counts is not None and counts.noise is None:
+        yield revealed(counts)
     if manifest["perturber"]["substituted"]:
         yield SUBSTITUTED
     if manifest["perturber"]["identity_allowed"]:

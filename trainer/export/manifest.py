@@ -73,6 +73,7 @@ def build(
         **description,
         "input": {**description["input"], **({} if recipe.sensor is None else {"sensor": recipe.sensor})},
         "capture": _capture(recipe, fitted.input),
+        **({} if recipe.count is None else {"count": recipe.count.manifest()}),
         "perturber": {
             **description["perturber"],
             "target": recipe.data.target,

@@ -49,6 +49,8 @@ def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[
             models = [m for m in models if part in tags(m)]
             continue
         written.append(str(part))
+        if isinstance(part, int):  # one of a list, of which all are alike
+            continue
         field = models[0].model_fields.get(part) if models and isinstance(part, str) else None
         models, description = (members(field.annotation), field.description or "") if field else ([], description)
     return ".".join(written), models, description

@@ -10,9 +10,11 @@ import tomli_w
 import tomllib
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
+from edgeveil.trainer.recipe.count import Count
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
 from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
@@ -328,6 +330,7 @@ class Recipe(Section):
     capture: Capture | None = Field(
         default=None, description="How a sensor's frames become samples. Left out: they are samples already."
     )
+    count: Count | None = Field(default=None, description="Counts of people that leave too. Left out: none.")
     prior: Annotated[TablePrior | TrainingPrior, Field(discriminator="kind")] = Field(
         description="What the public knows of z given y."
     )
@@ -380,6 +383,7 @@ class Recipe(Section):
         self._spends()
         if self.private is not None:
             check_private(self.perturber, self.prior.kind, from_training=self.data.bounds is not None)
+        self._counts()
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
         return self
@@ -398,6 +402,16 @@ class Recipe(Section):
         one = getattr(self.perturber, "epsilon", None)
         if one is not None and self.spending.most < one:
             raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {one:g}")
+
+    def _counts(self) -> None:
+        """Raise ``ValueError`` where ``[count]`` is not one that a device can follow."""
+        if self.count is None:
+            return
+        try:
+            check_count(self.count.manifest(), None if self.capture is None else self.capture.manifest())
+        except BundleRefused as refusal:
+            problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
+            raise ValueError(f"a section [count] that a device can follow ({problem})") from None
 
     @property
     def promises(self) -> bool:

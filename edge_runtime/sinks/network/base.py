@@ -13,6 +13,7 @@ from typing import Any, Callable, Dict, List, Optional
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink
+from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.network import wire
 from edgeveil.edge_runtime.sinks.network.spool import Spool
 from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
@@ -39,6 +40,8 @@ class NetworkSink(Sink):
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
         self._format = wire.Format(outputs, manifest)
+        rules = None if manifest is None else manifest.counts
+        self._counts = None if rules is None or manifest is None else CountForm(rules, manifest.name)
         self._say: Callable[[str], None] = settings.get("say") or _note
         folder = settings.get("spool")
         self._lasts = folder is not None
@@ -46,7 +49,7 @@ class NetworkSink(Sink):
             most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
             ttl_s=settings.get("ttl") or 3600.0,
             folder=folder,
-            accept=self._format.mine,
+            accept=lambda record: self._format.mine(record) or self._is_count(record),
             say=self._say,
         )
         self._backoff = Backoff(**settings.get("backoff", {}))
@@ -60,6 +63,13 @@ class NetworkSink(Sink):
 
     def _write(self, frame: Any) -> None:
         self._spool.put(self._format.encode(frame, self._spool.stream, self._spool.next_number))
+
+    def _write_count(self, report: CountReport) -> None:
+        if self._counts is not None:
+            self._spool.put(self._counts.encode(report, self._spool.stream, self._spool.next_number))
+
+    def _is_count(self, record: bytes) -> bool:
+        return self._counts is not None and self._counts.mine(record)
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Send the state as soon as there is a connection; only the last one counts."""

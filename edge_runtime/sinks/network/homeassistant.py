@@ -1,63 +1,128 @@
-"""Labels as events, and Home Assistant's MQTT discovery for them.
+"""Home Assistant's MQTT discovery: one retained document for each entity, and for each trigger of an automation.
 
-A label is sent with every tick, changed or not, in messages of one size, so that an observer of encrypted traffic does
-not learn when it changes. Home Assistant finds the changes itself.
+Its reader says what may stand there: https://www.home-assistant.io/integrations/mqtt/#mqtt-discovery
 """
 
-import json
 import re
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, Optional, Tuple
 
-from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.network.wire import Record, json_bytes
+from edgeveil.edge_runtime.manifest.count import CountRules
+from edgeveil.edge_runtime.sinks.network.labels import Labels
+
+Document = Dict[str, Any]
+_ONLINE = "{{ 'online' if value_json.state == 'running' else 'offline' }}"
+_LATE_S = 30  # after two periods: then a count is as good as none
+STATES = ("running", "degraded", "spent", "offline")
 
 
-class Labels(object):
-    """The label outputs of a bundle, under ``topic``. ``prefix`` is Home Assistant's; None turns discovery off."""
+class Discovery(object):
+    """The documents of one stream under ``topic``. ``prefix`` is Home Assistant's; ``about`` as ``about.about`` has it;
+    ``rules`` are those of what is counted, or None."""
 
-    def __init__(self, topic: str, outputs: List[Output], manifest: Optional[Manifest], prefix: Optional[str]) -> None:
-        self._topic, self._prefix = topic, prefix
-        self._names = [o.name for o in outputs if o.kind == "label"]
-        self._classes = list(manifest.perturber.target_classes) if manifest else []
-        self._target = manifest.perturber.target if manifest else "label"
-        self._slots = manifest.capture.slots if manifest and manifest.capture else 1
-        self.any = bool(self._names)
+    def __init__(self, topic: str, prefix: str, labels: Labels, about: Document, rules: Optional[CountRules]) -> None:
+        self._topic, self._prefix, self._labels, self._about, self._rules = topic, prefix, labels, about, rules
+        self._node = "edgeveil_" + _word(topic)
 
-    def events(self, record: Record) -> Iterator[Tuple[str, bytes]]:
-        """Topic and message of each label of a record."""
-        for name in self._names:
-            yield self._topic_of(name, record.slot), self._message(record, name)
+    def documents(self) -> Iterator[Tuple[str, Document]]:
+        """(topic, document) of everything there is."""
+        yield from self._of_labels()
+        if self._rules is not None:
+            yield from self._of_counts(self._rules)
+        yield from self._of_device()
 
-    def discovery(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
-        """Retained topic and document of each label and slot, for Home Assistant's MQTT discovery."""
-        if not self._prefix:
-            return
-        node = "edgeveil_" + re.sub(r"[^A-Za-z0-9_-]", "_", self._topic)
-        for name in self._names:
-            for slot in range(self._slots):
-                thing = "{}_{}".format(re.sub(r"[^A-Za-z0-9_-]", "_", name), slot)
-                document: Dict[str, Any] = {
-                    "name": "{} {}".format(self._target, slot + 1) if self._slots > 1 else self._target,
-                    "unique_id": "{}_{}".format(node, thing),
-                    "object_id": "{}_{}".format(node, thing),
-                    "state_topic": self._topic_of(name, slot),
-                    "value_template": "{{ value_json.name }}" if self._classes else "{{ value_json.label }}",
-                    "availability_topic": self._topic + "/status",
-                    "availability_template": "{{ 'online' if value_json.state == 'running' else 'offline' }}",
-                    "device": {"identifiers": [node], "name": self._topic, "manufacturer": "EdgeVeil"},
-                    "origin": {"name": "EdgeVeil"},
+    def _of_labels(self) -> Iterator[Tuple[str, Document]]:
+        labels = self._labels
+        for name in labels.names:
+            for slot in range(labels.slots):
+                document: Document = {
+                    "name": "{} {}".format(labels.target, slot + 1) if labels.slots > 1 else labels.target,
+                    "state_topic": labels.topic_of(name, slot),
+                    "value_template": "{{ value_json.name }}" if labels.classes else "{{ value_json.label }}",
                 }
-                if self._classes:
-                    document.update(device_class="enum", options=self._classes)
-                yield "{}/sensor/{}/{}/config".format(self._prefix, node, thing), document
+                if labels.classes:
+                    document.update(device_class="enum", options=labels.classes)
+                yield self._entity("sensor", "{}_{}".format(_word(name), slot), document, while_running=True)
 
-    def _topic_of(self, name: str, slot: int) -> str:
-        return "{}/label/{}/{}".format(self._topic, name, slot)
+    def _of_counts(self, rules: CountRules) -> Iterator[Tuple[str, Document]]:
+        for kind, place, what in rules.names:
+            if what.startswith("dwell-"):
+                value = "value_json.zones['{}'].dwell[{}]".format(place, what[6:])
+                name = "{} stays {}".format(place, _bin(rules.dwell_s, int(what[6:])))
+            else:
+                value = "value_json.{}s['{}']['{}']".format(kind, place, what)
+                name = "{} {}".format(place, "people" if what == "occupancy" else what)
+            counted = {"name": name, "value_template": "{{ " + value + " }}", "state_class": "measurement"}
+            yield self._count("sensor", "{}_{}_{}".format(kind, _word(place), _word(what)), counted, rules)
+            # With noise, a number above 0 does not say that anybody is there.
+            if what == "occupancy" and rules.noise is None:
+                template = "{{ 'None' if VALUE is none else ('ON' if VALUE > 0 else 'OFF') }}".replace("VALUE", value)
+                occupied = {"name": place + " occupied", "device_class": "occupancy", "value_template": template}
+                yield self._count("binary_sensor", "zone_{}_occupied".format(_word(place)), occupied, rules)
 
-    def _message(self, record: Record, name: str) -> bytes:
-        label = int(record.outputs[name])
-        called = self._classes[label] if 0 <= label < len(self._classes) else None
-        document = {"id": record.id, "label": label, "name": called, "tick": record.index, "tick_ns": record.tick_ns}
-        longest_name = max([len(json.dumps(name)) for name in self._classes] or [0])
-        # JSON allows spaces after a document. 192 leaves room for ticks and numbers to grow.
-        return json_bytes(document).ljust(192 + longest_name, b" ")
+    def _of_device(self) -> Iterator[Tuple[str, Document]]:
+        state = {
+            "name": "state",
+            "state_topic": self._topic + "/status",
+            "value_template": "{{ value_json.state }}",
+            "device_class": "enum",
+            "options": list(STATES),
+            "entity_category": "diagnostic",
+        }
+        yield self._entity("sensor", "state", state)
+        about = {"state_topic": self._topic + "/about", "entity_category": "diagnostic"}
+        version = "{{ value_json.bundle }} {{ value_json.version }}"
+        yield self._entity("sensor", "version", dict(about, name="version", value_template=version))
+        # Unknown where nobody measured it.
+        attack = "{{ value_json.attack if value_json.attack is none else (100 * value_json.attack) | round(1) }}"
+        yield self._entity(
+            "sensor",
+            "attack",
+            dict(about, name="best attack found", value_template=attack, unit_of_measurement="%"),
+        )
+        for word in STATES:
+            trigger = {
+                "automation_type": "trigger",
+                "type": word,
+                "subtype": "stream",
+                "topic": self._topic + "/status",
+                "value_template": "{{ value_json.state }}",
+                "payload": word,
+            }
+            yield self._place("device_automation", word), self._whose(trigger)
+
+    def _count(self, component: str, thing: str, document: Document, rules: CountRules) -> Tuple[str, Document]:
+        topics = {"state_topic": self._topic + "/count", "expire_after": 2 * rules.period_s + _LATE_S}
+        return self._entity(component, thing, dict(document, **topics), while_running=True)
+
+    def _entity(
+        self, component: str, thing: str, document: Document, *, while_running: bool = False
+    ) -> Tuple[str, Document]:
+        """``while_running``: it is unavailable in any other state."""
+        own: Document = {
+            "unique_id": "{}_{}".format(self._node, thing),
+            "default_entity_id": component + "." + re.sub("[^a-z0-9_]", "_", (self._node + "_" + thing).lower()),
+        }
+        if while_running:
+            own.update(availability_topic=self._topic + "/status", availability_template=_ONLINE)
+        return self._place(component, thing), self._whose(dict(document, **own))
+
+    def _place(self, component: str, thing: str) -> str:
+        return "{}/{}/{}/{}/config".format(self._prefix, component, self._node, thing)
+
+    def _whose(self, document: Document) -> Document:
+        device = {"identifiers": [self._node], "name": self._topic, "manufacturer": "EdgeVeil"}
+        if self._about["bundle"] is not None:
+            device.update(model=self._about["bundle"], sw_version=self._about["version"])
+        return dict(document, device=device, origin={"name": "EdgeVeil"})
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "_", text)
+
+
+def _bin(edges: Any, number: int) -> str:
+    if number == 0:
+        return "under {:g} s".format(edges[0])
+    if number == len(edges):
+        return "over {:g} s".format(edges[-1])
+    return "{:g} to {:g} s".format(edges[number - 1], edges[number])

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
 
 RECORD = "application/vnd.edgeveil.record"
+COUNT = "application/vnd.edgeveil.count+json"
 STATUS = "application/vnd.edgeveil.status+json"
 FORMAT = "application/vnd.edgeveil.format+json"
 # These refuse the record itself, for ever. All other errors may be cured at the far side.
@@ -55,7 +56,7 @@ class HttpSink(NetworkSink):
         self._post(FORMAT, json_bytes(self._format.document))
 
     def _send(self, record: bytes) -> bool:
-        return self._post(RECORD, record)
+        return self._post(COUNT if self._is_count(record) else RECORD, record)
 
     def _send_status(self, document: Dict[str, Any]) -> None:
         self._post(STATUS, json_bytes(document))

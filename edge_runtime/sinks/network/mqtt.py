@@ -11,9 +11,11 @@ import threading
 from typing import Any, Deque, Dict, List, Optional
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.sinks.network import homeassistant
+from edgeveil.edge_runtime.sinks.network.about import about
 from edgeveil.edge_runtime.sinks.network.base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
 from edgeveil.edge_runtime.sinks.network.broker import Broker, checked_topic
+from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
+from edgeveil.edge_runtime.sinks.network.labels import Labels
 from edgeveil.edge_runtime.sinks.network.wire import json_bytes
 
 UNDER_WAY = 20  # most messages that wait for their acknowledgement
@@ -25,7 +27,8 @@ def _discovery(text: str) -> Optional[str]:
 
 
 class MqttSink(NetworkSink):
-    """Publishes to TOPIC, and retained to TOPIC/format and TOPIC/status; labels to TOPIC/label/NAME/SLOT."""
+    """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about and TOPIC/status; labels to TOPIC/label/NAME/SLOT,
+    counts to TOPIC/count."""
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
@@ -39,7 +42,10 @@ class MqttSink(NetworkSink):
         self._answer: Optional[str] = None
         self._acknowledged: Deque[int] = collections.deque()
         self._gone = threading.Event()
-        self._labels = homeassistant.Labels(self._topic, outputs, manifest, options.get("discovery", "homeassistant"))
+        self._labels = Labels(self._topic, outputs, manifest)
+        self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
+        prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
+        self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
         super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:
@@ -54,7 +60,8 @@ class MqttSink(NetworkSink):
         if self._answer:
             raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
         self._publish(self._topic + "/format", json_bytes(self._format.document), retain=True)
-        for topic, document in self._labels.discovery():
+        self._publish(self._topic + "/about", json_bytes(self._about), retain=True)
+        for topic, document in self._discovery.documents() if self._discovery else ():
             self._publish(topic, json_bytes(document), retain=True)
 
     def _new_client(self) -> Any:
@@ -98,8 +105,9 @@ class MqttSink(NetworkSink):
             entry = self._spool.take(0.5)
             if entry is not None:
                 record = entry.record()
-                under_way[self._publish(self._topic, record)] = entry
-                if self._labels.any and self._spool.age_s(entry) < NEWS_S:
+                counts = self._is_count(record)
+                under_way[self._publish(self._topic + ("/count" if counts else ""), record)] = entry
+                if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         self._publish(topic, message)
         self._send_pending_status()

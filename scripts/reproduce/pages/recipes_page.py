@@ -32,6 +32,8 @@ def kind(annotation: object, constraints: Iterable[object] = ()) -> str:
         return " or ".join(kind(part, constraints) for part in arguments if part is not type(None))
     if origin is list:
         name, _, inner = kind(arguments[0]).partition(", ")
+        if name.startswith("list of "):
+            return f"list of {name.replace('list', 'lists', 1)}"
         return f"list of {_count(constraints)}{name}s" + (f", each {inner}" if inner else "")
     return PLAIN[annotation] + limits(constraints)  # type: ignore[index]
 
@@ -67,15 +69,18 @@ def _count(constraints: Iterable[object]) -> str:
     return f"{ends['min_length']} " if len(set(ends.values())) == 1 and len(ends) == 2 else ""
 
 
-def sections(model: type[BaseModel] = Recipe, name: str = "") -> Iterator[tuple[str, type[BaseModel]]]:
-    """(heading, model) of every section, the outer ones first."""
-    title = f"`[{name}]`" if name else "At the top"
+def sections(
+    model: type[BaseModel] = Recipe, name: str = "", *, many: bool = False
+) -> Iterator[tuple[str, type[BaseModel]]]:
+    """(heading, model) of every section, the outer ones first; ``many``: of which there is a list."""
+    title = (f"`[[{name}]]`" if many else f"`[{name}]`") if name else "At the top"
     if "kind" in model.model_fields:
         title += " with " + " or ".join(f'`kind = "{kind}"`' for kind in tags(model))
     yield title, model
     for key, field in model.model_fields.items():
         for inner in members(field.annotation):
-            yield from sections(inner, f"{name}.{key}" if name else key)
+            a_list = typing.get_origin(field.annotation) is list
+            yield from sections(inner, f"{name}.{key}" if name else key, many=a_list)
 
 
 def section(title: str, model: type[BaseModel]) -> str:

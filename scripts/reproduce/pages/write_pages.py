@@ -16,6 +16,7 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.attacks import planted
+from scripts.reproduce.counting import count_people, counting_page
 from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.installing import workstation_pythons
 from scripts.reproduce.pages import (
@@ -343,6 +344,12 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
     )
 
 
+def counting(record: dict[str, Any]) -> str:
+    """The page on counting people as Markdown; its picture is drawn as well."""
+    template = templates().get_template("counting.md.j2")
+    return template.render(record=record, rows=list(counting_page.rows(record)))
+
+
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     """The records of codebooks, by data set."""
     found = {data: root / CODEBOOKS.format(data) for data in table_2_page.PAPER}
@@ -394,6 +401,12 @@ def _power() -> None:
         power_page.draw(json.loads(POWER.read_text()), POWER_PICTURE)
 
 
+def _counting() -> None:
+    _of(count_people.RESULT, counting_page.PAGE, counting)()
+    if count_people.RESULT.is_file():
+        counting_page.draw(json.loads(count_people.RESULT.read_text()))
+
+
 PAGES: dict[str, Callable[[], None]] = {
     "mnist": _of(RECORD, PAGE, page),
     "streams": _of(STREAMS, STREAMS_PAGE, streams_page),
@@ -416,6 +429,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "local-privacy": _local,
     "publishing": _publishing,
     "private-models": _private,
+    "counting": _counting,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
     "recipes": recipes_page.write,
     "boards": board_pages.write,

@@ -199,6 +199,13 @@ def tried(said):
     if said == "number or list of numbers":
         yield from (("0.75", True), ("[0.75, 2]", True), ('"1"', False), ('["1"]', False))
         return
+    if said == "list of lists of 2 numbers":
+        yield from (
+            ("[[1.0, 2.0], [3.0, 4.0], [5.0, 0.0]]", True),
+            ("[[1.0], [2.0], [3.0]]", False),
+            ("[1.0, 2.0]", False),
+        )
+        return
     name, *limits = said.split(", ")
     many = re.fullmatch(r"list of (?:(\d+) )?(.*)s", name)
     if many:

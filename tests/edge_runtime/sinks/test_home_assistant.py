@@ -1,0 +1,118 @@
+"""Home Assistant itself, behind a real broker, finds every entity and trigger that a stream has, with its state."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from edgeveil.edge_runtime.manifest.count import CountNoise, CountRules, Line, Zone
+from edgeveil.edge_runtime.sinks.count_report import CountReport
+from edgeveil.edge_runtime.sinks.network.about import about
+from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
+from edgeveil.edge_runtime.sinks.network.labels import Labels
+from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
+from scripts.environments import home_assistant
+from tests.support import network_receivers
+from tests.support.checkout import ROOT
+
+RULES = CountRules(
+    [Line("door", (0, 100), (424, 100))], [Zone("hall", [(0, 0), (0, 200), (200, 200)])], 10, [5.0, 60.0], 16.0, None
+)
+MANIFEST = network_receivers.MANIFEST._replace(counts=RULES)
+STATES = {
+    "sensor.edgeveil_hall_door_label_0": "walking",
+    "sensor.edgeveil_hall_door_line_door_in": "2",
+    "sensor.edgeveil_hall_door_line_door_out": "1",
+    "sensor.edgeveil_hall_door_zone_hall_occupancy": "3",
+    "binary_sensor.edgeveil_hall_door_zone_hall_occupied": "on",
+    "sensor.edgeveil_hall_door_zone_hall_dwell_0": "4",
+    "sensor.edgeveil_hall_door_zone_hall_dwell_1": "5",
+    "sensor.edgeveil_hall_door_zone_hall_dwell_2": "6",
+    "sensor.edgeveil_hall_door_state": "running",
+    "sensor.edgeveil_hall_door_version": "hall 2026-11-21T12:00:00Z",
+    "sensor.edgeveil_hall_door_attack": "unknown",  # nobody measured it
+}
+
+
+def documents(rules=RULES, **facts):
+    labels = Labels("hall/door", network_receivers.OUTPUTS, MANIFEST)
+    told = {**about(MANIFEST, None, {}), **facts}
+    return dict(Discovery("hall/door", "homeassistant", labels, told, rules).documents())
+
+
+def test_no_document_has_what_home_assistant_no_longer_takes():
+    found = documents()
+    assert len(found) == len(STATES) + 4
+    for topic, document in found.items():
+        component = topic.split("/")[1]
+        assert "object_id" not in document
+        assert document["device"]["identifiers"] == ["edgeveil_hall_door"]
+        if component != "device_automation":
+            assert re.fullmatch(component + r"\.[a-z0-9_]+", document["default_entity_id"])
+    assert len({d["unique_id"] for d in found.values() if "unique_id" in d}) == len(STATES)
+
+
+def test_with_noise_nothing_says_that_a_zone_is_occupied():
+    noisy = documents(RULES._replace(noise=CountNoise(500_000, 1, 10**9)))
+    assert not [topic for topic in noisy if "binary_sensor" in topic]
+    assert [topic for topic in documents() if "binary_sensor" in topic]
+
+
+def test_counts_that_no_longer_come_are_not_shown():
+    counts = [document for document in documents().values() if document.get("state_topic") == "hall/door/count"]
+    assert {document["expire_after"] for document in counts} == {50}
+    assert {document["availability_topic"] for document in counts} == {"hall/door/status"}
+
+
+@pytest.mark.homeassistant
+def test_home_assistant_finds_all_of_it(tmp_path):
+    network_receivers.needs_mosquitto()
+    place = home_assistant.folder()
+    python = home_assistant.command(place)
+    if python is None:
+        pytest.skip(
+            "NO HOME ASSISTANT HERE: nothing was discovered (python -m scripts.environments.home_assistant makes it)"
+        )
+    broker = network_receivers.Broker(tmp_path)
+    here, there = home_assistant.scratch(place)
+    shutil.copy(ROOT / "tests/support/home_assistant/probe.py", here)
+    shutil.rmtree(here / "config", ignore_errors=True)
+    (here / "config").mkdir()
+    words = [*python, f"{there}/probe.py", f"{there}/config", str(broker.port), str(len(STATES))]
+    sink = MqttSink(f"mqtt://127.0.0.1:{broker.port}/hall/door", network_receivers.OUTPUTS, MANIFEST, {})
+    said = (tmp_path / "said").open("w")
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process:
+        try:
+            lines = _lines(process, sink)
+            first = json.loads(next(lines))
+            sink.announce("degraded", 7)
+            second = json.loads(next(lines))
+        finally:
+            process.stdin.close()
+            process.wait(30)
+            sink.close()
+            broker.kill()
+    assert first["flow"] == "create_entry"
+    assert first["states"] == STATES
+    assert len(first["unique"]) == len(STATES)
+    assert first["device"] == ["hall/door", "hall", "2026-11-21T12:00:00Z"]
+    assert first["triggers"] == ["degraded", "offline", "running", "spent"]
+    assert [json.loads(payload)["state"] for payload in second["fired"]] == ["degraded"]
+    assert second["states"]["sensor.edgeveil_hall_door_state"] == "degraded"
+    assert second["states"]["sensor.edgeveil_hall_door_line_door_in"] == "unavailable"
+    assert "hall/door" not in (tmp_path / "said").read_text()  # no complaint about any of it
+
+
+def _lines(process, sink):
+    """What the probe says; meanwhile the stream goes on."""
+    import select
+
+    number = 0
+    while process.poll() is None:
+        sink.write(network_receivers.frame(2 * number + 1))
+        sink.write_count(CountReport(number, "counted", [2, 1, 3, 4, 5, 6], number, 10**18 + number))
+        number += 1
+        if select.select([process.stdout], [], [], 0.3)[0]:
+            yield process.stdout.readline()
