@@ -57,6 +57,7 @@ def new(
             "each person under a depth camera that looks straight down."
         ),
     ] = None,
+    trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.given import Given
@@ -65,7 +66,7 @@ def new(
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
     given = Given(source, *words)
-    for note in [*write_recipe(given, out, kind=kind), *unnamed_subjects(given)]:
+    for note in [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 

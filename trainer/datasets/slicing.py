@@ -89,7 +89,7 @@ def check_classes(
         raise BadInput(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
         )
-    parts = [part for part in (getattr(slices, name) for name in PARTS) if len(part)]
+    parts = [part for name in PARTS if len(part := getattr(slices, name)) or name != "attack"]
     least = SLICES * FEWEST_ROWS
     for number, name in enumerate(names):
         rows = np.concatenate([part[labels[part] == number] for part in parts])
@@ -187,13 +187,15 @@ def _deal_rows(stratum: np.ndarray, rng: np.random.Generator, slices: int) -> np
 
 
 def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
-    # The largest first, each to the slice that it leaves closest to its share of every stratum.
+    # The largest first, each to the slice that it leaves closest to its share of every stratum. Where slices are alike
+    # in that, as for a stratum's first clusters, the one with the fewest rows: a fixed turn would starve the last.
     table = _counts(cluster, stratum)
     weight = 1.0 / np.maximum(table.sum(axis=0), 1)  # a rare stratum counts as much as a common one
     have = np.zeros((slices, table.shape[1]))
     of_cluster = np.empty(len(table), np.int64)
     for c in _sorted(-table.sum(axis=1), rng):
         crowding = (weight * table[c] * (2 * have + table[c])).sum(axis=1)
-        of_cluster[c] = crowding.argmin()
+        alike = np.flatnonzero(crowding <= crowding.min() * (1 + 1e-9))
+        of_cluster[c] = alike[have[alike].sum(axis=1).argmin()]
         have[of_cluster[c]] += table[c]
     return of_cluster[cluster]
