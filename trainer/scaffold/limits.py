@@ -4,11 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
 from edgeveil.trainer.datasets.base import Dataset
 
 ENOUGH_ROWS = 30  # of a class: below that a rate of it is mostly chance
 ENOUGH_PEOPLE = 30
 TELLING = 0.95  # share of rows in which y alone tells z
+
+
+def check(dataset: Dataset) -> None:
+    """Raise ``BadInput`` where too few rows or people are left for an adversary to learn on: no audit, so no bundle."""
+    rows = dataset.slices.training()
+    units = len(rows) if dataset.cluster is None else len(np.unique(dataset.cluster[rows]))
+    if len(rows) >= FEWEST_ROWS and units >= FEWEST_UNITS:
+        return
+    of = dataset.cluster_kind or "row"
+    raise BadInput(
+        f"The audit needs at least {FEWEST_ROWS} rows of {FEWEST_UNITS} subjects or sessions to learn on, and "
+        f"the training slices have {len(rows)} rows of {units} {of}s: add {'rows' if of == 'row' else of + 's'}, until "
+        f"there are {2 * FEWEST_UNITS} in all."
+    )
 
 
 def of_data(dataset: Dataset) -> list[str]:

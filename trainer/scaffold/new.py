@@ -98,6 +98,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         templates.check_kind(kind)
     guess = first_guess(given)
     dataset, file, stream = datasets.load(guess), given.path, guess.capture is not None
+    limits.check(dataset)
     notes = _notes(given, dataset)
     if kind is None:
         kind, reason = templates.usual(dataset, stream=stream)

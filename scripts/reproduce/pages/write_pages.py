@@ -38,6 +38,7 @@ from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
+from scripts.reproduce.strangers import strangers, strangers_page
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -61,6 +62,7 @@ FOUR_SLICES_PAGE = Path("docs/results/four-slices.md")
 ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
+STRANGERS_PAGE = Path("docs/results/strangers.md")
 
 
 def rate(value: dict[str, Any] | None) -> str:
@@ -239,6 +241,12 @@ def guards_page(record: dict[str, Any]) -> str:
     return templates().get_template("guards.md.j2").render(record=record, downgrades=beside)
 
 
+def of_strangers(record: dict[str, Any]) -> str:
+    """The page on data that nobody here made as Markdown."""
+    template = templates().get_template("strangers.md.j2")
+    return template.render(record=record, rows=strangers_page.rows(record), missing=strangers_page.missing(record))
+
+
 def emission_times(record: dict[str, Any]) -> str:
     """The page on the times at which results leave as Markdown."""
     return templates().get_template("emission-times.md.j2").render(record=record)
@@ -336,6 +344,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "estimator": lambda: write_guide(BENCHES, ESTIMATOR_PAGE),
     "local-privacy": _local,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
+    "strangers": _of(strangers.RESULT, STRANGERS_PAGE, of_strangers),
     "recipes": recipes_page.write,
 }
 

@@ -4,7 +4,8 @@ Every data set of public_data.py goes the whole way at the default budget, and e
 Written data set by data set: run again, the script goes on with those that are missing. The packages that the data come
 from have an environment of their own, made once:
 
-    uv venv .venv-strangers && uv pip install --python .venv-strangers -r requirements/strangers.txt
+    .venv/bin/uv venv .venvs/strangers
+    .venv/bin/uv pip install --python .venvs/strangers -r requirements/strangers.txt
     python -m scripts.reproduce.strangers.strangers
     python -m scripts.reproduce.strangers.strangers wine crabs
 
@@ -152,7 +153,9 @@ def main() -> int:
     """Run what is missing, or what is named."""
     script = record.Script(__file__, __doc__, "wine", out=RESULT, timing=True)
     script.add_argument("names", nargs="*", metavar="NAME", help="data sets; left out: those without a row")
-    script.add_argument("--python", type=Path, default=Path(".venv-strangers/bin/python"), help="that has the packages")
+    script.add_argument(
+        "--python", type=Path, default=Path(".venvs/strangers/bin/python"), help="that has the packages"
+    )
     asked = script.parse_args()
     if unknown := set(asked.names) - set(SETS):
         script.error(f"expected {', '.join(SETS)}; got {', '.join(sorted(unknown))}")

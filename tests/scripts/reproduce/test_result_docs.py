@@ -5,6 +5,7 @@ import json
 from scripts.reproduce.dp import local, local_sgd
 from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
 from scripts.reproduce.security import guards
+from scripts.reproduce.strangers import strangers
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
@@ -37,6 +38,13 @@ def test_the_page_on_guards_is_what_its_record_says():
 def test_the_page_on_local_privacy_is_what_its_records_say():
     found = (json.loads((ROOT / path).read_text()) for path in (local.RESULT, local_sgd.RESULT))
     assert (ROOT / write_pages.LOCAL_PAGE).read_text() == write_pages.local_privacy(*found), HOW
+
+
+def test_the_page_on_strangers_is_what_its_record_says():
+    record = json.loads((ROOT / strangers.RESULT).read_text())
+    assert (ROOT / write_pages.STRANGERS_PAGE).read_text() == write_pages.of_strangers(record), HOW
+    assert {row["outcome"] for row in record["rows"]} <= {"sealed", "said why"}
+    assert not any(step.get("traceback") for row in record["rows"] for step in row["steps"])
 
 
 def test_a_figure_that_became_worse_is_marked():

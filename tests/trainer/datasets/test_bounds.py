@@ -77,6 +77,14 @@ def test_one_outlier_does_not_press_all_others_into_a_corner():
     assert (found.low[2], found.high[2]) == (0.0, 1.0)  # a rare label is no outlier
 
 
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_unit_cube_does_not_know_the_unit(scale):
+    x = np.random.default_rng(0).normal(3, 2, size=(500, 2))
+    one, other = measured(x, "vector"), measured(x * scale, "vector")
+    assert np.multiply(one.low, scale) == pytest.approx(other.low, rel=1e-6)
+    assert np.multiply(one.high, scale) == pytest.approx(other.high, rel=1e-6)
+
+
 def test_long_tails_are_cut_for_few_values_alone():
     x = np.random.default_rng(0).exponential(size=(4000, 1)).astype(np.float32) ** 3
     x[::2] = 0
