@@ -17,7 +17,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
 from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
-from edgeveil.trainer.scaffold import first_look, limits, templates
+from edgeveil.trainer.scaffold import data_limits, first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
@@ -98,7 +98,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         templates.check_kind(kind)
     guess = first_guess(given)
     dataset, file, stream = datasets.load(guess), given.path, guess.capture is not None
-    limits.check(dataset)
+    data_limits.check(dataset)
     notes = _notes(given, dataset)
     if kind is None:
         kind, reason = templates.usual(dataset, stream=stream)
@@ -122,7 +122,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     if trial and not linear:
         tried = first_look.with_networks(dataset, batch=batch, epochs=epochs["classifiers"], shift=shift)
     reads = first_look.expected(look["y"], tried)
-    notes = (*notes, *limits.of_data(dataset), *first_look.notes(look["y"], look["z"], tried))
+    notes = (*notes, *data_limits.of_data(dataset), *first_look.notes(look["y"], look["z"], tried))
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Slices
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import first_look, limits, templates
+from edgeveil.trainer.scaffold import data_limits, first_look, templates
 from edgeveil.trainer.scaffold.first_look import Look, Tried, expected, notes
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look
@@ -92,7 +92,7 @@ def test_pairs_of_y_and_z_that_are_met_in_the_test_first_are_said():
     dataset = SimpleNamespace(
         y=y, z=z, y_names=names[:2], z_names=names, slices=slices, cluster=y, cluster_kind="session"
     )
-    (said,) = limits.of_data(dataset)
+    (said,) = data_limits.of_data(dataset)
     assert said.startswith("100% of the test rows have a pair of y and z that no training row has")
     assert "rows of more sessions" in said
 
