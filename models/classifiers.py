@@ -56,6 +56,42 @@ def small(shape: tuple[int, int, int], classes: int, *, width: int = 32) -> kera
     return keras.Model(image, layers.Dense(classes, name="logits")(x))
 
 
+def normed_mlp(features: int, classes: int) -> keras.Model:
+    """For vectors: FC(128), FC(64), FC(classes), batch norm after the first two; it folds into them at export.
+
+    Batch norm makes up for features of unlike spread, on which Table 1's column may learn nothing.
+    """
+    vector = keras.Input((features,), name="features")
+    x = vector
+    for width in (128, 64):
+        x = layers.Dropout(0.2)(_normed(layers.Dense(width, use_bias=False), x))
+    return keras.Model(vector, layers.Dense(classes, name="logits")(x))
+
+
+def normed_cnn(shape: tuple[int, int, int], classes: int, *, width: int = 24) -> keras.Model:
+    """``small`` with batch norm after every layer but the last, for pictures of weak contrast or of measurements.
+
+    ``shape`` (height, width, channels); ``width`` is the number of channels of the first layer, doubled twice at most.
+    """
+    image = keras.Input(shape, name="image")
+    side, channels = min(shape[:2]), width
+    stride = 2 if side > 12 else 1
+    x = _normed(layers.Conv2D(width, 3, strides=stride, padding="same", use_bias=False), image)
+    side = -(-side // stride)
+    while side > 4:
+        channels = min(2 * channels, 4 * width)
+        x = _normed(layers.Conv2D(channels, 3, strides=2, padding="same", use_bias=False), x)
+        side = -(-side // 2)
+    x = layers.Dropout(0.25)(layers.Flatten()(x))
+    x = _normed(layers.Dense(64, use_bias=False), x)
+    return keras.Model(image, layers.Dense(classes, name="logits")(layers.Dropout(0.2)(x)))
+
+
+def _normed(layer: layers.Layer, x: keras.KerasTensor) -> keras.KerasTensor:
+    """``layer``, batch norm and ReLU. The moving statistics follow within some ten steps: data may be few."""
+    return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(layer(x)))
+
+
 def linear(weights: np.ndarray, bias: np.ndarray, operator: np.ndarray | None = None) -> keras.Model:
     """Vectors (features,) to logits (classes,), in closed form: ``weights`` (k, classes), ``bias`` (classes,).
 

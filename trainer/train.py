@@ -9,7 +9,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
-from edgeveil.trainer.perturbers import fit_function, promise
+from edgeveil.trainer.perturbers import check, fit_function, promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
@@ -66,6 +66,7 @@ def _train(run: Run) -> Run:
     recipe = run.recipe
     dataset = run.dataset()
     _describe(dataset)
+    check(recipe.perturber, dataset.for_training())
     run.record(state="training")
     (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
     with run.stage("perturber"):

@@ -61,6 +61,7 @@ def new(
             "each person under a depth camera that looks straight down."
         ),
     ] = None,
+    trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.given import Given
@@ -69,7 +70,7 @@ def new(
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
     given = Given(source, *words)
-    for note in [*write_recipe(given, out, kind=kind, of=of), *unnamed_subjects(given)]:
+    for note in [*write_recipe(given, out, kind=kind, of=of, trial=trial), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
 

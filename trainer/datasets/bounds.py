@@ -2,6 +2,10 @@
 
 A bound that comes from training rows says what the largest of them is. What is promised of a release (an epsilon) holds
 for readings clipped to the bounds, and they ship: so they must be public there, unless the recipe says otherwise.
+
+Measurements (floats) are standardised: their range ends ``SPREAD`` standard deviations from the mean, where the
+training rows reach that far, outliers left out. One outlier would otherwise press all others into a corner of the unit
+cube, where a network learns nothing and an int8 step is wider than what it should tell apart.
 """
 
 from __future__ import annotations
@@ -17,6 +21,12 @@ from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.schema import Data
 
 FROM_TRAINING = "from-training"
+SPREAD = 4.0
+ROUNDS = 3
+OUTLIERS = 0.01  # share of values, at most
+FEW = 16  # different values, of a label
+LABELS_SHOW = 10_000  # values by which a label is told
+MOST = 1_000_000  # values that are looked at
 Ends = tuple[float, ...]
 OF_RELEASES = (
     "An epsilon holds for readings within public bounds, and these data come with none: set `data.low` and `data.high` "
@@ -59,6 +69,8 @@ def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: st
         return _each(readings.low, "low", features), _each(readings.high, "high", features)
     # From the training slices alone: nothing is fitted on the test slice.
     lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
+    if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
+        lows, highs = np.array([_within(column) for column in x[training].T]).T
     highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
     return tuple(lows.tolist()), tuple(highs.tolist())
 
@@ -79,7 +91,31 @@ def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str
     if public is not None and (low is None or high is None):
         raise BadInput(public)
     x = readings.x[training]
-    return float(min(0, x.min())) if low is None else low, float(x.max()) if high is None else high
+    least, most = float(min(0, x.min())), float(x.max())
+    if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
+        low_end, most = _within(x.reshape(-1))
+        least = max(least, low_end)
+    return least if low is None else low, most if high is None else high
+
+
+def _within(x: np.ndarray) -> tuple[float, float]:
+    """The ends of measurements x (n,), no further than ``SPREAD`` standard deviations from the mean.
+
+    Both are taken again without what lies beyond (sigma clipping): an outlier widens its own limit. A column of few
+    different values is a label, and one whose rare values are many has long tails: there nothing is taken out.
+    """
+    low, high = float(x.min()), float(x.max())
+    x = x[:: max(1, len(x) // MOST)].astype(np.float64)
+    if len(np.unique(x[:LABELS_SHOW])) <= FEW:
+        return low, high
+    kept = x
+    for _ in range(ROUNDS):
+        inside = kept[np.abs(kept - kept.mean()) <= SPREAD * kept.std()]
+        if len(inside) < (1 - OUTLIERS) * len(x) or inside.std() == 0:
+            break
+        kept = inside
+    away = SPREAD * kept.std()
+    return max(float(kept.min()), float(kept.mean() - away)), min(float(kept.max()), float(kept.mean() + away))
 
 
 def _each(end: float | list[float] | Ends | None, name: str, features: int) -> Ends:

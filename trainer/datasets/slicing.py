@@ -91,7 +91,7 @@ def check_classes(
         raise BadInput(
             f'{of} must have at least 2 classes; got {len(names)} ("{names[0]}"). There is nothing to tell apart.'
         )
-    parts = [part for part in (getattr(slices, name) for name in PARTS) if len(part)]
+    parts = [part for name in PARTS if len(part := getattr(slices, name)) or name != "attack"]
     least = SLICES * FEWEST_ROWS
     for number, name in enumerate(names):
         rows = np.concatenate([part[labels[part] == number] for part in parts])
@@ -203,11 +203,22 @@ def _deal_rows(stratum: np.ndarray, rng: np.random.Generator, slices: int) -> np
 def _deal_clusters(stratum: np.ndarray, cluster: np.ndarray, rng: np.random.Generator, slices: int) -> np.ndarray:
     # The largest first, each to the slice that it leaves closest to its share of every stratum.
     table = _counts(cluster, stratum)
+    order = list(_sorted(-table.sum(axis=1), rng))
+    of_cluster = _dealt(table, order, slices, evenly=False)
+    # Where a stratum has few clusters, slices are often alike in that, and a fixed turn starves the last.
+    if np.bincount(of_cluster, table.sum(axis=1), slices).min() < table.sum() / (2 * slices):
+        of_cluster = _dealt(table, order, slices, evenly=True)
+    return of_cluster[cluster]
+
+
+def _dealt(table: np.ndarray, order: Sequence[int], slices: int, *, evenly: bool) -> np.ndarray:
+    """The slice of each cluster; among slices that are alike the first one, or ``evenly`` the one with fewest rows."""
     weight = 1.0 / np.maximum(table.sum(axis=0), 1)  # a rare stratum counts as much as a common one
     have = np.zeros((slices, table.shape[1]))
     of_cluster = np.empty(len(table), np.int64)
-    for c in _sorted(-table.sum(axis=1), rng):
+    for c in order:
         crowding = (weight * table[c] * (2 * have + table[c])).sum(axis=1)
-        of_cluster[c] = crowding.argmin()
+        alike = np.flatnonzero(crowding <= crowding.min() * (1 + 1e-9))
+        of_cluster[c] = alike[have[alike].sum(axis=1).argmin()] if evenly else crowding.argmin()
         have[of_cluster[c]] += table[c]
-    return of_cluster[cluster]
+    return of_cluster

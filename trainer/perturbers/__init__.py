@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 
+from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.perturbers.base import Fit
+from edgeveil.trainer.recipe.perturber import Perturber
 
 KINDS = {
     "prgan": "edgeveil.trainer.perturbers.prgan",
@@ -18,6 +20,13 @@ KINDS = {
     "laplace": "edgeveil.trainer.perturbers.laplace",
     "local": "edgeveil.trainer.perturbers.local",
 }
+
+
+def check(section: Perturber, dataset: Dataset) -> None:
+    """Raise ``BadInput`` where the data cannot have this perturber, as far as that is known before any training."""
+    of_kind = getattr(importlib.import_module(KINDS[section.kind]), "check", None)
+    if of_kind is not None:
+        of_kind(section, dataset)
 
 
 def fit_function(kind: str) -> Fit:

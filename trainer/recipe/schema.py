@@ -227,13 +227,24 @@ class TrainingPrior(Section):
     )
 
 
+Architecture = Literal["small", "normed-cnn", "table1-mnist", "normed-mlp", "table1-wifi", "series", "linear"]
+
+
 class Classifiers(Section):
     """D_y and D_z, trained on the first slice and fixed from then on (section 5.3)."""
 
-    architecture: Literal["small", "table1-mnist", "table1-wifi", "series", "linear"] = Field(
-        description="`table1-*` are Table 1 of the paper; `small` suits any image; `table1-wifi` is for vectors; "
-        "`series` (strided convolutions over time) is for series; "
-        "`linear` (least squares) is for cleaners; there D_y sees the output of the kept operator."
+    architecture: Architecture = Field(
+        description="`table1-*` are Table 1 of the paper; `small` and `normed-cnn` suit any image; `normed-mlp` and "
+        "`table1-wifi` are for vectors; `normed-*` have batch norm, for data of any scale. `series` (strided "
+        "convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y sees the output "
+        "of the kept operator."
+    )
+    look: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="Accuracy of y in the look of `recipe new`, on the second slice. Training stops after D_y where it "
+        "lies ten points below. Left out: D_y must only beat the commonest class.",
     )
     learning_rate: float = Field(
         default=1e-3, gt=0, le=1, description="Adam's first rate; it falls to 0 along a cosine."

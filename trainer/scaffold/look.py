@@ -15,6 +15,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
+from edgeveil.trainer.scaffold import data_limits
 from edgeveil.trainer.scaffold.given import Given, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
 
@@ -212,7 +213,7 @@ def _unknown(given: Given, table: Table) -> list[str]:
 def _wrong(given: Given) -> list[str]:
     """What keeps the data from being cut into slices."""
     try:
-        datasets.load(first_guess(given))
+        data_limits.check(datasets.load(first_guess(given)))
     except BadInput as problem:
         return [str(problem)]
     return []

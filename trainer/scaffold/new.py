@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +17,13 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
 from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
-from edgeveil.trainer.scaffold import templates
+from edgeveil.trainer.scaffold import data_limits, first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
 USES_OF_THREE = (
     "for the classifiers, the perturber and the test; too few for a fourth, so adversaries learn on folds of the test"
 )
-LOOK_ROWS = 3000  # for the forest of the first look
-LOOK_VALUES = 50_000_000  # at most, of the rows that are looked at: 200 MB as float32
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
 
 TEMPLATE = """\
@@ -54,8 +51,8 @@ kind = "counted"
 # Accuracies of a first look with a random forest, trained on the first slice and tested on the second:
 #   y: {on_y.accuracy:.1%} ({on_y.chance:.1%} by always guessing the commonest of its {on_y.classes} classes)
 #   z: {on_z.accuracy:.1%} ({on_z.chance:.1%} by always guessing the commonest of its {on_z.classes} classes){remark}
-[classifiers]
-architecture = "{classifier}"{shift}{patience}
+{tried}[classifiers]
+architecture = "{classifier}"{seen}{shift}{patience}
 
 {perturber}
 [budget]
@@ -70,7 +67,7 @@ target_accuracy = {floor}
 """
 
 
-FLOOR = "The accuracy that D_y must keep on validation: ten points below the forest's. Raise it to what your use needs."
+FLOOR = "The accuracy that D_y must keep on validation: ten points below the look's. Raise it to what your use needs."
 ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 
 CAPTURE = """
@@ -78,20 +75,14 @@ CAPTURE = """
 """
 
 
-@dataclass(frozen=True)
-class Look:
-    """The accuracies for one attribute of a random forest and of always guessing the commonest class."""
-
-    accuracy: float
-    chance: float
-    classes: int
-
-
-def write_recipe(given: Given, out: Path, *, kind: str | None = None, of: str | None = None) -> tuple[str, ...]:
+def write_recipe(
+    given: Given, out: Path, *, kind: str | None = None, of: str | None = None, trial: bool = False
+) -> tuple[str, ...]:
     """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
     ``of`` is what a local report is of.
 
-    Returns what a person should know, in sentences. Raises ``BadInput``.
+    ``trial``: try small classifiers for at most a minute and take the one that reads y best. Returns what a person
+    should know, in sentences. Raises ``BadInput``.
     """
     out = Path(out)
     _ = given.kind  # raises for what is no data of one's own
@@ -99,17 +90,20 @@ def write_recipe(given: Given, out: Path, *, kind: str | None = None, of: str | 
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text, notes = compose(given, out, kind=kind, of=of)
+    text, notes = compose(given, out, kind=kind, of=of, trial=trial)
     write_atomic(str(out), text.encode())
     return notes
 
 
-def compose(given: Given, out: Path, *, kind: str | None = None, of: str | None = None) -> tuple[str, tuple[str, ...]]:
+def compose(
+    given: Given, out: Path, *, kind: str | None = None, of: str | None = None, trial: bool = False
+) -> tuple[str, tuple[str, ...]]:
     """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
     if kind is not None:
         templates.check_kind(kind)
     guess = first_guess(given)
     dataset, file, stream = datasets.load(guess), given.path, guess.capture is not None
+    data_limits.check(dataset)
     notes = _notes(given, dataset)
     if kind is None:
         kind, reason = templates.usual(dataset, stream=stream)
@@ -120,13 +114,20 @@ def compose(given: Given, out: Path, *, kind: str | None = None, of: str | None 
     section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream, of=of)
     trained = kind in templates.TRAINED
     names = {"y": guess.data.target, "z": guess.data.sensitive}
-    look = {label: _look(dataset, label, all_) for label, all_ in (("y", dataset.y_names), ("z", dataset.z_names))}
+    both = (("y", dataset.y_names), ("z", dataset.z_names))
+    look = {label: first_look.with_forest(dataset, label, all_) for label, all_ in both}
     fitted = 0.8 * len(dataset.slices.perturber)
     batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
     per_epoch = max(1, int(fitted // batch))
     epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
     spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
     reported = kind == "local" and not image  # of pictures, the class is reported
+    shift = int(image and np.dtype(spec.dtype).kind in "iu")  # the border of a measurement is no black
+    tried = []
+    if trial and not linear:
+        tried = first_look.with_networks(dataset, batch=batch, epochs=epochs["classifiers"], shift=shift)
+    reads = first_look.expected(look["y"], tried)
+    notes = (*notes, *data_limits.of_data(dataset), *first_look.notes(look["y"], look["z"], tried))
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],
@@ -153,9 +154,11 @@ def compose(given: Given, out: Path, *, kind: str | None = None, of: str | None 
         z=_key(dataset.z_names[0]),
         p=float(dataset.theta[0, 0]),
         remark=_remark(look),
-        classifier="linear" if linear else "small" if image else "table1-wifi",
+        tried="".join(f"#   y: {one.accuracy:.1%} by the network {one.architecture}\n" for one in tried),
+        classifier="linear" if linear else tried[0].architecture if tried else first_look.CANDIDATES[spec.kind][0],
+        seen="" if linear else f"\nlook = {reads:.3f}          # of y; training stops where D_y lies ten points below",
         shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
-        if image
+        if shift
         else "",
         patience="" if linear else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
         perturber=section,
@@ -165,7 +168,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, of: str | None 
         quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
         quick_epochs=max(3, epochs["perturber"] // 5) if trained else 1,
         floor_is=ONE_REPORT if reported else FLOOR,
-        floor=0.01 if reported else round(float(np.clip(look["y"].accuracy - 0.1, 0.05, 0.97)), 2),
+        floor=0.01 if reported else round(float(np.clip(reads - 0.1, 0.05, 0.97)), 2),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
     return text, notes
@@ -199,24 +202,6 @@ def first_guess(given: Given) -> Recipe:
     return Recipe.check(table)
 
 
-def _look(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
-    from sklearn.ensemble import RandomForestClassifier
-
-    first, second = dataset.part("classifiers"), dataset.part("perturber")
-    most = min(LOOK_ROWS, _affordable(dataset))
-    train, test = (part.take(np.arange(min(len(part), most))) for part in (first, second))
-    forest = RandomForestClassifier(100, random_state=0, n_jobs=2)
-    forest.fit(dataset.unit(train.x).reshape(len(train), -1), getattr(train, label))
-    truth = getattr(test, label)
-    accuracy = float((forest.predict(dataset.unit(test.x).reshape(len(test), -1)) == truth).mean())
-    return Look(accuracy, float(np.bincount(truth).max() / len(truth)), len(names))
-
-
-def _affordable(dataset: Dataset) -> int:
-    """How many rows at a time may be looked at."""
-    return max(20, LOOK_VALUES // int(np.prod(dataset.input.shape)))
-
-
 def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
     """Lines about the other labels of the file: a finer one than z is priced, the others are named."""
     named_y, named_z = names["y"], names["z"]
@@ -237,20 +222,19 @@ def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
     return text
 
 
-def _remark(look: dict[str, Look]) -> str:
-    hard = [label for label, seen in look.items() if seen.accuracy < seen.chance + 0.02]
-    if not hard:
-        return ""
+def _remark(look: Mapping[str, first_look.Look]) -> str:
     what = {"y": "there may be little to keep", "z": "there may be little to hide"}
     return "".join(
-        f"\n# The forest does no better than guessing {label}: {what[label]}, or it takes a network." for label in hard
+        f"\n# The forest does no better than guessing {label}: {what[label]}, or it takes a network."
+        for label, seen in look.items()
+        if seen.blind
     )
 
 
 def _apart(dataset: Dataset) -> float:
     """The mean Euclidean distance between two training samples in the unit cube."""
     part = dataset.part("perturber")
-    most = min(len(part), 1000, _affordable(dataset))
+    most = min(len(part), 1000, first_look.affordable(dataset))
     u = dataset.unit(part.x[:most]).reshape(most, -1)
     return float(np.linalg.norm(u - np.roll(u, 1, axis=0), axis=1).mean())
 

@@ -7,6 +7,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import FEWEST_ROWS, fit_and_validation
+from edgeveil.trainer.perturbers.codebook import synthesis
 from edgeveil.trainer.recipe import renamed
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
@@ -56,7 +57,7 @@ keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its va
 codes = {codes:<13} # of each class; more keep more, and need more rows{held}
 price = 4.0           # the cost of information about z in a code; larger hides more
 steps = {steps}
-code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}
+code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}{width}
 {synthesis}
 
 # The bound is shared by all configurations that are ever compared on the test rows: count them here.
@@ -134,7 +135,7 @@ def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
     part = dataset.part("perturber")
     cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
     needed = max(FEWEST_ROWS * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
-    if _fewest(dataset, stream=stream) < 2:
+    if _fewest(dataset, stream=stream).min() < 2:
         return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
     if len(part) < needed:
         return "label-only", f"codes are learned from {len(part)} rows here, and {needed} are needed"
@@ -191,25 +192,30 @@ def _generated(kind: str, dataset: Dataset, apart: float) -> str:
     )
 
 
-def _fewest(dataset: Dataset, *, stream: bool) -> int:
-    """The fewest people (samples, where none are named) of a class of y, of the rows that pictures of codes are of."""
+def _fewest(dataset: Dataset, *, stream: bool) -> np.ndarray:
+    """How many people (samples, where none are named) each class of y has among the rows that codes are drawn from."""
     part, _ = fit_and_validation(dataset, "perturber")
     if not stream:
         first, _ = fit_and_validation(dataset, "classifiers")
         part = dataset.rows(np.concatenate([part.index, first.index]))
-    who = part.index if part.cluster is None else part.cluster
-    return min(len(np.unique(who[part.y == value])) for value in np.unique(part.y))
+    return synthesis.fewest_people(part.y, part.cluster, classes=len(dataset.y_names))
 
 
 def _codebook(dataset: Dataset, *, stream: bool) -> str:
     part = dataset.part("perturber")
     small = len(part) < SMALL
     consents = dataset.consent is not None and bool(dataset.consent[part.index].any())
+    people = _fewest(dataset, stream=stream)
+    if not consents:
+        synthesis.check_people(people, dataset.y_names, fewest=2)
     return CODEBOOK.format(
         held=HELD if stream else "",
         codes=CODES if len(part) < 500 else 8 if small else 32,
         steps=300 if small else 1400,
         batch=0 if small else 1024,
         small=LITTLE if small else "",
-        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(_fewest(dataset, stream=stream), 2, 10))),
+        width=f"\nwidth = {int(np.clip(2 * dataset.input.shape[0], 64, 256))}"
+        if dataset.input.kind == "vector"
+        else "",
+        synthesis=DONOR if consents else CENTROID.format(fewest=int(np.clip(people.min(), 2, 10))),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,18 +18,20 @@ from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.schema import Budget, Classifiers
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training.reads_y import check_reads_y
 
 NAMES = ("target", "sensitive")
+_KINDS = {"normed-mlp": "vector", "table1-wifi": "vector", "series": "series"}  # all others are for images
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
     """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
     from edgeveil.models import classifiers
 
-    if spec.kind != {"table1-wifi": "vector", "series": "series"}.get(architecture, "image"):
+    if spec.kind != _KINDS.get(architecture, "image"):
         raise BadInput(
-            f'The data are {spec.plural} of shape {spec.shape} and the classifier is "{architecture}": '
-            'vectors take "table1-wifi", series "series", images "small" or "table1-mnist".'
+            f'The data are {spec.plural} of shape {spec.shape} and the classifier is "{architecture}": vectors take '
+            '"normed-mlp" or "table1-wifi", series "series", images "small", "normed-cnn" or "table1-mnist".'
         )
     if spec.kind == "series":
         from edgeveil.models import series
@@ -37,22 +40,30 @@ def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None
         return series.classifier((steps, channels), classes, **({} if width is None else {"width": width}))
     if architecture == "table1-wifi":
         return classifiers.table1_wifi(spec.shape[0], classes)
+    if architecture == "normed-mlp":
+        return classifiers.normed_mlp(spec.shape[0], classes)
     height, wide, channels = spec.shape
     if architecture == "table1-mnist":
         if min(height, wide) < 9:
             raise BadInput(f'"table1-mnist" needs at least 9 x 9 pixels; got {height} x {wide}. Take "small".')
         return classifiers.table1_mnist((height, wide, channels), classes)
-    return classifiers.small((height, wide, channels), classes, **({} if width is None else {"width": width}))
+    network = classifiers.normed_cnn if architecture == "normed-cnn" else classifiers.small
+    return network((height, wide, channels), classes, **({} if width is None else {"width": width}))
 
 
 def train_classifiers(run: Run) -> None:
-    """Train D_y and D_z unless RUN/classifiers has them; an interrupted training resumes at its last epoch."""
+    """Train D_y and D_z unless RUN/classifiers has them; an interrupted training resumes at its last epoch.
+
+    Raises ``LimitNotMet`` once D_y is there and does not read y.
+    """
     import keras
 
     dataset = run.dataset().for_training()
     fit, choose = fit_and_validation(dataset, "classifiers")
     of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (fit.y, fit.z), (choose.y, choose.z), strict=True)
     for number, (name, classes, labels, held) in enumerate(of_name):
+        if name == "sensitive":
+            check_reads_y(run, keras.models.load_model(classifier_path(run, "target")))
         if classifier_path(run, name).is_file():
             continue
         keras.utils.set_random_seed((run.recipe.seed + number) % 2**32)
@@ -110,10 +121,13 @@ def train_one(
     seed: int,
     log: Log,
     stage: str,
+    title: str = "",
+    enough: Callable[[], bool] = lambda: False,
 ) -> float:
     """Train ``model`` (unit cube to logits); at the end it has its best weights by validation loss.
 
-    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` is of the batches' order.
+    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` is of the batches' order, ``title``
+    of the progress that is shown. Asked after each epoch, ``enough`` ends the training.
     Returns the accuracy on ``choose``. Raises ``LimitNotMet`` where the loss stops being a number.
     """
     import keras
@@ -140,8 +154,8 @@ def train_one(
     last = log.checkpoint(stage, model=model, optimizer=optimizer)
     best = log.checkpoint(f"{stage}-best", model=model)
     facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
-    title = f"classifier of the {stage} attribute"
-    with whole_steps() as check, progress(title, total=epochs, done=facts["epoch"]) as advance:
+    shown = title or f"classifier of the {stage} attribute"
+    with whole_steps() as check, progress(shown, total=epochs, done=facts["epoch"]) as advance:
         while facts["epoch"] < epochs and facts["since"] < settings.patience:
             epoch = facts["epoch"] + 1
             rng = np.random.default_rng([seed, epoch])
@@ -168,6 +182,8 @@ def train_one(
             last.save(**facts)
             advance(loss=float(np.mean(losses)), accuracy=accuracy)
             check()
+            if enough():
+                break
     best.restore()
     return facts["accuracy"]
 

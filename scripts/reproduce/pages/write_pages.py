@@ -43,6 +43,7 @@ from scripts.reproduce.publishing import anonymity, linkage, pseudonyms, publish
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
 from scripts.reproduce.series import motion
+from scripts.reproduce.strangers import strangers, strangers_page
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
 TEMPLATES = Path(__file__).parent / "templates"
@@ -69,6 +70,7 @@ LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 PUBLISHING, PUBLISHING_PAGE = (anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT), Path("docs/results/publishing.md")
+STRANGERS_PAGE = Path("docs/results/strangers.md")
 
 
 def rate(value: dict[str, Any] | None) -> str:
@@ -245,6 +247,12 @@ def guards_page(record: dict[str, Any]) -> str:
     """The page on attacks, guards and their tests as Markdown; the record of downgrades lies beside that of guards."""
     beside = json.loads((ROOT / downgrades.RESULT).read_text())
     return templates().get_template("guards.md.j2").render(record=record, downgrades=beside)
+
+
+def of_strangers(record: dict[str, Any]) -> str:
+    """The page on data that nobody here made as Markdown."""
+    template = templates().get_template("strangers.md.j2")
+    return template.render(record=record, rows=strangers_page.rows(record), missing=strangers_page.missing(record))
 
 
 def emission_times(record: dict[str, Any]) -> str:
@@ -431,6 +439,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "private-models": _private,
     "counting": _counting,
     "pythons": _of(workstation_pythons.RESULT, PYTHONS_PAGE, pythons),
+    "strangers": _of(strangers.RESULT, STRANGERS_PAGE, of_strangers),
     "recipes": recipes_page.write,
     "boards": board_pages.write,
 }

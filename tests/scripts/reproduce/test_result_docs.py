@@ -8,6 +8,7 @@ from scripts.reproduce.pages.dp import private_page
 from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.security import guards
 from scripts.reproduce.series import motion
+from scripts.reproduce.strangers import strangers
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
@@ -50,6 +51,13 @@ def test_the_page_on_publishing_is_what_its_records_say():
 
 def test_the_page_on_private_models_is_what_its_records_say():
     assert (ROOT / write_pages.PRIVATE_PAGE).read_text() == write_pages.private_models(private_page.records(ROOT)), HOW
+
+
+def test_the_page_on_strangers_is_what_its_record_says():
+    record = json.loads((ROOT / strangers.RESULT).read_text())
+    assert (ROOT / write_pages.STRANGERS_PAGE).read_text() == write_pages.of_strangers(record), HOW
+    assert {row["outcome"] for row in record["rows"]} <= {"sealed", "said why"}
+    assert not any(step.get("traceback") for row in record["rows"] for step in row["steps"])
 
 
 def test_a_figure_that_became_worse_is_marked():

@@ -57,3 +57,45 @@ def test_bad_bounds_get_one_sentence(data, says):
     with pytest.raises(BadInput, match=says) as caught:
         spec(**data)
     assert "\n" not in str(caught.value)
+
+
+def measured(x, kind):
+    """The range of x, all of whose rows are in training."""
+    rows = np.arange(len(x))
+    data = Data(source="wq", target="a", sensitive="b")
+    return input_spec(Readings(x, rows * 0, rows * 0, ("a",), ("b",), kind), rows, data, public=False)
+
+
+def test_one_outlier_does_not_press_all_others_into_a_corner():
+    x = np.random.default_rng(0).normal(size=(2000, 3)).astype(np.float32)
+    x[:, 1], x[:, 2] = 0, np.arange(2000) == 7
+    x[0, 0] = 1e6
+    found = measured(x, "vector")
+    assert found.high[0] == x[1:, 0].max()
+    assert found.low[0] == x[1:, 0].min()  # it reaches no further in training
+    assert (found.low[1], found.high[1]) == (0.0, 1.0)  # a column that never varies
+    assert (found.low[2], found.high[2]) == (0.0, 1.0)  # a rare label is no outlier
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1e9])
+def test_the_unit_cube_does_not_know_the_unit(scale):
+    x = np.random.default_rng(0).normal(3, 2, size=(500, 2))
+    one, other = measured(x, "vector"), measured(x * scale, "vector")
+    assert np.multiply(one.low, scale) == pytest.approx(other.low, rel=1e-6)
+    assert np.multiply(one.high, scale) == pytest.approx(other.high, rel=1e-6)
+
+
+def test_long_tails_are_cut_for_few_values_alone():
+    x = np.random.default_rng(0).exponential(size=(4000, 1)).astype(np.float32) ** 3
+    x[::2] = 0
+    found = measured(x, "vector")
+    assert found.low[0] == 0.0
+    assert 0 < (x > found.high[0]).mean() < 0.04
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int16])
+def test_measured_pictures_are_standardised_and_those_of_whole_numbers_are_not(dtype):
+    x = np.random.default_rng(0).integers(0, 100, (1000, 4, 4, 1)).astype(dtype)
+    x[1, 0, 0] = 30_000
+    found = measured(x, "image")
+    assert (found.low, found.high) == (0.0, 30_000.0 if dtype == np.int16 else 99.0)

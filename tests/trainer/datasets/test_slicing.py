@@ -150,3 +150,20 @@ def test_places_are_those_of_rows():
     cut = slicing.cut(np.arange(1000) % 2, np.arange(1000) % 3, cluster=None, rng=rng(0))
     for name in PARTS:
         np.testing.assert_array_equal(cut.rows()[cut.places(name)], getattr(cut, name))
+
+
+def test_a_few_recordings_of_each_pair_reach_every_slice():
+    """Dealt by stratum alone, the first two of each would always go to the first two slices, and none to the test."""
+    session = np.repeat(np.arange(140), 6)
+    y, z = session // 2 % 7, session // 14
+    slices = slicing.cut(y, z, cluster=session, rng=rng())
+    sizes = [len(part) for part in parts(slices)]
+    assert len(sizes) >= 3
+    assert min(sizes) > 0.8 * max(sizes)
+
+
+def test_an_empty_test_slice_is_refused():
+    y = np.arange(60) % 2
+    empty = Slices(np.arange(30), np.arange(30, 60), np.empty(0, np.int64))
+    with pytest.raises(BadInput, match="in each of 3 slices"):
+        slicing.check_classes(y, ("0", "1"), of="y", slices=empty, cluster=np.arange(60))

@@ -178,7 +178,7 @@ def test_the_usual_kind_is_what_holds(tmp_path):
 def test_where_the_rows_are_too_few_for_codes_it_is_label_only_and_says_why(tmp_path):
     rng = np.random.default_rng(0)
     path = write_npz(tmp_path, z=rng.integers(0, 12, ROWS), y=np.arange(ROWS) % 2)  # 24 cells of y and z
-    (note,) = write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml")
+    note, *_ = write_recipe(Given(f"npz:{path}"), tmp_path / "mine.toml")
     assert note == (
         "The perturber is label-only: codes are learned from 100 rows here, and 120 are needed. Another is asked for "
         "with --kind."
@@ -299,7 +299,7 @@ def test_columns_that_are_not_named_are_asked_for_with_those_there_are(pictures,
 def test_large_pictures_without_a_capture_are_told_of_it(tmp_path):
     pytest.importorskip("cv2")
     folder = write_folder(tmp_path / "large", people=24, each=4, height=144, width=192)
-    notes = write_recipe(camera(folder), tmp_path / "mine.toml", kind="label-only")
-    assert notes == (
-        "The network is as large as the pictures, 192 x 144. A smaller one for them: --capture 192x144x3 --size 32x24.",
+    note, *_ = write_recipe(camera(folder), tmp_path / "mine.toml", kind="label-only")
+    assert note == (
+        "The network is as large as the pictures, 192 x 144. A smaller one for them: --capture 192x144x3 --size 32x24."
     )

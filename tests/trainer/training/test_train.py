@@ -23,6 +23,15 @@ from tests.support import seeds
 from tests.support.small_runs import small_recipe, write_npz
 
 
+def faint():
+    """Samples from which y is read in three of four."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 300)  # as write_npz draws it
+    x = rng.normal(size=(300, 6)).astype(np.float32)
+    x[:, 0] += 1.4 * y
+    return x
+
+
 def weights(run):
     return [v.numpy() for v in run.perturber().models["generator"].variables]
 
@@ -175,8 +184,7 @@ def test_ctrl_c_exits_130_and_resume_finishes(tmp_path):
 
 
 def test_a_missed_limit_keeps_the_run_and_more_epochs_go_on(tmp_path):
-    rng = np.random.default_rng(0)
-    path = write_npz(tmp_path, x=rng.normal(size=(300, 6)).astype(np.float32))  # y cannot be read from this
+    path = write_npz(tmp_path, x=faint())  # y can hardly be read from this
     with pytest.raises(
         LimitNotMet, match=r"Acc\(D_y\) of 0.990 on validation; the best has 0\.\d+ and is kept"
     ) as caught:
@@ -191,8 +199,7 @@ def test_a_missed_limit_keeps_the_run_and_more_epochs_go_on(tmp_path):
 
 
 def test_a_quick_trial_only_says_that_it_missed(tmp_path, capsys):
-    path = write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(300, 6)).astype(np.float32))
-    run = train(small_recipe(path, floor=0.99), tmp_path / "run", budget="quick")
+    run = train(small_recipe(write_npz(tmp_path, x=faint()), floor=0.99), tmp_path / "run", budget="quick")
     assert run.facts["limit_met"] is False
     assert len(run.metrics("perturber")) == 3
     assert "The quick budget is a trial" in capsys.readouterr().err
@@ -254,7 +261,7 @@ def test_a_loss_that_explodes_is_divergence_too():
 
 def test_a_classifier_that_does_not_fit_the_data_is_refused(tmp_path):
     recipe = small_recipe(write_npz(tmp_path), classifiers={"architecture": "small"})
-    with pytest.raises(BadInput, match='classifier is "small": vectors take "table1-wifi"'):
+    with pytest.raises(BadInput, match='classifier is "small": vectors take "normed-mlp" or "table1-wifi"'):
         train(recipe, tmp_path / "run")
 
 

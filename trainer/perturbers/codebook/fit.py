@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
@@ -30,7 +29,7 @@ from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, is_held, pictured
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
 from edgeveil.trainer.perturbers.randomised_response import channel_of
-from edgeveil.trainer.progress import Steps, progress
+from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -49,8 +48,7 @@ def fit(
 
     from edgeveil.models import encoders
 
-    if section.synthesis == "donor":
-        synthesis.check_consent(dataset.consent, public=section.public_data)  # before the slow part
+    check(section, dataset)
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
@@ -73,6 +71,22 @@ def fit(
         fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes", advance))
         advance()
     return fitted
+
+
+def check(section: Codebook, dataset: Dataset) -> None:
+    """Raise ``BadInput`` where the data have no pictures for every code: no consent, or too few people of a class."""
+    if section.synthesis == "donor":
+        synthesis.check_consent(dataset.consent, public=section.public_data)
+    if section.synthesis == "centroid":
+        names = dataset.y_names
+        parts = [fit_and_validation(dataset, "perturber")[0]]
+        stream = stream_codes.stream(section.hold, section.acknowledge)
+        if stream is None or not is_held(stream):
+            parts.append(fit_and_validation(dataset, "classifiers")[0])
+        part = dataset.rows(np.concatenate([one.index for one in parts]))
+        subject = part.cluster if dataset.cluster_kind == "subject" else None
+        people = synthesis.fewest_people(part.y, subject, classes=len(names))
+        synthesis.check_people(people, names, fewest=section.fewest_subjects)
 
 
 @dataclass(frozen=True)
@@ -143,10 +157,20 @@ def finish(
     logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
     _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
     own = code[: len(second)]
+    _say_unpredicted(own // section.codes, dataset.y_names)
     y_names, z_classes = dataset.y_names, len(dataset.z_names)
     table = channel_table(own, second.z, t, section, y_names=y_names, z_classes=z_classes, unit=second.cluster)
     pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
+
+
+def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
+    gone = [f'"{name}"' for number, name in enumerate(names) if number not in predicted]
+    if gone:
+        say(
+            f"No sample of the second slice is classified as y {', '.join(gone)}, so that is hardly ever sent: add "
+            "rows of it, or merge it with another class."
+        )
 
 
 def assemble(
@@ -235,8 +259,8 @@ def channel_table(
     """The shipped integers (codes, codes), or None for c' = c; each class from the rows that are classified as it.
 
     With ``epsilon`` it is randomised response over the codes of all classes.
-    ``code`` and ``z`` (n,), ``kept`` (n, d) is T, ``unit`` (n,) whose rows they are (None: each its own). Raises
-    ``BadInput`` for a class without such rows.
+    ``code`` and ``z`` (n,), ``kept`` (n, d) is T, ``unit`` (n,) whose rows they are (None: each its own). The codes of
+    a class without such rows are drawn evenly.
     """
     from scipy.linalg import block_diag
 
@@ -254,7 +278,8 @@ def channel_table(
     for group in range(groups):
         mine = slice(group * k, (group + 1) * k)
         if not counts[mine].any():
-            raise BadInput(f'No sample is classified as y "{y_names[group]}", so its channel cannot be counted.')
+            parts.append(np.full((k, k), 1 / k))  # any code for any: it tells least, and is hardly ever drawn
+            continue
         distance = ((means[mine, None] - means[None, mine]) ** 2).sum(axis=2)
         before = channel.merged(units[mine], distance, fewest=section.merge_below)
         joint = before.T @ counts[mine]
@@ -283,7 +308,10 @@ def _picture(
     if section.synthesis == "centroid":
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         fewest = section.fewest_subjects
-        return synthesis.centroids(u, code, kept, codes=total, per_class=section.codes, subject=subject, fewest=fewest)
+        per_class = section.codes
+        return synthesis.centroids(
+            u, code, kept, part.y, codes=total, per_class=per_class, subject=subject, fewest=fewest
+        )
 
     def read(pictures: np.ndarray) -> np.ndarray:
         out = predict(encoder, pictures)

@@ -8,6 +8,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -19,6 +21,7 @@ def centroids(
     u: np.ndarray,
     code: np.ndarray,
     kept: np.ndarray,
+    y: np.ndarray,
     *,
     codes: int,
     per_class: int,
@@ -29,16 +32,37 @@ def centroids(
 
     A code with fewer than ``fewest`` different subjects (``subject`` (n,); None: every row is one) is extended by the
     samples of its class (``per_class`` codes each) that are nearest to it in T (``kept`` (n, d)) until it has them.
-    Raises ``BadInput`` where a whole class has fewer.
+    Where too few are classified as the whole class, those that are of it count (``y`` (n,)): such a code is hardly ever
+    sent. Raises ``BadInput`` where the class itself has fewer: see ``check_people``.
     """
     who = np.arange(len(u)) if subject is None else subject
     table = np.empty((codes, *u.shape[1:]), np.float32)
     for number in range(codes):
-        rows = np.flatnonzero(code == number)
+        rows, group = np.flatnonzero(code == number), number // per_class
         if len(np.unique(who[rows])) < fewest:
-            rows = _nearest_subjects(rows, code // per_class == number // per_class, kept, who, fewest)
+            classified = code // per_class == group
+            enough = len(np.unique(who[classified])) >= fewest
+            rows = _nearest_subjects(rows, classified if enough else classified | (y == group), kept, who, fewest)
         table[number] = u[rows].mean(axis=0)
     return table
+
+
+def fewest_people(y: np.ndarray, subject: np.ndarray | None, *, classes: int) -> np.ndarray:
+    """How many different people (``subject`` (n,); None: every row is one) each of ``classes`` of y (n,) has."""
+    who = np.arange(len(y)) if subject is None else subject
+    return np.array([len(np.unique(who[y == value])) for value in range(classes)])
+
+
+def check_people(people: np.ndarray, names: Sequence[str], *, fewest: int) -> None:
+    """Raise ``BadInput`` where a class of y has fewer than ``fewest`` ``people`` to take a mean of."""
+    worst = int(people.argmin())
+    if people[worst] >= fewest:
+        return
+    cure = f"`fewest_subjects` of {people[worst]}, " if people[worst] > 1 else ""
+    raise BadInput(
+        f'A centroid is the mean of at least {fewest} different people, and y "{names[worst]}" has {people[worst]} in '
+        f'the slices that pictures are made of: add people, or take {cure}`kind = "label-only"`, which sends the class.'
+    )
 
 
 def donors(

@@ -18,7 +18,7 @@ def readings(n: int = 40) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 def test_a_centroid_takes_in_its_nearest_until_it_has_enough():
     u, code, kept = readings()
-    table = synthesis.centroids(u, code, kept, codes=4, per_class=2, subject=None, fewest=5)
+    table = synthesis.centroids(u, code, kept, code // 2, codes=4, per_class=2, subject=None, fewest=5)
     assert table.dtype == np.float32
     assert table[0] == pytest.approx(u[1:20].mean(axis=0))  # has enough of its own
     assert table[1] == pytest.approx(u[0:5].mean(axis=0))  # the single one and its four nearest
@@ -28,10 +28,26 @@ def test_a_centroid_takes_in_its_nearest_until_it_has_enough():
 def test_subjects_count_once_however_often_they_were_seen():
     u, code, kept = readings()
     subject = np.repeat(np.arange(10), 4)
-    table = synthesis.centroids(u, code, kept, codes=4, per_class=2, subject=subject, fewest=3)
+    table = synthesis.centroids(u, code, kept, code // 2, codes=4, per_class=2, subject=subject, fewest=3)
     assert table[1] == pytest.approx(u[0:9].mean(axis=0))  # people 0, 1 and the first reading of person 2
     with pytest.raises(BadInput, match="at least 6 different subjects, and a class of y has 5"):
-        synthesis.centroids(u, code, kept, codes=4, per_class=2, subject=subject, fewest=6)
+        synthesis.centroids(u, code, kept, code // 2, codes=4, per_class=2, subject=subject, fewest=6)
+
+
+def test_a_class_that_is_never_predicted_is_pictured_by_those_that_are_of_it():
+    u, code, kept = readings()
+    y = np.arange(40) // 20
+    table = synthesis.centroids(u, code % 2, kept, y, codes=4, per_class=2, subject=None, fewest=5)
+    assert table[2:] == pytest.approx(np.stack([u[y == 1][:].mean(axis=0)] * 2), abs=0.25)
+    assert table[2:].min() >= 0.5  # of no sample of the other class
+
+
+def test_too_few_people_of_a_class_are_named_with_what_to_do():
+    people = synthesis.fewest_people(np.array([0, 0, 0, 1, 1]), np.array([1, 1, 2, 3, 3]), classes=2)
+    assert people.tolist() == [2, 1]
+    synthesis.check_people(people, ("sit", "walk"), fewest=1)
+    with pytest.raises(BadInput, match=r'y "walk" has 1 in the slices .*: add people, or take `kind = "label-only"`'):
+        synthesis.check_people(people, ("sit", "walk"), fewest=2)
 
 
 def test_donors_are_the_sure_and_typical_readings_of_their_code():

@@ -1,0 +1,157 @@
+"""The first look at a user's data: how well a random forest reads y and z, and which small network reads y best."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.recipe.schema import Classifiers
+from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.training.reads_y import LOOK_POINTS, beats_guessing, commonest, unseen_accuracy
+
+ROWS = 3000  # that are looked at, of each slice
+VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
+TRIAL_S = 50.0  # for all networks together
+CANDIDATES = {"vector": ("normed-mlp", "table1-wifi"), "image": ("normed-cnn", "small")}
+
+
+@dataclass(frozen=True)
+class Look:
+    """The accuracies for one attribute of a random forest and of always guessing the commonest class."""
+
+    accuracy: float
+    chance: float
+    classes: int
+
+    @property
+    def blind(self) -> bool:
+        """Whether the forest does no better than guessing."""
+        return self.accuracy < self.chance + 0.02
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A network of the recipe's own kind, and its accuracy of y on the rows that the forest was tested on."""
+
+    architecture: str
+    accuracy: float
+
+
+def affordable(dataset: Dataset) -> int:
+    """How many rows at a time may be looked at."""
+    return max(20, VALUES // int(np.prod(dataset.input.shape)))
+
+
+def with_forest(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
+    """A forest's look at ``label``, "y" or "z": trained on the first slice, tested on the second."""
+    from sklearn.ensemble import RandomForestClassifier
+
+    first, second = dataset.part("classifiers"), dataset.part("perturber")
+    most = min(ROWS, affordable(dataset))
+    train, test = (part.take(np.arange(min(len(part), most))) for part in (first, second))
+    forest = RandomForestClassifier(100, random_state=0, n_jobs=2)
+    forest.fit(dataset.unit(train.x).reshape(len(train), -1), getattr(train, label))
+    truth = getattr(test, label)
+    accuracy = float((forest.predict(dataset.unit(test.x).reshape(len(test), -1)) == truth).mean())
+    return Look(accuracy, commonest(truth), len(names))
+
+
+def with_networks(
+    dataset: Dataset, *, batch: int, epochs: int, shift: int, clock: Callable[[], float] = time.monotonic
+) -> list[Tried]:
+    """Small classifiers of y, the best first, each trained like D_y but for its share of ``TRIAL_S`` at most."""
+    import keras
+
+    from edgeveil.trainer.training.classifiers import build, train_one
+
+    dataset = dataset.for_training()
+    fit, choose = fit_and_validation(dataset, "classifiers")
+    most = min(ROWS, affordable(dataset))
+    fit = fit.take(np.arange(min(len(fit), most)))
+    u, held = dataset.unit(fit.x), dataset.unit(choose.x)
+    names = CANDIDATES[dataset.input.kind]
+    tried = []
+    for name in names:
+        keras.utils.set_random_seed(0)
+        model = build(name, dataset.input, len(dataset.y_names))
+        ends = clock() + TRIAL_S / len(names)
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                train_one(
+                    model,
+                    (u, fit.y),
+                    (held, choose.y),
+                    settings=Classifiers(architecture=name, shift=shift, patience=max(5, epochs // 4)),  # type: ignore[arg-type]
+                    batch=batch,
+                    epochs=epochs,
+                    seed=0,
+                    log=_Nowhere(Path(folder)),
+                    stage="trial",
+                    title=f"trying {name} on y",
+                    enough=lambda ends=ends: clock() >= ends,  # type: ignore[misc]
+                )
+            except LimitNotMet:  # it diverged: no candidate
+                continue
+        tried.append(Tried(name, unseen_accuracy(dataset, model, most=most)[0]))
+    return sorted(tried, key=lambda one: -one.accuracy)
+
+
+def expected(forest: Look, tried: Sequence[Tried]) -> float:
+    """What D_y should read of y: as much as the forest, or as the best network, where that reads y but less well."""
+    best = tried[0].accuracy if tried else forest.accuracy
+    return min(forest.accuracy, best) if beats_guessing(best, forest.chance) else forest.accuracy
+
+
+def notes(on_y: Look, on_z: Look, tried: Sequence[Tried]) -> list[str]:
+    """What a person should know of the look, in sentences."""
+    said = []
+    if tried:
+        others = ", ".join(f"{one.architecture} {one.accuracy:.1%}" for one in tried)
+        said.append(
+            f"y on the second slice: {others}, a random forest {on_y.accuracy:.1%}, always guessing the commonest of "
+            f"its {on_y.classes} classes {on_y.chance:.1%}. The recipe has {tried[0].architecture}."
+        )
+        if tried[0].accuracy < on_y.accuracy - LOOK_POINTS:
+            said.append(
+                f"No network here reads y as a random forest does ({on_y.accuracy:.1%}): give features in place of raw "
+                "samples, or more rows."
+            )
+    for one, name, what in ((on_y, "y", "keep"), (on_z, "z", "hide")):
+        if one.blind:
+            said.append(
+                f"A random forest reads {name} in {one.accuracy:.1%}, and always guessing its commonest class is right "
+                f"in {one.chance:.1%}: there may be little to {what}."
+            )
+    return said
+
+
+class _Nowhere:
+    """A log that keeps nothing but the checkpoints in ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def metric(self, *, stage: str, step: int, **values: float) -> None:
+        """Nothing."""
+
+    def record(self, **facts: Any) -> None:
+        """Nothing."""
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Nothing."""
+        del name
+        return nullcontext()
+
+    def checkpoint(self, name: str, **holders: Any) -> Checkpoint:
+        """One in the folder."""
+        return Checkpoint(self._folder / f"{name}.npz", **holders)
