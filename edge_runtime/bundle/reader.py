@@ -70,7 +70,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     verified = _check_members(members[2:], manifest.members)
     if manifest.spending is not None:
         # Here, as below: a bundle that promises nothing starts without it.
-        from edgeveil.edge_runtime.manifest.epsilon import check_promise
+        from edgeveil.edge_runtime.manifest.promises.epsilon import check_promise
 
         check_promise(manifest.document, verified)
     if manifest.privacy.file is not None:

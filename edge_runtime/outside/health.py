@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.outside import event_log
-from edgeveil.edge_runtime.outside.board_health import Gauge
+from edgeveil.edge_runtime.outside.host.board_health import Gauge
 from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split

@@ -5,7 +5,7 @@ from typing import Any, Dict, Iterator, List, Optional
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.board_health import board_gauges
+from edgeveil.edge_runtime.outside.host.board_health import board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 

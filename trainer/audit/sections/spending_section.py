@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.manifest.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.spending import MICRO, check_covered
+from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
+from edgeveil.edge_runtime.manifest.promises.spending import MICRO, check_covered
 from edgeveil.trainer.measures import exact_law
 
 CONDITIONS = (

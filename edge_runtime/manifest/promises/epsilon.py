@@ -14,7 +14,7 @@ from typing import Any, List, Mapping, Sequence
 
 from edgeveil.edge_runtime.formats.validate import refuse
 from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
-from edgeveil.edge_runtime.manifest.spending import MICRO, Stage, charged
+from edgeveil.edge_runtime.manifest.promises.spending import MICRO, Stage, charged
 
 _DIGITS = decimal.Context(prec=50, rounding=decimal.ROUND_CEILING)
 
