@@ -214,7 +214,8 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     from edgeveil.trainer.export import export as make
 
     with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
-        make._convert(run, fitted, [make.Artefact("tflite-int8")], KeptPieces(tmp_path / "kept", {}), lambda: None)
+        samples = make.runners.calibration(fitted, run.validation().x, np.random.default_rng(0))
+        make._convert(fitted, [make.Artefact("tflite-int8")], samples, KeptPieces(tmp_path / "kept", {}), lambda: None)
 
 
 def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):
