@@ -213,8 +213,8 @@ def test_what_no_converter_can_do_is_one_sentence(tmp_path):
     run.perturber = lambda: fitted
     from edgeveil.trainer.export import export as make
 
+    samples = make.runners.calibration(fitted, run.validation().x, np.random.default_rng(0))
     with pytest.raises(BadInput, match="'generator' cannot be converted to tflite"):
-        samples = make.runners.calibration(fitted, run.validation().x, np.random.default_rng(0))
         make._convert(fitted, [make.Artefact("tflite-int8")], samples, KeptPieces(tmp_path / "kept", {}), lambda: None)
 
 
