@@ -11,7 +11,7 @@ from edgeveil.trainer.cli import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MOST_WORDS = 33_000  # of README and docs together, without what is written from records and models
+MOST_WORDS = 34_500  # of README and docs together, without what is written from records and models
 
 _FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _GENERATED = re.compile(r"<!-- recorded: .*?<!-- end -->", re.DOTALL)

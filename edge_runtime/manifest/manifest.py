@@ -156,7 +156,7 @@ class Stream(NamedTuple):
 
 class Spending(NamedTuple):
     """What one release costs at most, in steps of 1e-6 epsilon, and what a ``unit`` (``release``, ``track`` or
-    ``subject``) may cost in all, or in ``period_s`` seconds. ``edgeveil.edge_runtime.manifest.promises.spending`` checks it."""
+    ``subject``) may cost in all, or in ``period_s`` seconds. ``manifest.promises`` checks it."""
 
     micro_epsilon: int
     unit: str

@@ -35,10 +35,10 @@ from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
 from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
-from edgeveil.edge_runtime.manifest.series import check_sampling
 from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
-from edgeveil.edge_runtime.manifest.stream import check_stream
 from edgeveil.edge_runtime.manifest.promises.training_data import check_training
+from edgeveil.edge_runtime.manifest.series import check_sampling
+from edgeveil.edge_runtime.manifest.stream import check_stream
 
 MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1

@@ -29,9 +29,9 @@ from edgeveil.edge_runtime.outside.count_emission import CountEmission
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
+from edgeveil.edge_runtime.outside.host.sd_notify import Notifier
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import process_table
-from edgeveil.edge_runtime.outside.host.sd_notify import Notifier
 from edgeveil.edge_runtime.outside.signals import Signals
 from edgeveil.edge_runtime.outside.status import Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor

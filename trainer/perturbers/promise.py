@@ -9,8 +9,8 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.gradient_rules import parameters_of
+from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
 from edgeveil.trainer.recipe.schema import Spending

@@ -2,8 +2,7 @@
 
 An output is *covered* where it is made of reports, constants and fresh noise alone. What leaves is then differentially
 private, whatever the receiver knows: a stage that turns an uncovered value into a covered one *charges* its epsilon,
-which ``edgeveil.edge_runtime.manifest.promises.epsilon`` computes, and all that comes after costs nothing. Reports that leave
-together add up.
+which the module ``epsilon`` computes, and all that comes after costs nothing. Reports that leave together add up.
 """
 
 from typing import Any, List, Mapping, Sequence, Set

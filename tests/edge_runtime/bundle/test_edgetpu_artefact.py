@@ -12,6 +12,7 @@ import subprocess
 import sys
 import urllib.request
 import zipfile
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -229,6 +230,7 @@ class Coral:
     """A Coral Dev Board's facts; it keeps what was to be carried out."""
 
     root = "/opt/edgeveil"
+    sudo = SimpleNamespace(allowed=lambda: True, has_password=False)
 
     def __init__(self, edgeveil=None, **facts):
         known = {"architecture": "aarch64", "python": "3.7.3", "free_bytes": 10**10, "read_only": False, "sudo": True}

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from edgeveil.edge_runtime.outside import board_health, health
+from edgeveil.edge_runtime.outside import health
+from edgeveil.edge_runtime.outside.host import board_health
 
 
 @pytest.fixture
