@@ -147,6 +147,8 @@ def _file_to_file(settings: Settings) -> Document:
                 summary = batch.run(source, perturber, sink, capture=capture, progress=progress, report=report, **pay)
         document = dict({"schema": 1}, **summary._asdict())
         document["sinks"] = {name: one._asdict() for name, one in sink.deliveries().items()}
+        if manifest.spending is not None:
+            document["clipped"] = perturber.pipeline.clipped
         document.update(perturber.info, manifest=manifest)
     return document
 
@@ -183,6 +185,10 @@ def _run_lines(document: Document) -> Iterator[str]:
     yield line.format(**document)
     for reason, count in document["dropped"].items():
         yield "  dropped, {}: {}".format(reason, count)
+    if document.get("clipped"):
+        yield "  clipped: {} frames had a value beyond the public bounds, and count as at the bound".format(
+            document["clipped"]
+        )
     for name, counts in document["sinks"].items():
         yield "  {}: {delivered} records delivered, {waiting} waiting, {lost} lost".format(name, **counts)
 

@@ -42,6 +42,8 @@ class Pipeline(object):
         self.input = manifest.input.name
         self.drawn = {stage.output: stage for stage in manifest.stages if stage.stage == "draw"}
         self.promises = manifest.spending is not None
+        self.clipped = 0  # frames of a promise with a value beyond the bounds: it counts as the bound, and that is said
+        self._bounds = (manifest.input.low, manifest.input.high) if self.promises else None
         self.pools: List[Pool] = []
         self.parameters: Dict[str, np.ndarray] = {}
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
@@ -83,6 +85,7 @@ class Pipeline(object):
         flow = in_flight.step(lambda: self._preprocess(frame._data[None]))
         if flow is not None:
             in_flight.flow = flow
+            self._count_clipped(frame._data[None])
         return in_flight
 
     def infer(self, in_flight: "InFlight") -> None:
@@ -182,11 +185,18 @@ class Pipeline(object):
             if any(frame._data.dtype != first.dtype for frame in frames):
                 return {}, "dtype"
             x = first[None] if len(frames) == 1 else np.stack([frame._data for frame in frames])
-            return self._run(x, None, [frame.track for frame in frames]), None
+            outputs = self._run(x, None, [frame.track for frame in frames])
+            self._count_clipped(x)
+            return outputs, None
         except FrameDropped as drop:
             return {}, drop.reason
         except Exception:
             return {}, "error"
+
+    def _count_clipped(self, x: np.ndarray) -> None:
+        if self._bounds is not None and self._bounds[0] is not None:
+            low, high = self._bounds
+            self.clipped += int(((x < low) | (x > high)).reshape(len(x), -1).any(axis=1).sum())
 
 
 class InFlight(object):

@@ -94,6 +94,11 @@ def collect(
     if not counted:
         said = ", ".join(f"{count} {reason}" for reason, count in gate.refused.items()) or "nothing came"
         raise BadInput(f"Reports of {bundle.manifest.name} were expected, and none can be counted: {said}.")
+    if counted == 1:
+        raise BadInput(
+            f"Reports of at least 2 devices were expected of {bundle.manifest.name}; 1 can be counted, and one is no "
+            "average. Collect more."
+        )
     return {
         "schema": 1,
         "kind": "edgeveil-collection",

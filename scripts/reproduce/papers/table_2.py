@@ -41,18 +41,29 @@ RECORDS = Path("docs/results/privacy/table-2")
 
 
 def trained(data: str, kind: str, seed: int, out: Path) -> Run:
-    """The finished run, made now or earlier; all but PR-GAN and the codebook borrow PR-GAN's classifiers."""
+    """The finished run, made now or earlier, with the classifiers of a finished run of this data set and seed."""
     recipe = Recipe.find(f"{data}-{kind}").model_copy(update={"seed": seed})
     folder = out / data / str(seed) / kind
     if (folder / "perturber").is_dir():
         return Run.open(folder)
     begun = (folder / "run.json").is_file()
-    borrowed = None if begun or kind in ("prgan", "codebook") else trained(data, "prgan", seed, out).folder
     try:
-        return train(recipe, folder, resume=begun, classifiers=borrowed)
+        return train(recipe, folder, resume=begun, classifiers=None if begun else finished(data, seed, out))
     except LimitNotMet as error:
         say(str(error))  # a row of the table all the same: the record says that the floor was missed
         return Run.open(folder)
+
+
+def finished(data: str, seed: int, out: Path) -> Path | None:
+    """The folder of a run of this data set and seed that is complete, if there is one."""
+    folders = (out / data / str(seed) / kind for kind in TRAINED)
+    return next((folder for folder in folders if (folder / "perturber").is_dir()), None)
+
+
+def with_classifiers(data: str, seed: int, out: Path) -> Run:
+    """A run for its data set and classifiers alone; the one that trains fastest where there is none."""
+    folder = finished(data, seed, out)
+    return trained(data, "laplace", seed, out) if folder is None else Run.open(folder)
 
 
 def exported(run: Run, out: Path) -> Path:
@@ -119,7 +130,11 @@ def main() -> None:
                     continue
                 say(f"{data}, {row}, seed {seed}")
                 started = time.monotonic()
-                run = trained(data, row if row in TRAINED else "prgan", seed, options.out)
+                run = (
+                    trained(data, row, seed, options.out)
+                    if row in TRAINED
+                    else with_classifiers(data, seed, options.out)
+                )
                 if row in TRAINED:
                     document = of_what_ships(run, options.out, options.budget, seed, floor)
                     floor = document.get("label_only", floor)

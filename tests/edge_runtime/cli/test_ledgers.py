@@ -113,3 +113,16 @@ def test_without_a_whole_ledger_nothing_leaves(tmp_path, ledger, capsys, data):
 def test_a_bundle_that_counts_nothing_needs_no_ledger(tmp_path):
     made, source = bundles.make_bundle(tmp_path), lines(tmp_path / "in.csv", 5)
     assert run(made, f"csv:{source}", tmp_path / "out.csv", "--ledger", str(tmp_path / "none")) == 0
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz"])  # in blocks, and frame by frame
+def test_readings_beyond_the_public_bounds_are_clipped_and_counted_never_dropped(tmp_path, ledger, capsys, kind):
+    made = bundles.make_bundle(tmp_path, example=counted_example(releases=10))
+    rows = np.array([[1, 2, 3, 4], [1, 2, 3, 17], [200, 0, 0, 255], [16, 0, 0, 16]], np.uint8)
+    if kind == "npz":
+        np.savez(tmp_path / "in.npz", x=rows)
+    else:
+        np.savetxt(tmp_path / "in.csv", rows, "%d", ",")
+    assert run(made, f"{kind}:{tmp_path}/in.{kind}", tmp_path / "out.csv", "--ledger", str(ledger)) == 0
+    document = json.loads(capsys.readouterr().out.partition("{")[2].join(["{", ""]))
+    assert (document["frames_out"], document["dropped"], document["clipped"]) == (4, {}, 2)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.collect.collect import Gate
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.collect.collect import Gate, collect
 from edgeveil.trainer.collect.feeds.blocks import Block
 from edgeveil.trainer.collect.reporting import reporting
 from tests.support.promised import collector_bundles
@@ -23,3 +24,29 @@ def test_a_unit_counts_once_in_a_round(tmp_path, unit, counted):
     again = Block(*(column[[0, 4]] for column in block))._replace(number=np.array([50, 60], np.uint64))
     assert len(gate.passed(again).reports) == 0
     assert gate.senders == {b"a": len(counted) - 1, b"b": 1}
+
+
+class Once:
+    """A feed of one block."""
+
+    refused = 0
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def blocks(self):
+        n = len(self._rows)
+        yield Block(
+            np.array(self._rows, np.int8),
+            np.array([b"%d" % i for i in range(n)], "S8"),
+            np.arange(n).astype(np.uint64),
+            np.zeros(n, np.uint16),
+            np.arange(n, dtype=np.int64),
+        )
+
+
+def test_one_device_is_no_average(tmp_path):
+    bundle = collector_bundles.opened(collector_bundles.made(tmp_path, "duchi-linf", unit="release"))
+    with pytest.raises(BadInput, match="at least 2 devices were expected"):
+        collect(bundle, reporting(bundle), [Once([[1, 1, 1, 1]])], "mean")
+    assert collect(bundle, reporting(bundle), [Once([[1, 1, 1, 1], [1, -1, 1, 1]])], "mean")["reports"]["counted"] == 2
