@@ -63,7 +63,7 @@ def measured(x, kind):
     """The range of x, all of whose rows are in training."""
     rows = np.arange(len(x))
     data = Data(source="wq", target="a", sensitive="b")
-    return input_spec(Readings(x, rows * 0, rows * 0, ("a",), ("b",), kind), rows, data, public=False)
+    return input_spec(Readings(x, rows * 0, rows * 0, ("a",), ("b",), kind), rows, data)
 
 
 def test_one_outlier_does_not_press_all_others_into_a_corner():

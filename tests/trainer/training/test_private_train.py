@@ -183,7 +183,8 @@ def test_without_private_a_run_is_what_it_was(tmp_path):
     assert digest[:16] == "51a94767fd0f3a35"
     own = {"kind": "label-only", "network": "table1-wifi"}
     recipe = small_recipe(write_npz(tmp_path, seed=[0]), kind="label-only", perturber=own, epochs=1)
-    fitted = train(recipe.model_copy(update={"seed": 0}), tmp_path / "run").perturber()
+    extremes = recipe.data.model_copy(update={"bounds": "from-training"})  # the range of floats when this was pinned
+    fitted = train(recipe.model_copy(update={"seed": 0, "data": extremes}), tmp_path / "run").perturber()
     assert fitted.tables["means"].sum(dtype=np.float64) == pytest.approx(6.55735170841217, abs=1e-5)
     norms = [float(np.linalg.norm(one)) for one in fitted.models["classifier"].get_weights()]
     assert norms == pytest.approx(
