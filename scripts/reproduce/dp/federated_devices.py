@@ -1,4 +1,4 @@
-"""Show 5: LPSGD over a real broker, with devices of two processes each that are killed on the way.
+"""LPSGD over a real broker, with devices of two processes each that are killed on the way.
 
 Records docs/results/dp/federated-devices.json; it stands on docs/results/local-privacy.md. 50 devices with 140 people
 each, one report of each person (unit = subject, alpha 4), 500 rounds of 14 devices in turn; x, y and theta are those of

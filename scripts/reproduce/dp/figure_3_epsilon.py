@@ -1,4 +1,4 @@
-"""Show 9: what epsilon the Laplace noise of paper 000's figure 3 would be worth, were it exact and its range public."""
+"""What epsilon the Laplace noise of paper 000's figure 3 would be worth, were it exact and its range public."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shows 1 and 2 of the local mechanisms: their exact laws, and that their estimates are unbiased.
+"""The local mechanisms: their exact laws, and that their estimates are unbiased.
 
 Laws come of running the shipped stage on every value of its draws (edgeveil.trainer.measures.exact_law).
 """

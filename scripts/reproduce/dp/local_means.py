@@ -1,4 +1,4 @@
-"""Show 3: the mean of eleven values from locally private reports (the slides' example), by each mechanism."""
+"""The mean of eleven values from locally private reports (the slides' example), by each mechanism."""
 
 from __future__ import annotations
 

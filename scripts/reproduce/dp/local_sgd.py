@@ -1,4 +1,4 @@
-"""Show 4: the slides' LPSGD as it must be, each user's own gradient privatised once, and the same without privacy.
+"""The slides' LPSGD as it must be, each user's own gradient privatised once, and the same without privacy.
 
 Records docs/results/dp/federated.json. x ~ N(0, I) of two values, y = 1 with probability 1 / (1 + exp(-theta.x)),
 theta = (6, -5). Each user's gradient of the logistic loss is clipped to the l_inf ball of radius 1 and reported by the
