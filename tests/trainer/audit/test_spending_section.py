@@ -37,7 +37,7 @@ def test_a_claim_is_stated_with_its_conditions():
         "clipped to the public bounds, a generator of the operating system that is sound, and an attacker who does not "
         "see inside the board; releases add up, and the ledger stops them at 10."
     )
-    told = card._guarantees([{"artefact": "numpy", "spending": found}])
+    told = card._guarantees([{"artefact": "numpy", "spending": found}], {})
     assert [one["sentence"] for one in told] == [found["sentence"]]
     assert "enumerated 1.000000000 over 256 draws" in spending_section.as_lines(found)[1]
 

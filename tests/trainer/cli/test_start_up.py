@@ -48,7 +48,7 @@ def test_what_does_not_train_export_or_audit_does_not_load_tensorflow(folder):
         ["data", "look", "npz:small.npz"],
         ["recipe", "list"],
         ["recipe", "show", "digits"],
-        ["recipe", "new", "--data", "npz:small.npz", "--out", "new.toml"],
+        ["recipe", "new", "--data", "npz:small.npz", "--out", "new.toml", "--no-trial"],
         ["runs", "list"],
         ["runs", "show", "runs/one"],
         ["devices", "list"],

@@ -42,7 +42,7 @@ def test_the_sentence_has_unit_neighbours_epsilon_delta_and_what_it_leaves_out()
         assert part in found["sentence"]
     for outside in ("the figures of this card", "golden vectors are synthetic", "settings", "floating-point"):
         assert outside in found["sentence"].partition("leaves out")[2]
-    told = card._guarantees([{"artefact": "tflite-int8", "training": found}])
+    told = card._guarantees([{"artefact": "tflite-int8", "training": found}], {})
     assert [one["sentence"] for one in told] == [found["sentence"]]
 
 
@@ -62,7 +62,7 @@ def test_one_part_that_carries_no_noise_takes_it_away_and_is_named(marks, part):
     assert found["sentence"] == (
         f"There is no guarantee for the people behind the training data: {part} depends on them without noise."
     )
-    assert list(card._guarantees([{"artefact": "tflite-int8", "training": found}])) == []
+    assert list(card._guarantees([{"artefact": "tflite-int8", "training": found}], {})) == []
 
 
 def test_a_network_that_the_promise_does_not_know_takes_it_away():

@@ -19,7 +19,7 @@ from edgeveil.trainer.collect.feeds.records import Records
 
 _WAITING = 4 * ROWS  # records between the connection and the estimate; the broker keeps the others
 _PAUSE_S = 0.2
-_NO_DEVICES = ("format", "status", "model")  # what devices on TOPIC itself, and who trains, put beside the records
+_NO_DEVICES = ("format", "about", "status", "count", "model")  # what devices on TOPIC itself, and who trains, put there
 
 
 class MqttFeed:
