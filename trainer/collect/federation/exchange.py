@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.sinks.network.base import TIMEOUT_S
 from edgeveil.edge_runtime.sinks.network.broker import Broker
+from edgeveil.trainer.collect.feeds.mqtt_feed import NO_DEVICES
 
 MODEL = "model"
-_NO_DEVICES = (MODEL, "format", "status")
 _WAITING = 1 << 14  # messages between the connection and the training; the broker keeps the others
 
 
@@ -61,7 +61,7 @@ class Exchange:
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         device = message.topic[len(self._topic) + 1 :]
-        if device not in _NO_DEVICES:
+        if device not in NO_DEVICES:
             self._came.put(Message(device, bytes(message.payload)))
 
     def publish(self, model: bytes) -> None:

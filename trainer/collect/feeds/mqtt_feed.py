@@ -19,7 +19,7 @@ from edgeveil.trainer.collect.feeds.records import Records
 
 _WAITING = 4 * ROWS  # records between the connection and the estimate; the broker keeps the others
 _PAUSE_S = 0.2
-_NO_DEVICES = ("format", "about", "status", "count", "model")  # what devices on TOPIC itself, and who trains, put there
+NO_DEVICES = ("format", "about", "status", "count", "model")  # what devices on TOPIC itself, and who trains, put there
 
 
 class MqttFeed:
@@ -46,7 +46,7 @@ class MqttFeed:
             self._answers.put(str(code))
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
-        if message.topic[len(self._topic) + 1 :] in _NO_DEVICES:
+        if message.topic[len(self._topic) + 1 :] in NO_DEVICES:
             return
         while not self._closed:
             with contextlib.suppress(queue.Full):
