@@ -3,6 +3,7 @@
 import signal
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -150,3 +151,16 @@ def test_each_subject_is_charged_when_its_report_leaves_and_the_disk_knows(tmp_p
     board.path.unlink()
     with pytest.raises(PrivacyStop):
         allowance.take_of(8)
+
+
+def test_a_service_with_a_column_of_subjects_charges_each_of_them(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=counted_example(releases=1, unit="subject"))
+    create(str(tmp_path / "ledger"))
+    settings = SimpleNamespace(trust=str(made.trust), ledger=str(tmp_path / "ledger"), subject_column=1)
+    manifest = read_bundle(made.path, bundles.trust()).manifest
+    allowance = open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0))
+    assert [allowance.take_of(subject) for subject in (5, 6, 5)] == [True, True, False]
+    assert not allowance.take(1)  # of nobody
+    settings.ledger = str(tmp_path / "none")
+    with pytest.raises(PrivacyStop):
+        open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0)).take_of(5)
