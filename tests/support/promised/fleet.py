@@ -78,7 +78,8 @@ def replayed(found: Sequence[dict], table: np.ndarray, step: float, rounds: int)
             reports.append(np.append(line["report"], 1.0) @ table)
             continue
         done += 1
-        theta = theta - step / np.sqrt(done) * np.mean(reports, axis=0)
+        if reports:
+            theta = theta - step / np.sqrt(done) * np.mean(reports, axis=0)
         reports = []
         if done > rounds // 2:
             later.append(theta)

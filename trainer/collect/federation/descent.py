@@ -18,10 +18,11 @@ class Descent:
         self._later = np.zeros(d)
 
     def take(self, gradients: np.ndarray) -> None:
-        """One step down the mean of ``gradients`` float64 (n, d), n at least 1."""
+        """One step down the mean of ``gradients`` float64 (n, d); a round without any leaves theta as it is."""
         self.done += 1
-        moved = self.theta - self._step / np.sqrt(self.done) * gradients.mean(axis=0)
-        self.theta = np.clip(moved, -self._most, self._most)
+        if len(gradients):
+            moved = self.theta - self._step / np.sqrt(self.done) * gradients.mean(axis=0)
+            self.theta = np.clip(moved, -self._most, self._most)
         if self.done > self.rounds // 2:
             self._later += self.theta
 

@@ -23,7 +23,7 @@ from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
 from edgeveil.trainer.collect.feeds.records import Records
 from edgeveil.trainer.collect.reporting import Reporting
 
-PATIENCE = 3  # waits without any report that end a training
+PATIENCE = 3  # waits in a row without any report that end a training
 
 
 class Devices(Protocol):
@@ -103,9 +103,9 @@ def federate(
 ) -> dict[str, Any]:
     """Train for the rounds that ``journal`` has not closed yet; the result as a document.
 
-    A round is closed when its whole lot has reported, or after ``wait_s`` seconds with at least one report. ``advance``
-    is called after each round with figures to show, ``say`` with a sentence where nobody answers. Raises
-    ``DeviceFailed`` where that lasts.
+    A round is closed when its whole lot has reported, or after ``wait_s`` seconds; without any report it leaves theta
+    as it was. ``advance`` is called after each round with figures to show, ``say`` where nobody answers. Raises
+    ``DeviceFailed`` where nobody answers ``PATIENCE`` times in a row.
     """
     stage, form = gradient_of(bundle)
     most = next(one.most for one in bundle.manifest.stages if one.stage == "parameters")
@@ -113,11 +113,12 @@ def federate(
     for answers in journal.closed:
         descent.take(_gradients(reporting, answers))
     gate = Gate(bundle, reporting, journal.run)
+    silent = 0
     while descent.done < plan.rounds:
         number = descent.done + 1
         theta = descent.theta.astype(np.float32)
         devices.publish(form.pack(Round(journal.run, number, plan.lot, plan.devices, theta)))
-        until, waits = clock() + wait_s, 0
+        until = clock() + wait_s
         while len(journal.answers) < plan.lot:
             message = devices.next(min(until - clock(), 1.0))
             if message is not None:
@@ -127,16 +128,23 @@ def federate(
             elif clock() >= until:
                 if journal.answers:
                     break
-                waits += 1
-                problem = f"Nobody answered in round {number} for {waits * wait_s:g} s"
-                if waits == PATIENCE:
+                silent += 1
+                problem = f"Nobody answered in round {number} for {wait_s:g} s"
+                if silent == PATIENCE:
                     raise DeviceFailed(
-                        f"{problem}. See that devices run, with this bundle, and have people left that were not asked "
-                        "yet; then repeat the command, which goes on from its --state FILE."
+                        f"{problem}, {PATIENCE} waits in a row. See that devices run, with this bundle, and have "
+                        "people left that were not asked yet; then repeat the command, which goes on from its --state "
+                        "FILE."
                     )
+                if any(journal.closed):
+                    # This lot is off, or its reports died with the broker. Nobody reports twice in a round.
+                    say(f"{problem}: the next devices are asked.")
+                    break
                 say(f"{problem}: do the devices run, with this bundle?")
                 until = clock() + wait_s
         answers = journal.close_round()
+        if answers:
+            silent = 0
         descent.take(_gradients(reporting, answers))
         advance(reports=len(answers), refused=gate.refused.total())
     return _document(bundle, reporting, stage, journal, plan, descent, gate)
@@ -144,6 +152,8 @@ def federate(
 
 def _gradients(reporting: Reporting, answers: dict[str, list[float]]) -> np.ndarray:
     """Unbiased gradients float64 (n, d) of a round's reports."""
+    if not answers:
+        return np.zeros((0, reporting.decoder.width))
     return reporting.decoder.values(np.array([*answers.values()]))
 
 

@@ -141,11 +141,50 @@ def test_a_round_does_without_who_is_silent_and_waits_for_the_first(bundle, tmp_
     assert said == ["Nobody answered in round 1 for 5 s: do the devices run, with this bundle?"]
 
 
+def silenced(devices, rounds):
+    """Devices whose reports of these rounds are lost, and a clock that waiting moves."""
+    seconds, publish, take = [0.0], devices.publish, devices.next
+
+    def publish_(model):
+        publish(model)
+        if gradients.FORM.unpack(model).number in rounds:
+            devices._waiting = []
+
+    def next_(timeout_s):
+        message = take(timeout_s)
+        seconds[0] += 0.0 if message else max(timeout_s, 0.01)
+        return message
+
+    devices.publish, devices.next = publish_, next_
+    return lambda: seconds[0]
+
+
+def test_a_round_whose_reports_were_lost_moves_nothing_and_the_next_is_asked(bundle, tmp_path):
+    devices, said = Devices(bundle), []
+    found = train(bundle, tmp_path / "j", devices, say=said.append, clock=silenced(devices, {2}))
+    assert said == ["Nobody answered in round 2 for 5 s: the next devices are asked."]
+    assert devices.thetas[2].tolist() == devices.thetas[1].tolist()
+    assert (found["rounds_short"], found["reports"]["counted"]) == (1, 9)
+    theta, mean = fleet.replayed(fleet.lines(tmp_path / "j"), gradients.table(gradients.document()), 2.0, 4)
+    assert found["theta"] == pytest.approx(theta, abs=1e-9)
+    assert found["mean_of_later_half"] == pytest.approx(mean, abs=1e-9)
+    assert train(bundle, tmp_path / "j", Devices(bundle))["theta"] == found["theta"]
+
+
+def test_three_lost_rounds_in_a_row_end_a_training_which_then_goes_on_behind_them(bundle, tmp_path):
+    plan = PLAN._replace(rounds=6)
+    devices = Devices(bundle)
+    with pytest.raises(DeviceFailed, match="round 4 for 5 s, 3 waits in a row"):
+        train(bundle, tmp_path / "j", devices, plan, clock=silenced(devices, {2, 3, 4}))
+    found = train(bundle, tmp_path / "j", Devices(bundle), plan)
+    assert (found["rounds_short"], found["reports"]["counted"]) == (2, 12)
+
+
 def test_a_training_that_nobody_answers_ends(bundle, tmp_path):
     seconds = [0.0]
     devices = Devices(bundle)
     devices.next = lambda timeout_s: seconds.__setitem__(0, seconds[0] + max(timeout_s, 0.01))
-    with pytest.raises(DeviceFailed, match=r"round 1 for 15 s.*repeat the command"):
+    with pytest.raises(DeviceFailed, match=r"round 1 for 5 s, 3 waits in a row.*repeat the command"):
         train(bundle, tmp_path / "j", devices, clock=lambda: seconds[0])
 
 
