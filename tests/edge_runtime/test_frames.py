@@ -144,8 +144,7 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "pipeline/passthrough.py",
         "capture/crops.py",
         "loop/live.py",
-        "sources/daemon_feed.py",  # to the inside, through a pipe
-        "sources/network/fetch.py",
+        "sources/feeding.py",  # to the inside, through a pipe
         "sources/series/timed_lines.py",  # into windows, within the inside
         "bench/loop_rate.py",
     }

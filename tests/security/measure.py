@@ -119,7 +119,7 @@ def cases(folder: Path) -> dict[str, list[str]]:
 def fetched(source: str, shape: list[int], trace: Path) -> int:
     """How many frames came, of ten, from the process that fetches them, under strace."""
     from edgeveil.edge_runtime.outside.process_table import command, environment
-    from edgeveil.edge_runtime.sources.network.fetch import FAILED, MESSAGE
+    from edgeveil.edge_runtime.sources.feeding import FAILED, MESSAGE
 
     frames, their_frames = os.pipe()
     settings, ours = os.pipe()

@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import DeviceFailed, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
 from edgeveil.edge_runtime.sources.convert import fit, fits, need_image
-from edgeveil.edge_runtime.sources.network.fetch import DROPPED, FAILED, JPEG, MESSAGE, READING
+from edgeveil.edge_runtime.sources.feeding import DROPPED, FAILED, JPEG, MESSAGE, READING
 from edgeveil.edge_runtime.sources.network.http import MAX_JPEG_BYTES
 from edgeveil.edge_runtime.sources.network.jpeg import decode
 

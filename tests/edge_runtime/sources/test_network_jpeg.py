@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Unsupported
-from edgeveil.edge_runtime.sources.network.fetch import JPEG, MESSAGE
+from edgeveil.edge_runtime.sources.feeding import JPEG, MESSAGE
 from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
 from edgeveil.edge_runtime.sources.network.jpeg import decode, read_size
 

@@ -1,0 +1,102 @@
+"""A process that reads a camera and sends raw frames through a pipe to the inside, which may not reach that camera.
+
+It has no bundle and no sinks, and sends frames nowhere else. A message is a kind (1 byte) and a length (4 bytes,
+little-endian), then that many bytes: ``J`` a JPEG, ``R`` a frame of the sensor's shape and type, ``D`` a dropped frame
+(its reason), ``F`` a failure (JSON: word, text).
+"""
+
+import json
+import os
+import struct
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
+from edgeveil.edge_runtime.ipc.schedule import NICE
+from edgeveil.edge_runtime.sandbox import hardening
+from edgeveil.edge_runtime.sandbox.account import Account
+from edgeveil.edge_runtime.storage.descriptor import write_all
+
+MESSAGE = struct.Struct("<cI")
+JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
+_LONGEST_PAUSE_S = 30.0
+
+Settings = Dict[str, Any]  # ``source`` and ``sensor``
+Enter = Callable[[Settings, Optional[Account]], Callable[[], bool]]
+
+
+class Pipe(object):
+    """The end to write to. Raises ``BrokenPipeError`` when the inside has gone."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def samples(self, source: Any) -> None:
+        """Send the frames of a source until it ends."""
+        while True:
+            try:
+                frame = source.next()
+                if frame is None:
+                    return
+                self._write(READING, frame._data.tobytes())
+            except FrameDropped as drop:
+                self._write(DROPPED, drop.reason.encode("ascii"))
+
+    def jpegs(self, next_jpeg: Callable[[], bytes]) -> None:
+        """Send pictures as they come, until ``next_jpeg`` raises."""
+        while True:
+            try:
+                self._write(JPEG, next_jpeg())
+            except FrameDropped as drop:
+                self._write(DROPPED, drop.reason.encode("ascii"))
+
+    def failed(self, word: str, text: str) -> None:
+        """Say why the camera ended; ``word`` names the error."""
+        self._write(FAILED, json.dumps({"word": word, "text": text}).encode("ascii"))
+
+    def _write(self, kind: bytes, data: bytes) -> None:
+        write_all(self._handle, MESSAGE.pack(kind, len(data)) + data)
+
+
+def feed(argv: List[str], enter: Enter, forward: Callable[[Settings, Pipe], None]) -> int:
+    """Read a camera again and again, longer pauses after each failure, until the inside has gone.
+
+    ``argv`` is one JSON object of the descriptors ``settings`` (``source``, ``sensor``) and ``frames``, to write to,
+    and of the ``account`` to run as (None: this one). ``enter`` loads all code and gives up the rights that are not
+    needed; what it returns tells whether this process must end for another one. ``forward`` sends what the camera gives.
+    """
+    given = json.loads(argv[0])
+    os.nice(NICE)
+    hardening.no_core_dumps()
+    hardening.end_with_parent()
+    with os.fdopen(given["settings"], "rb") as file:
+        settings = json.loads(file.read().decode("utf-8"))
+    stale = enter(settings, None if given["account"] is None else Account(*given["account"]))
+    pipe, backoff = Pipe(given["frames"]), Backoff(most_s=_LONGEST_PAUSE_S)
+    try:
+        while True:
+            began = time.monotonic()
+            _forward(forward, settings, pipe)
+            if stale():
+                return 0  # the inside ends with it, and the service starts both again
+            if time.monotonic() - began > _LONGEST_PAUSE_S:
+                backoff.reset()
+            time.sleep(backoff.next_s())
+    except (BrokenPipeError, KeyboardInterrupt):
+        return 0  # the inside has gone
+
+
+def _forward(forward: Callable[[Settings, Pipe], None], settings: Settings, pipe: Pipe) -> None:
+    try:
+        forward(settings, pipe)
+    except BrokenPipeError:
+        raise
+    except DeviceFailed as error:
+        pipe.failed(type(error).__name__, str(error))
+    except EdgeVeilError as error:
+        pipe.failed("Unsupported", str(error))
+    except Exception as error:
+        pipe.failed("Disconnected", "the camera's reader failed: {}".format(describe(error)))
+    else:
+        pipe.failed("Disconnected", "the camera's stream has ended")
