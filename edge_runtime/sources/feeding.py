@@ -63,8 +63,8 @@ def feed(argv: List[str], enter: Enter, forward: Callable[[Settings, Pipe], None
     """Read a camera again and again, longer pauses after each failure, until the inside has gone.
 
     ``argv`` is one JSON object of the descriptors ``settings`` (``source``, ``sensor``) and ``frames``, to write to,
-    and of the ``account`` to run as (None: this one). ``enter`` loads all code and gives up the rights that are not
-    needed; what it returns tells whether this process must end for another one. ``forward`` sends what the camera gives.
+    and of the ``account`` to run as (None: this one). ``enter`` loads all code and gives up rights that are not
+    needed; what it returns tells whether this process must end for another one. ``forward`` sends what came.
     """
     given = json.loads(argv[0])
     os.nice(NICE)

@@ -52,8 +52,9 @@ class Collector(threading.Thread):
         self.feeds = open_feeds([uri], bundle.manifest, self._reading, most=most, seconds=30)
         self._bundle, self._most = bundle, most
         self.subscribed = threading.Event()
-        put = self.feeds[0]._answers.put
-        self.feeds[0]._answers.put = lambda answer: (put(answer), self.subscribed.set())
+        answers = self.feeds[0]._subscription._answers
+        put = answers.put
+        answers.put = lambda answer: (put(answer), self.subscribed.set())
         self.start()
         assert self.subscribed.wait(10)
 
