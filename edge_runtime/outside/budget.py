@@ -1,6 +1,6 @@
 """What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon."""
 
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, Tuple, TypeVar, Union
 
 from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -69,6 +69,11 @@ def count_price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
     """As ``price_here``, for the counts of one period; None where they leave without noise, or there are none."""
     exact = manifest.counts is None or manifest.counts.noise is None
     return None if exact else count_price_of(manifest, open_trust(settings.trust).policy)
+
+
+def promises(settings: Settings, manifest: Manifest) -> Tuple[Any, ...]:
+    """What a verified bundle promises, and what its releases cost here; equal where one may replace another."""
+    return manifest.spending, price_here(settings, manifest), count_price_here(settings, manifest)
 
 
 def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, OfSubjects, Unlimited]:

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Dict, List, Optional, Union
 
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
@@ -23,13 +23,14 @@ from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.budget import count_price_here, open_allowance, open_count_allowance, price_here
+from edgeveil.edge_runtime.outside.budget import open_allowance, open_count_allowance, promises
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
 from edgeveil.edge_runtime.outside.count_emission import CountEmission
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
-from edgeveil.edge_runtime.outside.host.sd_notify import Notifier
+from edgeveil.edge_runtime.outside.file_lines import FileLines
+from edgeveil.edge_runtime.outside.host.manager import Manager
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import process_table
 from edgeveil.edge_runtime.outside.signals import Signals
@@ -42,7 +43,6 @@ from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 PAGES_EVERY_S = 0.2
-ASK_S = 10.0  # how often a manager is asked for more time to open
 OPEN_MARGIN_S = 60.0  # for the processes to start, and the camera to open
 
 
@@ -65,7 +65,8 @@ class Service(object):
 
     def __init__(self, settings: Settings, log: Log) -> None:
         self.settings, self.log, self.clock = settings, log, time.monotonic
-        self._notifier = Notifier()
+        self._started_s = self.turned_s = self.clock()
+        self._manager = Manager(self._started_s, open_limit_s(settings.device) + OPEN_MARGIN_S)
         self.counters = Counters()
         handle, self.bundle = open_bundle(settings.bundle, settings.trust, settings.source)
         self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
@@ -73,7 +74,7 @@ class Service(object):
         self.training = open_training(settings, self.bundle.manifest, self.counters, log.say)
         self.layout = Layout.of(self.bundle.manifest, subjects=settings.subject_column is not None)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = self._promises(self.bundle.manifest)
+        self.promised = promises(settings, self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
         self.emission = Emission(
             self.plan,
@@ -87,23 +88,18 @@ class Service(object):
         )
         self.count_allowance = open_count_allowance(settings, self.bundle.manifest)
         self.counts = self._count_emission()
+        self._lines = FileLines(self.allowance, self.training, self.sinks, self.counters, self.layout.subjects)
         self.link = self._link(handle)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
-        self.begun, self._emitting, self._notified_ready = False, True, False
+        self.begun, self._emitting = False, True
         self.info: Dict[str, Any] = {}
         self.isolation = ""
         self.source: Dict[str, Any] = {}
         self._signals: List[int] = []
         self._stopped = "end"
-        self.turned_s = self._started_s = self.clock()
-        self._asked_s, self._open_limit_s = self._started_s, open_limit_s(settings.device) + OPEN_MARGIN_S
         self._pages_updated_s = 0.0
-
-    def _promises(self, manifest: Manifest) -> Tuple[Any, ...]:
-        """What a bundle promises, and what its releases cost here."""
-        return manifest.spending, price_here(self.settings, manifest), count_price_here(self.settings, manifest)
 
     def _count_emission(self) -> Optional[CountEmission]:
         """What emits the counts of people, where the bundle has them."""
@@ -194,7 +190,7 @@ class Service(object):
             self.turned_s = now = self.clock()
             if self._emitting and self._should_stop(now):
                 self._emitting = False
-                self._notifier.say("STOPPING=1")
+                self._manager.stopping()
                 self.log.say("stop", message="finishing the current frames")
                 self.link.stop()
             self._wait(woken, now)
@@ -214,7 +210,9 @@ class Service(object):
             if self.training is not None and self._emitting:
                 self.training.step(self.link.offer)
             self.status.open_pages(now)
-            self._notify_manager(now)
+            self._manager.alive(now)
+            if self.counters.get("frames-out") or self.is_live is False:
+                self._manager.ready("perturbing")
             asked = signal.SIGHUP in self._signals
             if asked:
                 self._signals.remove(signal.SIGHUP)
@@ -265,10 +263,8 @@ class Service(object):
             self.log.say("source", **{key: facts.get(key) for key in ("name", "live", "simulated", "raw_on_network")})
         elif event.name == "waiting":
             self.log.say("waiting", message=str(facts.get("message"))[:400])
-            if not self._notified_ready:
-                # The service does what it can: a manager that waited longer would start it again, and again.
-                self._notified_ready = True
-                self._notifier.say("READY=1", "STATUS=waiting for its source")
+            # The service does what it can: a manager that waited longer would start it again, and again.
+            self._manager.ready("waiting for its source")
         elif event.name == "fault":
             self.log.say("fault", kind=str(facts.get("word"))[:40], message=str(facts.get("message"))[:400])
         elif event.name == "ended" and facts.get("code") == PrivacyStop.exit_code:
@@ -284,23 +280,7 @@ class Service(object):
         elif self.is_live:
             self.emission.take(record)
         elif record.state == 0:
-            self.counters.add("sets-in")
-            self._release(record)
-
-    def _release(self, record: Record) -> None:
-        """Let a line of a file leave, if it is paid for; of a training, if it is of the open round."""
-        training = self.training
-        if training is not None and not training.expects(record.number):
-            self.counters.add(DROP + "late-round")
-        elif self.allowance.take_of(record.subject):
-            self.sinks.write_set([record.frame])
-            self.counters.add("frames-out")
-            if training is not None:
-                training.answered()
-        else:
-            self.counters.add(DROP + SPENT)
-            if training is not None and self.layout.subjects:
-                training.ask_again()
+            self._lines.release(record)
 
     def _begin(self) -> None:
         """Open the sinks once the source is open: before that, no stream is announced and no folder is made."""
@@ -327,22 +307,14 @@ class Service(object):
             self.counters.add(DROP + "inside-ended", lost)
 
     def _reload(self) -> None:
-        self._notifier.say("RELOADING=1", "MONOTONIC_USEC={}".format(int(self.clock() * 1e6)))
+        self._manager.reloading(self.clock())
         try:
             handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
-            if (
-                Layout.of(bundle.manifest).columns != self.layout.columns
-                or bundle.manifest.counts != self.bundle.manifest.counts
-                or self.plan != schedule(bundle.manifest, self.settings.fps)
-            ):
+            try:
+                self._check_change(bundle.manifest)
+            except BadInput:
                 os.close(handle)
-                raise BadInput(
-                    "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
-                )
-            if self._promises(bundle.manifest) != self.promised:
-                os.close(handle)
-                problem = "the new bundle promises another epsilon, or the policy allows another"
-                raise BadInput(problem + ": restart the service to use it")
+                raise
         except EdgeVeilError as error:
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
@@ -350,12 +322,26 @@ class Service(object):
             self.trust_watch.bundle = bundle
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
-        self._notifier.say("READY=1")
+        self._manager.reloaded()
+
+    def _check_change(self, manifest: Manifest) -> None:
+        """Raise ``BadInput`` where a bundle cannot take the place of this service's while it runs."""
+        if (
+            Layout.of(manifest).columns != self.layout.columns
+            or manifest.counts != self.bundle.manifest.counts
+            or self.plan != schedule(manifest, self.settings.fps)
+        ):
+            raise BadInput(
+                "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
+            )
+        if promises(self.settings, manifest) != self.promised:
+            problem = "the new bundle promises another epsilon, or the policy allows another"
+            raise BadInput(problem + ": restart the service to use it")
 
     # the end
 
     def _end(self, failed: Optional[BaseException] = None) -> None:
-        self._notifier.say("STOPPING=1")
+        self._manager.stopping()
         if self.training is not None:
             self.training.feed.close()
         deadline = self.clock() + DRAIN_S - 1.0
@@ -381,16 +367,6 @@ class Service(object):
             raise errors[0]
 
     # reports
-
-    def _notify_manager(self, now: float) -> None:
-        self._notifier.alive(now)
-        if not self._notified_ready and (self.counters.get("frames-out") or self.is_live is False):
-            self._notified_ready = True
-            self._notifier.say("READY=1", "STATUS=perturbing")
-        elif not self._notified_ready and now - self._started_s < self._open_limit_s and now >= self._asked_s + ASK_S:
-            # Opening may take longer than the unit's TimeoutStartSec: TensorRT builds an engine.
-            self._asked_s = now
-            self._notifier.say("EXTEND_TIMEOUT_USEC={:d}".format(int(4 * ASK_S * 1e6)), "STATUS=opening the bundle")
 
     def _update_pages(self, now: float) -> None:
         """Update the numbers on this device's pages, a few times a second."""
