@@ -74,6 +74,15 @@ def is_private(text: str) -> bool:
         return False
 
 
+def check_private(text: str, accepted: bool) -> None:
+    """Raise ``BadInput`` where raw pictures would cross a network unencrypted and nobody ``accepted`` that."""
+    if not (accepted or is_private(text)):
+        raise BadInput(
+            "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
+            "https://, or add --accept-raw-on-network".format(parse(text).shown)
+        )
+
+
 def on_network(text: str) -> bool:
     """Whether raw frames of the source ``text`` come over a network; then another process fetches them."""
     return text.partition(":")[0] in PORTS

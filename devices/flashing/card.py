@@ -86,7 +86,9 @@ def plan_card(
     steps += [UnpackWheels(wheels)] if wheels else []
     steps.append(PushBundle(bundle))
     steps.append(
-        InstallRelease(bundle, artefact, device, wanted.frames, source=wanted.source, device=wanted.device, first=True)
+        InstallRelease(
+            bundle, artefact, device, wanted.frames, source=wanted.trial_source, device=wanted.device, first=True
+        )
     )
     if wanted.service:
         steps.append(WriteService(service_files(device), profile.service))

@@ -7,7 +7,7 @@ a network camera's frames (``network.fetch``): frames of the sensor's shape and 
 import json
 import os
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
@@ -30,14 +30,22 @@ def main(argv: List[str]) -> int:
     hardening.end_with_parent()
     with os.fdopen(given["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
+    return run(settings, given["frames"], None if given["account"] is None else Account(*given["account"]))
+
+
+def run(settings: Dict[str, Any], handle: int, account: Optional[Account] = None) -> int:
+    """Ask for frames as ``settings`` say (``source``, ``sensor``) and write them to ``handle``, until nobody reads it.
+
+    Returns the exit code.
+    """
     _load()
-    daemon_camera.enter(None if given["account"] is None else Account(*given["account"]))
+    daemon_camera.enter(account)
     backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
-            failure = _forward(settings, given["frames"])
-            _write(given["frames"], FAILED, json.dumps(failure).encode("ascii"))
+            failure = _forward(settings, handle)
+            _write(handle, FAILED, json.dumps(failure).encode("ascii"))
             if time.monotonic() - began > _LONGEST_PAUSE_S:
                 backoff.reset()
             time.sleep(backoff.next_s())

@@ -13,7 +13,7 @@ import json
 import os
 import struct
 import time
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, Missing, describe
@@ -37,16 +37,23 @@ def main(argv: List[str]) -> int:
     hardening.end_with_parent()
     with os.fdopen(handles["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
+    return run(settings, handles["frames"], None if handles["account"] is None else Account(*handles["account"]))
+
+
+def run(settings: Dict[str, Any], handle: int, account: Optional[Account] = None) -> int:
+    """Fetch frames as ``settings`` say (``source``, ``sensor``) and write them to ``handle``, until nobody reads it.
+
+    Returns the exit code.
+    """
     _load(settings["source"])
-    account = None if handles["account"] is None else Account(*handles["account"])
     fetcher.enter(settings["source"], account)
     resolver = fetcher.resolver_state()
     backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
-            failure = _forward(settings, handles["frames"])
-            _write(handles["frames"], FAILED, json.dumps(failure).encode("ascii"))
+            failure = _forward(settings, handle)
+            _write(handle, FAILED, json.dumps(failure).encode("ascii"))
             if fetcher.resolver_state() != resolver:
                 return 0  # the inside ends with it, and the service starts both again
             if time.monotonic() - began > _LONGEST_PAUSE_S:
