@@ -16,6 +16,7 @@ import time
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.camera_address import parse
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, Missing, describe
 from edgeveil.edge_runtime.ipc.schedule import NICE
 from edgeveil.edge_runtime.sandbox import fetcher, hardening
@@ -45,14 +46,20 @@ def run(settings: Dict[str, Any], handle: int, account: Optional[Account] = None
 
     Returns the exit code.
     """
-    _load(settings["source"])
-    fetcher.enter(settings["source"], account)
+    source = settings["source"]
+    _load(source)
+    tunnel = None
+    if source.startswith("rtsps:"):
+        from edgeveil.edge_runtime.sources.network.tls_tunnel import TlsTunnel
+
+        tunnel = TlsTunnel(parse(source))
+    fetcher.enter(source, account, own_port=None if tunnel is None else tunnel.port)
     resolver = fetcher.resolver_state()
     backoff = Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
-            failure = _forward(settings, handle)
+            failure = _forward(settings, handle, tunnel)
             _write(handle, FAILED, json.dumps(failure).encode("ascii"))
             if fetcher.resolver_state() != resolver:
                 return 0  # the inside ends with it, and the service starts both again
@@ -69,16 +76,20 @@ def _load(source: str) -> None:
 
     from edgeveil.edge_runtime.sources.network import http, rtsp  # noqa: F401
 
-    if source.startswith("rtsp:"):
+    if _is_rtsp(source):
         with contextlib.suppress(Missing):  # the first picture that needs it says so
             rtsp.load()
 
 
-def _forward(settings: Dict[str, Any], handle: int) -> Dict[str, str]:
-    """Send what the camera gives; returns why that ended."""
+def _is_rtsp(source: str) -> bool:
+    return source.partition(":")[0] in ("rtsp", "rtsps")
+
+
+def _forward(settings: Dict[str, Any], handle: int, tunnel: Any) -> Dict[str, str]:
+    """Send what the camera gives; returns why that ended. ``tunnel`` is that of ``rtsps:``, else None."""
     try:
-        if settings["source"].startswith("rtsp:"):
-            _forward_samples(settings, handle)
+        if _is_rtsp(settings["source"]):
+            _forward_samples(settings, handle, tunnel)
         else:
             _forward_pictures(settings, handle)
         return {"word": "Disconnected", "text": "the camera's stream has ended"}
@@ -106,10 +117,11 @@ def _forward_pictures(settings: Dict[str, Any], handle: int) -> None:
         pictures.close()
 
 
-def _forward_samples(settings: Dict[str, Any], handle: int) -> None:
-    from edgeveil.edge_runtime.sources.network.rtsp import RtspSource
+def _forward_samples(settings: Dict[str, Any], handle: int, tunnel: Any) -> None:
+    from edgeveil.edge_runtime.sources.network.rtsp import RtspSource, RtspsSource
 
-    with RtspSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
+    where, sensor = settings["source"].partition(":")[2], settings["sensor"]
+    with RtspSource(where, sensor) if tunnel is None else RtspsSource(where, sensor, tunnel=tunnel) as source:
         while True:
             try:
                 frame = source.next()

@@ -1,4 +1,4 @@
-"""Three processes as systemd would start them: the camera's, the inside and the sending one; a real server as camera."""
+"""Three processes as systemd would start them: the camera's, the inside and the sending one; a server as camera."""
 
 import contextlib
 import json
