@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime import camera_address
-from edgeveil.edge_runtime.errors import Disconnected, Unsupported
+from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
 from edgeveil.edge_runtime.sources.network import tls_tunnel
 from scripts.reproduce.runtime.cameras import rtsp_tls
 from scripts.reproduce.runtime.cameras.rtsp_tls import SYSTEM_PYTHON
-from tests.support import network_receivers, rtsp_bundle
+from tests.support import network_receivers
+from tests.support.boards import rtsp_bundle
 from tests.support.checkout import ROOT
 
 
@@ -82,7 +83,7 @@ def test_bytes_go_both_ways_and_it_may_be_opened_again(certificates, trusted):
     [
         ("localhost", False, False, Unsupported, "does not trust"),
         ("127.0.0.1", True, False, Unsupported, "does not trust"),  # the certificate has another name
-        ("localhost", True, True, (Unsupported, Disconnected), "localhost"),
+        ("localhost", True, True, SourceFailed, "localhost"),
     ],
 )
 def test_nothing_is_said_to_a_camera_that_is_not_trusted(
@@ -118,7 +119,7 @@ def test_a_service_reads_it_behind_the_filter_and_nothing_raw_is_elsewhere(certi
     if not Path(SYSTEM_PYTHON).exists() or not _has_server():
         pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
     made = rtsp_bundle.make(tmp_path)
-    done = rtsp_tls.watch(made, rtsp_bundle.manifest_of(made), certificates, seconds=7, kills=1)
+    done = rtsp_tls.watch(made, rtsp_bundle.manifest_of(made), certificates, 7, 1, written=["/dev/shm"])  # noqa: S108
     assert (done["exit_code"], done["unaccounted"]) == (0, 0)
     assert done["frames_out"] > 5
     assert "filter" in done["isolation"]

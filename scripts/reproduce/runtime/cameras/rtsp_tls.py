@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +55,18 @@ class Camera:
         self._process.wait()
 
 
-def watch(made: Any, manifest: Manifest, certificates: tuple[Path, ...], seconds: float, kills: int) -> dict[str, Any]:
+def watch(
+    made: Any,
+    manifest: Manifest,
+    certificates: tuple[Path, ...],
+    seconds: float,
+    kills: int,
+    written: Sequence[str] = WRITTEN,
+) -> dict[str, Any]:
     """The service on such a camera for so long; ``made`` has the bundle's ``path`` and ``trust``.
 
-    ``certificates`` are the authority's, the server's and its key, for localhost. Raises ``DeviceFailed``.
+    ``certificates`` are the authority's, the server's and its key, for localhost; ``written`` the folders that are
+    searched besides the service's own. Raises ``DeviceFailed``.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -76,11 +84,13 @@ def watch(made: Any, manifest: Manifest, certificates: tuple[Path, ...], seconds
             began, log = time.time(), (folder / "log").open("w+")
             command = [sys.executable, "-m", "edgeveil.edge_runtime", *words]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
+            while '"event": "source"' not in (folder / "log").read_text() and process.poll() is None:
+                time.sleep(0.1)
             _trouble(process, camera, found, needle, seconds, kills)
             out = process.communicate(timeout=120)[0]
             log.seek(0)
             events = [json.loads(line) for line in log if line.startswith('{"')]
-            files = [needle in data for data in _written(began)]
+            files = [needle in data for data in _written(began, [name, *written])]
             said = out + (folder / "log").read_text()
         finally:
             camera.kill()
@@ -154,9 +164,9 @@ def _holds(pid: int, needle: bytes) -> bool:
     return False
 
 
-def _written(began: float) -> Iterator[bytes]:
+def _written(began: float, folders: Sequence[str]) -> Iterator[bytes]:
     """The content of regular files that were written since."""
-    for root in WRITTEN:
+    for root in folders:
         for folder, _, names in os.walk(root):
             for name in names:
                 path = Path(folder) / name
@@ -168,7 +178,8 @@ def _written(began: float) -> Iterator[bytes]:
 
 def main() -> int:
     """Watch and record; exit code 3 where a frame is not accounted for, or a raw row is where none may be."""
-    from tests.support import network_receivers, rtsp_bundle
+    from tests.support import network_receivers
+    from tests.support.boards import rtsp_bundle
 
     script = record.Script(__file__, __doc__, "--minutes 1 --kills 1 --out rtsp-tls.json", out=RESULT)
     script.add_argument("--minutes", type=float, default=30.0)
