@@ -13,6 +13,7 @@ from edgeveil.devices.flashing.card import flash_card
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
 from edgeveil.devices.flashing.plan import Flashed, plan
+from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput
@@ -29,6 +30,7 @@ def flash_target(
     wanted: Wanted,
     wheels: Path | None = None,
     source_credentials: Path | None = None,
+    setup: Path | None = None,
     dry_run: bool = False,
     show: Say = lambda _: None,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -43,7 +45,10 @@ def flash_target(
     if wanted.source is not None:
         check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
     if target.startswith(sd_card.KINDS):
-        return flash_card(inputs, target, wanted, root=connection.root, dry_run=dry_run, show=show)
+        own = None if setup is None else read_setup(setup)
+        return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
+    if setup is not None:
+        raise BadInput("--setup is for a card (image:FILE, dir:FOLDER): a board that is reached is set up already.")
     with connection.open(target, say=show) as board:
         wanted = replace(wanted, trusted_channel=board.transport.trusted)
         return flash(inputs, board, wanted, dry_run=dry_run, show=show, progress=progress)

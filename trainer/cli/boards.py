@@ -135,6 +135,9 @@ def flash(
     update_from: Annotated[
         str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
     ] = None,
+    setup: Annotated[
+        Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
+    ] = None,
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
@@ -164,6 +167,7 @@ def flash(
             wanted=wanted,
             wheels=wheels,
             source_credentials=source_credentials,
+            setup=setup,
             dry_run=dry_run,
             show=say,
             progress=progress,
