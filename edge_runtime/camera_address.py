@@ -7,7 +7,7 @@ from urllib.parse import quote, unquote, urlsplit
 from edgeveil.edge_runtime.errors import BadInput
 
 # The kinds of sources on a network, with their default ports.
-PORTS = {"http": 80, "https": 443, "rtsp": 554}
+PORTS = {"http": 80, "https": 443, "rtsp": 554, "rtsps": 322}
 
 Address = NamedTuple(
     "Address",
@@ -24,14 +24,14 @@ Address = NamedTuple(
 
 
 def parse(text: str) -> Address:
-    """The ``Address`` of an http://, https:// or rtsp:// URL. Raises ``BadInput``, which does not quote the URL."""
+    """The ``Address`` of an http, https, rtsp or rtsps URL. Raises ``BadInput``, which does not quote the URL."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         parts, host, port = None, None, None
     if parts is None or parts.scheme not in PORTS or not host or any(c <= " " or c > "~" for c in text):
-        raise BadInput("expected an address as http://HOST:PORT/PATH, https:// or rtsp://; this is not one")
+        raise BadInput("expected an address as http://HOST:PORT/PATH, https://, rtsp:// or rtsps://; this is not one")
     port = port or PORTS[parts.scheme]
     name = "[{}]".format(host) if ":" in host else host
     return Address(
@@ -66,12 +66,21 @@ def with_credentials(text: str, path: str) -> str:
 def is_private(text: str) -> bool:
     """Whether others cannot read raw pictures from this address: it is on this machine, or uses checked TLS."""
     address = parse(text)
-    if address.scheme == "https" or address.host == "localhost":
+    if address.scheme in ("https", "rtsps") or address.host == "localhost":
         return True
     try:
         return ipaddress.ip_address(address.host).is_loopback
     except ValueError:
         return False
+
+
+def check_private(text: str, accepted: bool) -> None:
+    """Raise ``BadInput`` where raw pictures would cross a network unencrypted and nobody ``accepted`` that."""
+    if not (accepted or is_private(text)):
+        raise BadInput(
+            "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
+            "https:// or rtsps://, or add --accept-raw-on-network".format(parse(text).shown)
+        )
 
 
 def on_network(text: str) -> bool:

@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     health: str
     log: str
     inside_at: Optional[str]
+    frames_at: Optional[str]
     inside_user: Optional[str]
     ledger: str
     subject_column: Optional[int]
@@ -95,6 +96,9 @@ SETTINGS = {
     ),
     "log": Setting(str, "memory", "KIND", "memory (the last 500 events, at /logs), text or json (on stderr too)"),
     "inside-at": Setting(str, None, "DIR", "folder to meet an inside that is its own unit (edgeveil-edge inside)"),
+    "frames-at": Setting(
+        str, None, "DIR", "folder to meet a camera's process that is its own unit (edgeveil-edge camera)"
+    ),
     "inside-user": Setting(
         str, None, "NAME", "run the process with the camera as this user (of root: nobody); needs root"
     ),

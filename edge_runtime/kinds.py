@@ -38,6 +38,7 @@ SOURCES = {
     "http": SourceKind("network.http", "HttpSource", True, "camera"),
     "https": SourceKind("network.http", "HttpsSource", True, "camera"),
     "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
+    "rtsps": SourceKind("network.rtsp", "RtspsSource", True, "camera"),
 }
 # Their libraries need shared memory, which a limit on the files that a process may write would cover.
 WRITES_FILES = ("libcamera", "gst")

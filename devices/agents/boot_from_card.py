@@ -26,8 +26,11 @@ def main(here: str, start: bool) -> None:
         if not known:
             _run(*command)
     os.makedirs(root, mode=0o755, exist_ok=True)
+    for path in job["removed"]:
+        if os.path.lexists(path):
+            os.remove(path)
     for name, path in sorted(job["places"].items()):
-        _place(_read(here, name), path, job["group"] if path == job["config"] else None)
+        _place(_read(here, name), path, job["groups"].get(path))
     if job["site"]:
         unpack, archive = (os.path.join(here, name) for name in ("unpack_wheels.py", "site.zip"))
         _run(sys.executable, unpack, archive, job["site"]["sha256"], job["site"]["place"])

@@ -20,8 +20,10 @@ SETTINGS = "/etc/edgeveil/edge.json"
 LEDGER = "/var/lib/edgeveil/ledger"
 SERVICE_FILES = (
     SETTINGS,
+    "/etc/edgeveil/camera.json",
     "/etc/systemd/system.conf.d/edgeveil-watchdog.conf",
     "/etc/systemd/system/edgeveil.service",
+    "/etc/systemd/system/edgeveil-camera.service",
     "/etc/systemd/system/edgeveil-inside.service",
     "/etc/systemd/system/edgeveil-recover.service",
     "/etc/systemd/system/edgeveil-update.service",

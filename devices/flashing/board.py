@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files as service
 from edgeveil.devices.flashing.plan import Plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts
+from edgeveil.devices.flashing.service.camera_unit import UNIT as CAMERA_UNIT
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
@@ -22,7 +23,6 @@ from edgeveil.devices.flashing.steps import (
     WriteService,
     numbered,
 )
-from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed, Progress, Transport, check, digest
 from edgeveil.devices.transports.sudo import Sudo
 from edgeveil.edge_runtime.device import CPU, open_limit_s
@@ -132,9 +132,13 @@ class Board:
                 self._install(step)
             case WriteService(files, owner):
                 if service.CONFIG in files:
-                    self._make_users(owner)
+                    self._make_users(service.user_commands(owner, files))
+                stale = service.left_over(files)
+                if stale:
+                    check(self._sudoed(["rm", "-f", *stale]), "Removing the unit of an earlier camera")
+                groups = service.groups(owner)
                 for path, data in sorted(files.items()):
-                    group = ["-g", owner.user] if path == service.CONFIG else []
+                    group = ["-g", groups[path]] if path in groups else []
                     self._place(data, path, "640" if group else "644", group)
                 for command in service.enable_commands(files):
                     check(self._sudoed(command), " ".join(command[:2]))
@@ -170,8 +174,8 @@ class Board:
         ):
             runtime_output(self._sudoed(command))
 
-    def _make_users(self, owner: Service) -> None:
-        for user, command in service.user_commands(owner).items():
+    def _make_users(self, commands: Mapping[str, list[str]]) -> None:
+        for user, command in commands.items():
             if self._sudoed(["id", "-u", user]).code:
                 check(self._sudoed(command), f"Making the user {user}")
 
@@ -193,7 +197,7 @@ class Board:
 
     def logs(self, lines: int) -> bytes:
         """The last lines of the service units' logs. Raises ``DeviceFailed``."""
-        which = [part for unit in service.UNITS for part in ("-u", unit)]
+        which = [part for unit in [*service.UNITS, CAMERA_UNIT] for part in ("-u", unit)]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
     def has_service(self) -> bool:

@@ -10,6 +10,8 @@ from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.inputs import Inputs
 from edgeveil.devices.flashing.placement import compiled_artefact, possible_artefacts
 from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles
+from edgeveil.devices.flashing.provisioning import boot_files
+from edgeveil.devices.flashing.provisioning.card_setup import CardSetup
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
@@ -32,12 +34,14 @@ def flash_card(
     wanted: Wanted,
     *,
     root: str,
+    setup: CardSetup | None = None,
     dry_run: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Flashed:
     """Write a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself at its first boot.
 
-    What only the board knows, such as its interpreters, is checked there. Raises ``EdgeVeilError``.
+    What only the board knows, such as its interpreters, is checked there. ``setup`` goes to its boot partition. Raises
+    ``EdgeVeilError``.
     """
     made = plan_card(
         inputs.bundle,
@@ -50,8 +54,15 @@ def flash_card(
     inputs.check_policy(None, None)
     tree = first_boot.tree(made, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
+    # It looks for what an earlier flash wrote, so it comes before this one's.
+    boot = None if setup is None else sd_card.open_boot(target, card)
+    own = {} if setup is None or boot is None else boot_files.files(setup, boot.read, boot.name)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
+    if setup is not None:
+        show(f"and it sets itself up, by {', '.join(path[1:] for path in own)}: {setup.text()}")
     if not dry_run:
+        if boot is not None:
+            sd_card.write_setup(boot, own)
         for line in sd_card.write_card(card, tree, inputs.profile.architecture):
             show(line)
     return Flashed(made, inputs.bundle.sha)
@@ -86,7 +97,9 @@ def plan_card(
     steps += [UnpackWheels(wheels)] if wheels else []
     steps.append(PushBundle(bundle))
     steps.append(
-        InstallRelease(bundle, artefact, device, wanted.frames, source=wanted.source, device=wanted.device, first=True)
+        InstallRelease(
+            bundle, artefact, device, wanted.frames, source=wanted.trial_source, device=wanted.device, first=True
+        )
     )
     if wanted.service:
         steps.append(WriteService(service_files(device), profile.service))

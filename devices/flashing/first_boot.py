@@ -40,7 +40,7 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
     made: dict[str, bytes] = {}
     places: dict[str, str] = {}
     job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
-    job |= {"config": service_files.CONFIG, "group": "", "ledger": None, "environment": dict(environment)}
+    job |= {"groups": {}, "removed": [], "ledger": None, "environment": dict(environment)}
     for step in plan.steps:
         match step:
             case TrustKeys(trust):
@@ -57,11 +57,12 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
                 for path, data in files.items():
                     name = "system/" + path.rsplit("/", 1)[1]
                     made[name], places[name] = data, path
-                job["users"] = [[user, command] for user, command in service_files.user_commands(owner).items()]
+                job["users"] = [[user, command] for user, command in service_files.user_commands(owner, files).items()]
                 job |= {
                     "enabling": service_files.enable_commands(files),
                     "units": service_files.UNITS,
-                    "group": owner.user,
+                    "groups": service_files.groups(owner),
+                    "removed": service_files.left_over(files),
                 }
             case MakeLedger(owner):
                 job["ledger"] = {"place": LEDGER, "owner": owner.user}

@@ -13,7 +13,10 @@ from edgeveil.devices.flashing.card import flash_card
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
 from edgeveil.devices.flashing.plan import Flashed, plan
+from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.edge_runtime import camera_address
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import check_sensor, check_sink, check_source
 
 
@@ -26,6 +29,8 @@ def flash_target(
     trust: Path,
     wanted: Wanted,
     wheels: Path | None = None,
+    source_credentials: Path | None = None,
+    setup: Path | None = None,
     dry_run: bool = False,
     show: Say = lambda _: None,
     progress: Callable[[int, int], None] = lambda *_: None,
@@ -33,16 +38,38 @@ def flash_target(
     """Install ``bundle`` on the board or card that ``target`` names. Raises ``EdgeVeilError``."""
     if wanted.source is not None:
         check_source(wanted.source)
+    wanted = with_credentials(wanted, source_credentials)
     for sink in wanted.sinks:
         check_sink(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
     if wanted.source is not None:
         check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
     if target.startswith(sd_card.KINDS):
-        return flash_card(inputs, target, wanted, root=connection.root, dry_run=dry_run, show=show)
+        own = None if setup is None else read_setup(setup)
+        return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
+    if setup is not None:
+        raise BadInput("--setup is for a card (image:FILE, dir:FOLDER): a board that is reached is set up already.")
     with connection.open(target, say=show) as board:
         wanted = replace(wanted, trusted_channel=board.transport.trusted)
         return flash(inputs, board, wanted, dry_run=dry_run, show=show, progress=progress)
+
+
+def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
+    """The same, with the name and password of ``file`` in the address of a network camera. Raises ``BadInput``."""
+    source = wanted.source or ""
+    networked = camera_address.on_network(source)
+    if networked and camera_address.parse(source).user is not None:
+        raise BadInput(
+            "A password on the command line shows up in process lists: put USER:PASSWORD into a file that only you may "
+            "read, and name it with --source-credentials FILE."
+        )
+    if wanted.accept_raw_on_network and not (networked and wanted.service):
+        raise BadInput("--accept-raw-on-network is for the service of a camera on a network: leave it out.")
+    if file is None:
+        return wanted
+    if not (networked and wanted.service):
+        raise BadInput("--source-credentials is for the service of a camera on a network: leave it out.")
+    return replace(wanted, source=camera_address.with_credentials(source, str(file)))
 
 
 def flash(

@@ -100,14 +100,14 @@ def plan(
     if there is None or there.committed != bundle.sha or not there.runtime:
         steps.append(PushBundle(bundle))
         # Only one program can open a camera.
-        steps += [StopService()] if wanted.source and there and there.service else []
+        steps += [StopService()] if wanted.trial_source and there and there.service else []
         steps.append(
             InstallRelease(
                 bundle,
                 runs.artefact,
                 runs.device,
                 wanted.frames,
-                source=wanted.source,
+                source=wanted.trial_source,
                 device=runs.device if runs.news else None,
                 again=wanted.again,
                 first=there is None or not there.runtime,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from edgeveil.devices.flashing.service.camera_unit import by_another_process
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -153,6 +154,16 @@ class Wanted:
     trusted_channel: bool = True
     update_from: str | None = None
     device: str | None = None
+    accept_raw_on_network: bool = False
+
+    @property
+    def trial_source(self) -> str | None:
+        """What the trial on the board perturbs; None: synthetic frames.
+
+        So it is where the service has a process of its own for the camera, and this one's credentials.
+        """
+        by_another = self.source is not None and by_another_process(self.source)
+        return None if self.service and by_another else self.source
 
     def keeps_settings(self, facts: Facts) -> bool:
         """Whether a board in use keeps the settings of its service: no others were asked for."""

@@ -86,6 +86,26 @@ def open_media(target: str) -> Media:
     raise BadInput(f"Expected an ext4 or FAT file system in {place}, at its beginning or by its table; there is none.")
 
 
+def open_boot(target: str, media: Media) -> Media:
+    """The boot partition of the card that ``media`` is of. Raises ``BadInput`` where it is not reached."""
+    if not media.is_root:
+        return media
+    kind, _, place = target.partition(":")
+    fat = file_systems(Path(place))[1] if kind == "image" else None
+    if fat is None:
+        raise BadInput(
+            f"Expected a boot partition (FAT) with {place}: --setup is written there. Name the image of the whole "
+            "card, or the folder where its boot partition is mounted."
+        )
+    return _Fat(Path(place), fat)
+
+
+def write_setup(boot: Media, files: dict[str, bytes]) -> None:
+    """Write what an image sets itself up by, and read it back. Raises ``BadInput``, ``DeviceFailed``."""
+    boot.refuse_links([*files])
+    _write_and_compare(boot, files)
+
+
 def write_card(media: Media, files: dict[str, bytes], architecture: str | None = None) -> list[str]:
     """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
 

@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import WRITES_FILES, needs_daemon
-from edgeveil.edge_runtime.paths import ENGINES
+from edgeveil.edge_runtime.kinds import WRITES_FILES
+from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
-UNITS = [RECOVER, INSIDE, MAIN]
+UNITS = [RECOVER, INSIDE, MAIN]  # beside them, camera_unit.UNIT where a process of its own gets the frames
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH
@@ -33,14 +34,14 @@ _DEVICES = {
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
-_REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@")
+_REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@", "@FRAMES@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
 def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
     """The commands that have systemd start these units at boot."""
-    units = [name for name in UNITS if UNIT_FOLDER + name in files]
+    units = [name for name in [*UNITS, camera_unit.UNIT] if UNIT_FOLDER + name in files]
     commands = [["systemctl", "enable", *units]] if units else []
     commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
     reload = "daemon-reexec" if WATCHDOG in files else "daemon-reload"  # which reads the manager's own settings
@@ -54,7 +55,7 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
     """
     made: dict[str, bytes] = {}
     if facts is None or not wanted.keeps_settings(facts):
-        made |= files(root, wanted.source, wanted.sinks, profile, device)
+        made |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=wanted.accept_raw_on_network)
     if wanted.update_from:
         made |= update_files(root, wanted.update_from, profile.service, device=device)
     return made
@@ -72,48 +73,82 @@ def update_files(root: str, place: str, service: Service, *, device: str = CPU) 
     return {UNIT_FOLDER + name: filled(name, words, lines) for name in (UPDATE, TIMER)}
 
 
-def user_commands(service: Service) -> dict[str, list[str]]:
-    """The commands that make the service's users, in order: the second user is in the first one's group."""
-    return {
+def user_commands(service: Service, made: Mapping[str, bytes]) -> dict[str, list[str]]:
+    """The commands that make the users of the service of these files, in order: the second is in the first's group."""
+    users = {
         service.user: [*_ADD, "--user-group", service.user],
         service.inside_user: [*_ADD, "-g", service.user, service.inside_user],
     }
+    if CAMERA_PATH in made:
+        users[service.camera_user] = [*_ADD, "--user-group", service.camera_user]
+    return users
 
 
-def files(root: str, source: str | None, sinks: Sequence[str], profile: Profile, device: str = CPU) -> dict[str, bytes]:
+def groups(service: Service) -> dict[str, str]:
+    """The files that may hold secrets, each with the only group that may read it."""
+    return {CONFIG: service.user, CAMERA_PATH: service.camera_user}
+
+
+def left_over(made: Mapping[str, bytes]) -> list[str]:
+    """The files of an earlier source that these new settings make meaningless: they may hold a camera's password."""
+    if CONFIG not in made or CAMERA_PATH in made:
+        return []
+    wanted_by = f"{UNIT_FOLDER}{MAIN}.wants/{camera_unit.UNIT}"
+    return [CAMERA_PATH, UNIT_FOLDER + camera_unit.UNIT, wanted_by]
+
+
+def files(
+    root: str,
+    source: str | None,
+    sinks: Sequence[str],
+    profile: Profile,
+    device: str = CPU,
+    *,
+    accept_raw: bool = False,
+) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
-    ``root`` is EdgeVeil's folder there; ``source``, ``sinks`` and ``device`` are those of ``edgeveil-edge run``. Raises
-    ``BadInput`` where no service can be made of them.
+    ``root`` is EdgeVeil's folder there; ``source``, ``sinks`` and ``device`` are those of ``edgeveil-edge run``, and
+    ``accept_raw`` its --accept-raw-on-network. Raises ``BadInput`` where no service can be made of them.
     """
     if not source or not sinks:
         raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
     service, camera, place = profile.service, profile.camera, profile.accelerator_path
-    devices, groups = _devices(source, camera)
+    devices, groups_of = _devices(source, camera)
+    by_another = camera_unit.by_another_process(source)
     if device != CPU and place is not None and place.startswith("usb:"):
         devices += ("char-usb_device",)
-        groups.append(camera.usb_group)
+        groups_of.append(camera.usb_group)
     elif device != CPU and place is not None and _PLACE.fullmatch(place):
         devices += (place, *profile.accelerator_devices)
-        groups += [profile.accelerator_group] if profile.accelerator_group else []
+        groups_of += [profile.accelerator_group] if profile.accelerator_group else []
     document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
-    document |= {"source": source, "sink": list(sinks)}
+    document |= {"source": camera_unit.for_others(source), "sink": list(sinks)}
+    if by_another:
+        document["frames-at"] = camera_unit.FOLDER
     if device != CPU:
         document["device"] = device  # left out otherwise: the runtime of an older release does not know the word
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
     words = {"@ROOT@": root, "@USER@": service.user, "@INSIDE@": service.inside_user, "@PYTHON@": service.python}
+    words["@CAMERA@"] = service.camera_user
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
-    words["@GROUP@"] = " ".join(dict.fromkeys(groups))
+    words["@GROUP@"] = " ".join(dict.fromkeys(groups_of))
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
     # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
-    keeps = accelerator(device) == TENSORRT and source.partition(":")[0] not in WRITES_FILES
+    keeps = accelerator(device) == TENSORRT and (by_another or source.partition(":")[0] not in WRITES_FILES)
     lines["@CACHE@"] = [ENGINES.rpartition("/")[2]] * keeps
+    lines["@FRAMES@"] = [camera_unit.FOLDER] * by_another
     own = {CONFIG: settings}
     if service.watchdog_s is not None:
         own[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
+    if by_another:
+        name = camera_unit.UNIT
+        words_of = words | camera_unit.words(source, profile, accept_raw)
+        lines_of = lines | {"@DEVICE@": camera_unit.devices(source, profile)}
+        own |= {CAMERA_PATH: camera_unit.settings(root, source), UNIT_FOLDER + name: filled(name, words_of, lines_of)}
     return own | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
 
 
@@ -129,12 +164,8 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
         return (path,), [camera.group]
-    if needs_daemon(source):
-        raise BadInput(
-            "nvarguscamerasrc asks nvargus-daemon for its frames, at a socket that the units keep from the inside: "
-            "flash with --no-service and have one unit of your own run edgeveil-edge run, which starts a process for "
-            "that (docs/how-to/run-the-capture-loop.md); or use a USB camera, camera:0."
-        )
+    if camera_unit.by_another_process(source):
+        return (), []
     if kind in _DEVICES:
         devices, groups = _DEVICES[kind]
         return devices, groups.format(camera).split()
@@ -149,7 +180,7 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
 def filled(name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[str]] | None = None) -> bytes:
     """The unit ``name`` with its words replaced, without comments.
 
-    A line with a word of ``repeated`` (@DEVICE@, @ENVIRONMENT@) is written once for each of its values.
+    A line with a word of ``repeated`` (@DEVICE@, @ENVIRONMENT@, ...) is written once for each of its values.
     """
     text = (Path(__file__).parent / "units" / name).read_text()
     lines = []
@@ -157,10 +188,10 @@ def filled(name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[
         if line.startswith("#"):
             continue  # a comment about what is filled in here
         again = next((word for word in _REPEATED if word in line), None)
-        if again is not None:
-            lines += [line.replace(again, value) for value in (repeated or {}).get(again, ())]
-        elif "@GROUP@" not in line or words.get("@GROUP@"):
-            for word, value in words.items():
-                line = line.replace(word, value)
-            lines.append(line)
+        if "@GROUP@" in line and not words.get("@GROUP@"):
+            continue
+        for word, value in words.items():
+            line = line.replace(word, value)
+        values = [""] if again is None else (repeated or {}).get(again, ())
+        lines += [line.replace(again or "", value) if again else line for value in values]
     return ("\n".join(lines) + "\n").encode()

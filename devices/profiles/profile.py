@@ -101,6 +101,7 @@ class Service(Table):
 
     user: _User = "edgeveil"
     inside_user: _User = "edgeveil-inside"
+    camera_user: _User = "edgeveil-camera"  # only where frames come over a network or from a camera's daemon
     python: _Path = "/usr/bin/python3"
     root: _Path = "/opt/edgeveil"
     watchdog_s: int | None = Field(default=None, ge=5, le=600)

@@ -10,7 +10,7 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, ledgers, releases, run
+from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, run
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
 from edgeveil.edge_runtime.cli.process_list import hide_secrets
 from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
@@ -46,6 +46,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
     run.add_commands(commands)
+    camera_process.add_commands(commands)
     bundles.add_commands(commands)
     releases.add_commands(commands)
     ledgers.add_commands(commands)

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json,
 from edgeveil.edge_runtime.cli.output import Document, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source
+from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
@@ -28,6 +28,7 @@ _INSIDE = (
     "recheck",
     "hang-after",
     "inside-at",
+    "frames-at",
     "subject-column",
 )
 
@@ -82,6 +83,8 @@ def _run(arguments: argparse.Namespace) -> int:
     needed = any(not flags[name] for name in config.REQUIRED)
     settings = config.merged(flags, config.read(arguments.config) if arguments.config or needed else {})
     check_source(settings.source)
+    if settings.frames_at and not settings.inside_at:
+        raise BadInput("--frames-at is for the inside of a unit of its own: leave it out, or add --inside-at DIR")
     check_replay(settings.source, settings.realtime, settings.repeat)
     for sink in settings.sink:
         check_sink(sink)
@@ -114,8 +117,14 @@ def _inside(arguments: argparse.Namespace) -> int:
     from edgeveil.edge_runtime.inside import process
 
     settings = config.merged(vars(arguments), dict({"sink": ["none"]}, **config.read(arguments.config)))
-    if not settings.inside_at or on_network(settings.source):
-        raise BadInput("expected --inside-at DIR, the folder of the outside, and a source on this device")
+    if not settings.inside_at:
+        raise BadInput("expected --inside-at DIR, the folder of the outside")
+    by_another = on_network(settings.source) or needs_daemon(settings.source)
+    if by_another != bool(settings.frames_at):
+        raise BadInput(
+            "expected --frames-at DIR with a camera on a network or of a daemon, where edgeveil-edge camera brings its "
+            "frames, and with no other source"
+        )
     return process.run_alone(config.for_inside(settings), settings.inside_at)
 
 

@@ -31,6 +31,7 @@ from edgeveil.edge_runtime.errors import (
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.inside.absent_camera import device_file, wait_for_file
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
+from edgeveil.edge_runtime.ipc.frames_pipe import make_for_inside
 from edgeveil.edge_runtime.ipc.notes import Notes
 from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
@@ -55,7 +56,7 @@ Ends = NamedTuple(
         ("notes", int),
         ("counters", int),  # a page of memory that both have,
         ("bundle", int),  # a file,
-        ("frames", Optional[int]),  # a pipe from the process that fetches frames over a network, if any,
+        ("frames", Optional[int]),  # a pipe from the process that fetches or asks for the camera's frames, if any,
         ("rounds", Optional[int]),  # and a pipe from the outside with the rounds of a training, if there is one
     ],
 )
@@ -94,7 +95,8 @@ def run_alone(settings: Settings, folder: str) -> int:
     if _waited_for_camera(settings, found):
         return DeviceFailed.exit_code
     rounds = found.pop(ROUNDS, None)
-    return _run(settings, Ends(bundle=bundle, frames=None, rounds=rounds, **found), network=network, retry=True)
+    frames = make_for_inside(settings.frames_at) if settings.frames_at else None
+    return _run(settings, Ends(bundle=bundle, frames=frames, rounds=rounds, **found), network=network, retry=True)
 
 
 def _waited_for_camera(settings: Settings, found: Dict[str, int]) -> bool:

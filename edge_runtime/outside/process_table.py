@@ -50,11 +50,7 @@ def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str,
         if settings.source_credentials is not None:
             raise BadInput("--source-credentials is for a camera on a network: leave it out for this source")
         return None
-    if not (camera_address.is_private(source) or settings.accept_raw_on_network):
-        raise BadInput(
-            "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
-            "https://, or add --accept-raw-on-network".format(camera_address.parse(source).shown)
-        )
+    camera_address.check_private(source, settings.accept_raw_on_network)
     if settings.source_credentials is not None:
         source = camera_address.with_credentials(source, settings.source_credentials)
     return {"source": source, "sensor": expected(manifest.input, manifest.capture)}

@@ -3,6 +3,7 @@
 from typing import Any, Dict, Iterator, List, Optional
 
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
+from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.host.board_health import board_gauges
@@ -81,7 +82,9 @@ class Status(object):
         if service.source.get("simulated"):
             notes.append("Simulated: a program generates this source.")
         if service.source.get("raw_on_network"):
-            notes.append("Raw pictures reach this device over a network, where others can read them.")
+            private = is_private(service.settings.source)
+            others = ", encrypted" if private else ", where others can read them"
+            notes.append("Raw pictures reach this device over a network{}.".format(others))
         if service.bundle.manifest.perturber.identity_allowed:
             notes.append(IDENTITY_ALLOWED[0].upper() + IDENTITY_ALLOWED[1:] + ".")
         if service.trust_watch.problem:

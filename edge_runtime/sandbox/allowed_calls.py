@@ -57,7 +57,7 @@ _BACKENDS: Dict[str, str] = {
 }
 _SOURCES: Dict[str, str] = {
     **dict.fromkeys(("csv", "arff", "npz", "simulate"), ""),
-    **dict.fromkeys(("images", "video", "http", "https", "rtsp"), "sysinfo uname"),
+    **dict.fromkeys(("images", "video", "http", "https", "rtsp", "rtsps"), "sysinfo uname"),
     "camera": "flock sysinfo uname",
 }
 # The process that fetches a network camera's frames: Python's HTTP and TLS or FFmpeg's RTSP, over TCP; names by DNS.
@@ -65,6 +65,8 @@ _FETCHING = (
     "bind connect getpeername getsockname getsockopt recv recvfrom recvmsg send sendmmsg sendmsg sendto setsockopt "
     "shutdown sysinfo uname"
 )
+# What it needs beside these where it checks TLS for FFmpeg, which calls a socket that listens before the filter.
+ACCEPTING = frozenset(["accept", "accept4"])
 _DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
 
 # A call with a condition: an argument, with one of some masks, is the value that goes with it.

@@ -23,11 +23,12 @@ _NAMES = ("/etc/gai.conf", "/etc/host.conf", "/etc/hosts", "/etc/nsswitch.conf",
 _TLS = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf")
 
 
-def enter(source: str, account: Optional[Account]) -> None:
+def enter(source: str, account: Optional[Account], *, own_port: Optional[int] = None) -> None:
     """Cut this process off from all but the network, as ``account``, or as nobody where it was started as root.
 
-    ``source`` is the address of the camera. All code must be loaded: the user may not be able to read it. Raises
-    ``OSError`` if the system refuses the account, ``BadInput`` if it would remain root.
+    ``source`` is the address of the camera, ``own_port`` one of the loopback that this process listens on. All code
+    must be loaded: the user may not be able to read it. Raises ``OSError`` if the system refuses the account,
+    ``BadInput`` if it would remain root.
     """
     hardening.no_terminal()
     if account is not None:
@@ -42,8 +43,13 @@ def enter(source: str, account: Optional[Account]) -> None:
     hardening.set_capabilities(0)
     hardening.no_core_dumps()
     hardening.end_with_parent()  # a change of user or rights undid both
-    landlock.restrict(_readable(), [], [camera_address.parse(source).port, _DNS])
-    seccomp.restrict(allowed_calls.fetching(os.getpid()), platform.machine())
+    ports = [camera_address.parse(source).port, _DNS]
+    rules = allowed_calls.fetching(os.getpid())
+    if own_port is not None:
+        ports.append(own_port)
+        rules = rules._replace(allowed=rules.allowed | allowed_calls.ACCEPTING)
+    landlock.restrict(_readable(), [], ports)
+    seccomp.restrict(rules, platform.machine())
 
 
 def resolver_state() -> Optional[int]:

@@ -1,18 +1,19 @@
 """The process that gets raw frames from a camera's daemon (``sandbox.daemon_camera``) and feeds them to the inside."""
 
-from typing import Callable, List, Optional
+from typing import List, Optional
 
 from edgeveil.edge_runtime.sandbox import daemon_camera
 from edgeveil.edge_runtime.sandbox.account import Account
-from edgeveil.edge_runtime.sources.feeding import Pipe, Settings, feed
+from edgeveil.edge_runtime.sources.feeding import Pipe, Settings, begin, feed
 
 
 def main(argv: List[str]) -> int:
-    """As ``feeding.feed``."""
-    return feed(argv, _enter, _forward)
+    """``argv`` as ``feeding.begin`` takes it."""
+    return run(*begin(argv))
 
 
-def _enter(_settings: Settings, account: Optional[Account]) -> Callable[[], bool]:
+def run(settings: Settings, handle: int, account: Optional[Account] = None) -> int:
+    """Ask for frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
     # GStreamer and its list of plugins, which a program of its own writes; one that is missing is said later.
     import traceback  # noqa: F401 - for a word on an unexpected error, when Python's files may be out of reach
 
@@ -20,11 +21,9 @@ def _enter(_settings: Settings, account: Optional[Account]) -> Callable[[], bool
 
     gst.load()
     daemon_camera.enter(account)
-    return lambda: False
 
+    def forward(pipe: Pipe) -> None:
+        with gst.GstSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
+            pipe.samples(source)
 
-def _forward(settings: Settings, pipe: Pipe) -> None:
-    from edgeveil.edge_runtime.sources.cameras.gst import GstSource
-
-    with GstSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
-        pipe.samples(source)
+    return feed(handle, forward)

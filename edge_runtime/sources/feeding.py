@@ -9,7 +9,7 @@ import json
 import os
 import struct
 import time
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
@@ -23,7 +23,6 @@ JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
 _LONGEST_PAUSE_S = 30.0
 
 Settings = Dict[str, Any]  # ``source`` and ``sensor``
-Enter = Callable[[Settings, Optional[Account]], Callable[[], bool]]
 
 
 class Pipe(object):
@@ -59,12 +58,10 @@ class Pipe(object):
         write_all(self._handle, MESSAGE.pack(kind, len(data)) + data)
 
 
-def feed(argv: List[str], enter: Enter, forward: Callable[[Settings, Pipe], None]) -> int:
-    """Read a camera again and again, longer pauses after each failure, until the inside has gone.
+def begin(argv: List[str]) -> Tuple[Settings, int, Optional[Account]]:
+    """What a process of the service was given: its settings, the descriptor to write to, and whom to run as.
 
-    ``argv`` is one JSON object of the descriptors ``settings`` (``source``, ``sensor``) and ``frames``, to write to,
-    and of the ``account`` to run as (None: this one). ``enter`` loads all code and gives up rights that are not
-    needed; what it returns tells whether this process must end for another one. ``forward`` sends what came.
+    ``argv`` is one JSON object of the descriptors ``settings`` and ``frames``, and of the ``account`` (None: this one).
     """
     given = json.loads(argv[0])
     os.nice(NICE)
@@ -72,14 +69,21 @@ def feed(argv: List[str], enter: Enter, forward: Callable[[Settings, Pipe], None
     hardening.end_with_parent()
     with os.fdopen(given["settings"], "rb") as file:
         settings = json.loads(file.read().decode("utf-8"))
-    stale = enter(settings, None if given["account"] is None else Account(*given["account"]))
-    pipe, backoff = Pipe(given["frames"]), Backoff(most_s=_LONGEST_PAUSE_S)
+    return settings, given["frames"], None if given["account"] is None else Account(*given["account"])
+
+
+def feed(handle: int, forward: Callable[[Pipe], None], stale: Callable[[], bool] = lambda: False) -> int:
+    """Let ``forward`` send what a camera gives, again and again, with longer pauses after each failure.
+
+    Returns the exit code once nobody reads ``handle`` any more, or when this process is ``stale``: another one starts.
+    """
+    pipe, backoff = Pipe(handle), Backoff(most_s=_LONGEST_PAUSE_S)
     try:
         while True:
             began = time.monotonic()
-            _forward(forward, settings, pipe)
+            _forward(forward, pipe)
             if stale():
-                return 0  # the inside ends with it, and the service starts both again
+                return 0
             if time.monotonic() - began > _LONGEST_PAUSE_S:
                 backoff.reset()
             time.sleep(backoff.next_s())
@@ -87,9 +91,9 @@ def feed(argv: List[str], enter: Enter, forward: Callable[[Settings, Pipe], None
         return 0  # the inside has gone
 
 
-def _forward(forward: Callable[[Settings, Pipe], None], settings: Settings, pipe: Pipe) -> None:
+def _forward(forward: Callable[[Pipe], None], pipe: Pipe) -> None:
     try:
-        forward(settings, pipe)
+        forward(pipe)
     except BrokenPipeError:
         raise
     except DeviceFailed as error:

@@ -113,8 +113,14 @@ def flash(
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
     trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
     source: Annotated[
-        str | None, typer.Option(help="What the board will perturb: camera:0, kinect:, csv:-, ...")
+        str | None, typer.Option(help="What the board will perturb: camera:0, rtsp://..., kinect:, csv:-, ...")
     ] = None,
+    source_credentials: Annotated[
+        Path | None, typer.Option(help="File with USER:PASSWORD of a network camera; the board's own process has it.")
+    ] = None,
+    accept_raw_on_network: Annotated[
+        bool, typer.Option("--accept-raw-on-network", help="Read a camera over a network where others can read it.")
+    ] = False,
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
     service: Annotated[
@@ -128,6 +134,9 @@ def flash(
     ] = None,
     update_from: Annotated[
         str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
+    ] = None,
+    setup: Annotated[
+        Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
@@ -146,6 +155,7 @@ def flash(
         again,
         update_from=update_from,
         device=None if device is None else check_device(device),
+        accept_raw_on_network=accept_raw_on_network,
     )
     with transfer("sending") as progress:
         done = flash_target(
@@ -156,6 +166,8 @@ def flash(
             trust=trust,
             wanted=wanted,
             wheels=wheels,
+            source_credentials=source_credentials,
+            setup=setup,
             dry_run=dry_run,
             show=say,
             progress=progress,

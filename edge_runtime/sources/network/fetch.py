@@ -2,42 +2,65 @@
 
 It can reach nothing but a network (``sandbox.fetcher``). JPEGs that come over HTTP are passed on as bytes: the inside
 decodes them, where a decoder has no network to leak to. RTSP is decoded here, by OpenCV's FFmpeg, which cannot be
-separated from its network code.
+separated from its network code; the TLS of ``rtsps:`` is Python's.
 """
 
 import contextlib
-from typing import Callable, List, Optional
+from typing import Any, List, Optional
 
+from edgeveil.edge_runtime.camera_address import parse
 from edgeveil.edge_runtime.errors import Missing
 from edgeveil.edge_runtime.sandbox import fetcher
 from edgeveil.edge_runtime.sandbox.account import Account
-from edgeveil.edge_runtime.sources.feeding import Pipe, Settings, feed
+from edgeveil.edge_runtime.sources.feeding import Pipe, Settings, begin, feed
 
 
 def main(argv: List[str]) -> int:
-    """As ``feeding.feed``."""
-    return feed(argv, _enter, _forward)
+    """``argv`` as ``feeding.begin`` takes it."""
+    return run(*begin(argv))
 
 
-def _enter(settings: Settings, account: Optional[Account]) -> Callable[[], bool]:
-    # All code that fetches and decodes: later, its files may be out of reach of this process's user.
+def run(settings: Settings, handle: int, account: Optional[Account] = None) -> int:
+    """Fetch frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
+    source = settings["source"]
+    _load(source)
+    tunnel = None
+    if source.startswith("rtsps:"):
+        from edgeveil.edge_runtime.sources.network.tls_tunnel import TlsTunnel
+
+        tunnel = TlsTunnel(parse(source))
+    fetcher.enter(source, account, own_port=None if tunnel is None else tunnel.port)
+    resolver = fetcher.resolver_state()
+    return feed(
+        handle,
+        lambda pipe: _forward(settings, pipe, tunnel),
+        # Where the list of name servers is another file, this process may not read it.
+        stale=lambda: fetcher.resolver_state() != resolver,
+    )
+
+
+def _load(source: str) -> None:
+    """All code that fetches and decodes: later, its files may be out of reach of this process's user."""
     import encodings.idna  # noqa: F401 - of host names; Python loads it with the first
 
     from edgeveil.edge_runtime.sources.network import http, rtsp  # noqa: F401
 
-    if settings["source"].startswith("rtsp:"):
+    if _is_rtsp(source):
         with contextlib.suppress(Missing):  # the first picture that needs it says so
             rtsp.load()
-    fetcher.enter(settings["source"], account)
-    resolver = fetcher.resolver_state()
-    return lambda: fetcher.resolver_state() != resolver
 
 
-def _forward(settings: Settings, pipe: Pipe) -> None:
-    if settings["source"].startswith("rtsp:"):
-        from edgeveil.edge_runtime.sources.network.rtsp import RtspSource
+def _is_rtsp(source: str) -> bool:
+    return source.partition(":")[0] in ("rtsp", "rtsps")
 
-        with RtspSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
+
+def _forward(settings: Settings, pipe: Pipe, tunnel: Any) -> None:
+    """Send what the camera gives. ``tunnel`` is that of ``rtsps:``, else None."""
+    if _is_rtsp(settings["source"]):
+        from edgeveil.edge_runtime.sources.network.rtsp import RtspSource, RtspsSource
+
+        where, sensor = settings["source"].partition(":")[2], settings["sensor"]
+        with RtspSource(where, sensor) if tunnel is None else RtspsSource(where, sensor, tunnel=tunnel) as source:
             pipe.samples(source)
         return
     from edgeveil.edge_runtime.sources.network.http import Pictures

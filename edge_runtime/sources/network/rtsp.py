@@ -1,7 +1,10 @@
-"""``rtsp://``: cameras on a network, read by OpenCV's FFmpeg. Not on-sensor: raw pictures travel over a network."""
+"""``rtsp://`` and ``rtsps://``: cameras on a network, read by OpenCV's FFmpeg.
+
+Not on-sensor: raw pictures travel over a network. TLS is this process's own (``tls_tunnel``).
+"""
 
 import os
-from typing import Any
+from typing import Any, Optional
 from urllib.parse import quote
 
 import numpy as np
@@ -11,6 +14,7 @@ from edgeveil.edge_runtime.errors import Disconnected
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
 from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, limit_decoder, need_image, need_stream_size
+from edgeveil.edge_runtime.sources.network.tls_tunnel import TlsTunnel
 
 QUIET = {
     "OPENCV_FFMPEG_LOGLEVEL": "-8",  # FFmpeg's own messages may hold the address, and with it the password
@@ -29,14 +33,19 @@ class RtspSource(OpenCVCamera):
     """Gray or RGB uint8 pictures at the bundle's size. A broken connection is reported after 5 s."""
 
     raw_on_network = True
+    scheme = "rtsp"
 
     def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        address = addresses.parse("rtsp:" + where)
+        address = addresses.parse("{}:{}".format(self.scheme, where))
         super(RtspSource, self).__init__(address.shown, spec)
         self._stream: Any = None
         self._end_limit = limit_decoder(spec)
-        self._start(_with_credentials(address))
+        self._start(_with_credentials(self._called(address)))
+
+    def _called(self, address: addresses.Address) -> addresses.Address:
+        """The address that FFmpeg calls."""
+        return address
 
     def _open(self, where: str) -> None:
         cv2 = load()
@@ -64,6 +73,35 @@ class RtspSource(OpenCVCamera):
         if self._stream is not None:
             self._stream.release()
         self._end_limit()
+
+
+class RtspsSource(RtspSource):
+    """The same over TLS, whose certificate is checked against the system's authorities.
+
+    ``tunnel`` is one that listens already, for this address; None: a new one.
+    """
+
+    scheme = "rtsps"
+
+    def __init__(self, where: str, spec: Sensor, *, tunnel: Optional[TlsTunnel] = None) -> None:
+        self._tunnel, self._own_tunnel = tunnel, tunnel is None
+        super(RtspsSource, self).__init__(where, spec)
+
+    def _called(self, address: addresses.Address) -> addresses.Address:
+        if self._tunnel is None:
+            self._tunnel = TlsTunnel(address)
+        return address._replace(host="127.0.0.1", port=self._tunnel.port)
+
+    def _open(self, where: str) -> None:
+        if self._tunnel is not None:
+            self._tunnel.open()
+        super(RtspsSource, self)._open(where)
+
+    def close(self) -> None:
+        """Close the connection."""
+        super(RtspsSource, self).close()
+        if self._tunnel is not None:
+            (self._tunnel.end if self._own_tunnel else self._tunnel.close)()
 
 
 def _with_credentials(address: addresses.Address) -> str:

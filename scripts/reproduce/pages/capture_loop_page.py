@@ -93,6 +93,18 @@ def _soak(document: Record) -> str:
     )
 
 
+def _camera(document: Record) -> str:
+    found = document["row_found_in_memory"]
+    return (
+        f"{document['seconds'] / 60:.0f} minutes, the server killed {document['server_killed']} times: "
+        f"{document['frames_in']} frames in, {document['frames_out']} out, {sum(document['dropped'].values())} dropped "
+        f"({_reasons(document['dropped'])}), {document['unaccounted']} unaccounted for. In {document['looks']} looks, "
+        f"the row was {found['outside']} times in the memory of the sending process, {found['inside']} times in the "
+        f"inside's and {found[FETCHING]} times in the fetching one's, and in {document['row_found_in_files']} of "
+        f"{document['files_searched']} files that were written meanwhile.\n"
+    )
+
+
 def _speed(document: Record) -> str:
     starts, frames = document["start"], document["frames"]
     imports, cleaner, goals = document["import"]["ratio"], document["cleaner"]["share"], document["goals"]
@@ -135,10 +147,12 @@ def _reasons(dropped: Mapping[str, int]) -> str:
     return ", ".join(f"{count} {reason}" for reason, count in sorted(dropped.items(), key=lambda one: -one[1]))
 
 
+FETCHING = "camera's"
 _PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
     "loop": ("loop", _loop),
     "apart": ("loop", _apart),
     "edge-speed": ("edge-speed", _speed),
     "overhead": ("overhead", _overhead),
     "soak": ("soak", _soak),
+    "rtsp-tls": ("rtsp-tls", _camera),
 }

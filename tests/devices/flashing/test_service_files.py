@@ -155,7 +155,7 @@ def test_the_configuration_is_one_that_the_runtime_reads(tmp_path):
         ((ROOT, "camera:0", []), "give --source and --sink"),
         ((ROOT, "camera:/dev/video0 rw\nUser=root", ["none"]), "Expected camera:0"),
         ((ROOT, "camera:/dev/../etc", ["none"]), "Expected camera:0"),
-        ((ROOT, "rtsp://cam/1", ["none"]), "no network"),
+        ((ROOT, "rtsp://cam/1", ["none"]), "--accept-raw-on-network"),
         ((ROOT, "wifi:wlan0", ["none"]), "no network"),
         (("/opt/a b'", "camera:0", ["none"]), "a plain path"),
     ],
@@ -195,9 +195,10 @@ def test_users_files_and_units_in_that_order_and_as_root():
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
     Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
-    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["install"] * 5 + ["systemctl"] * 3
-    assert ran[2].endswith(service_files.CONFIG)
-    assert "-m 640 -g edgeveil" in ran[2]
+    assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["rm"] + ["install"] * 5 + ["systemctl"] * 3
+    assert "/etc/edgeveil/camera.json" in ran[2], "what an earlier camera on a network left, with its password"
+    assert ran[3].endswith(service_files.CONFIG)
+    assert "-m 640 -g edgeveil" in ran[3]
     assert ran[-1] == "sudo -n systemctl restart edgeveil-recover.service edgeveil.service"
 
 

@@ -7,7 +7,9 @@ import subprocess
 
 import pytest
 
+from edgeveil.devices import profiles
 from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.ipc.schedule import NICE
 from tests.support.checkout import ROOT
@@ -23,6 +25,8 @@ WORDS = {
     "@PYTHON@": "/usr/bin/python3",
     "@FROM@": "https://updates.example",
     "@FOLDER@": "/var/lib/edgeveil-first-boot",
+    "@CAMERA@": "edgeveil-camera",
+    "@ACCEPT@": "",
 }
 
 
@@ -77,9 +81,13 @@ def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_pat
         ("yes", "video", ["/dev/video0"]) if device == "cpu" else ("no", "plugdev", ["/dev/a"] * 2)
     )
     words = {**WORDS, "@NAMESPACE@": "yes", "@PRIVATE@": private, "@GROUP@": group}
-    (tmp_path / name).write_bytes(
-        service_files.filled(name, words, {"@DEVICE@": devices, "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"]})
-    )
+    # Of the camera's own process: what it fetches over a network, or asks a daemon for.
+    source = "https://camera.example/x" if device == "cpu" else "gst:nvarguscamerasrc"
+    if name == camera_unit.UNIT:
+        words |= camera_unit.words(source, profiles.load("jetson-nano"), False)
+        devices = camera_unit.devices(source, profiles.load("jetson-nano"))
+    lines = {"@DEVICE@": devices, "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"], "@FRAMES@": [camera_unit.FOLDER]}
+    (tmp_path / name).write_bytes(service_files.filled(name, words, lines))
     command = ["systemd-analyze", "security", "--offline=true", f"./{name}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if "offline" in done.stderr:

@@ -14,8 +14,8 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside.process_table import process_table
@@ -137,7 +137,15 @@ def test_frames_come_from_the_daemon_and_the_process_that_asks_reaches_nothing_e
     assert "network namespace" in ready["isolation"] or "seccomp" in ready["isolation"]
 
 
-def test_a_service_of_units_is_refused_with_what_works():
-    for board in ("jetson-nano", "jetson-orin-nano"):
-        with pytest.raises(BadInput, match=r"--no-service.*edgeveil-edge run"):
-            service_files.files("/opt/edgeveil", SOURCE, ["none"], profiles.load(board))
+@pytest.mark.parametrize("board", ["jetson-nano", "jetson-orin-nano"])
+def test_a_service_of_units_has_one_that_asks_and_has_no_network(board):
+    profile = profiles.load(board)
+    made = service_files.files("/opt/edgeveil", SOURCE, ["none"], profile, "tensorrt")
+    unit = made[service_files.UNIT_FOLDER + camera_unit.UNIT].decode()
+    for line in ("PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK", "PrivateTmp=no"):
+        assert f"\n{line}\n" in unit
+    assert f"\nDeviceAllow={profile.accelerator_path} rw\n" in unit
+    assert "User=edgeveil-camera" in unit
+    inside = made[service_files.UNIT_FOLDER + service_files.INSIDE].decode()
+    assert "CacheDirectory=edgeveil-engines" in inside, "GStreamer writes files, and is in another process"
+    assert "char-video4linux" not in inside

@@ -142,9 +142,9 @@ def test_a_process_of_the_table_inherits_no_secret(monkeypatch):
 def test_it_ends_where_the_list_of_name_servers_is_another_file(tmp_path, monkeypatch):
     """The new one it could not read: its inside ends with it, and the service starts both again."""
     states, turns, sent = iter([1, 1, 2]), iter([1, 2]), []
-    monkeypatch.setattr(fetcher, "enter", lambda source, account: None)
+    monkeypatch.setattr(fetcher, "enter", lambda source, account, own_port: None)
     monkeypatch.setattr(fetcher, "resolver_state", lambda: next(states))
-    monkeypatch.setattr(fetch, "_forward", lambda settings, pipe: sent.append(next(turns)))
+    monkeypatch.setattr(fetch, "_forward", lambda *_: sent.append(next(turns)))
     monkeypatch.setattr(feeding.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(feeding.os, "nice", lambda by: None)
     monkeypatch.setattr(feeding.hardening, "no_core_dumps", lambda: None)

@@ -26,6 +26,7 @@ from tests.support.checkout import PACKAGES as CHECKOUT
 from tests.support.checkout import ROOT
 
 PROBE = ROOT / "tests/support/boards/camera_probe.py"
+RTSP_SERVER = ROOT / "scripts/emulation/rtsp_server.py"
 FAKENECT = Path("/usr/lib/x86_64-linux-gnu/fakenect")
 SYSTEM_PYTHON = "/usr/bin/python3"
 PACKAGES = Path(np.__file__).parents[1]
@@ -273,27 +274,10 @@ def test_a_network_camera_that_is_not_there_or_of_another_size(camera):
     assert "240 x 320" in found["error"][1]
 
 
-RTSP = """
-import sys, gi
-gi.require_version("Gst", "1.0"); gi.require_version("GstRtspServer", "1.0")
-from gi.repository import GLib, Gst, GstRtspServer
-Gst.init(None)
-server = GstRtspServer.RTSPServer()
-server.set_address("127.0.0.1"); server.set_service("0")
-factory = GstRtspServer.RTSPMediaFactory()
-factory.set_launch("( videotestsrc is-live=true pattern=ball ! video/x-raw,width=320,height=240,framerate=15/1 "
-    "! videoconvert ! video/x-raw,format=I420 ! jpegenc ! rtpjpegpay name=pay0 pt=26 )")
-server.get_mount_points().add_factory("/cam", factory)
-server.attach(None)
-print(server.get_bound_port(), flush=True)
-GLib.MainLoop().run()
-"""
-
-
 def test_an_rtsp_camera_is_read_and_its_password_is_not_printed():
     if not has_gstreamer("GstRtspServer"):
         pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
-    with subprocess.Popen([SYSTEM_PYTHON, "-c", RTSP], stdout=subprocess.PIPE, text=True) as server:
+    with subprocess.Popen([SYSTEM_PYTHON, RTSP_SERVER, "0"], stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(server.stdout.readline())
             found, text = probe(f"rtsp://who:topsecret@127.0.0.1:{port}/cam", [240, 320, 3], "uint8", None, frames=10)

@@ -1,0 +1,55 @@
+"""The pipe of raw frames between two units: the inside, and the process that fetches them or asks a camera's daemon.
+
+It lies in a folder that only these two users may enter: the sending process is neither. The inside makes a new pipe
+at each start, so a writer that was in the middle of a frame when the last inside ended gets an error, and the next one
+begins at a frame's begin.
+"""
+
+import os
+import stat
+import time
+from typing import Callable
+
+from edgeveil.edge_runtime.errors import BadInput
+
+NAME = "frames"
+POLL_S = 0.5
+
+
+def make_for_inside(folder: str) -> int:
+    """A new pipe in ``folder``, for reading; nobody need write to it yet. Raises ``BadInput``."""
+    path, new = os.path.join(folder, NAME), os.path.join(folder, NAME + ".new")
+    try:
+        if os.path.lexists(new):
+            os.remove(new)
+        os.mkfifo(new, 0o600)
+        # Everybody who may enter the folder may write, and none but its owner read.
+        os.chmod(new, 0o622)  # noqa: S103
+        handle = os.open(new, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        os.rename(new, path)
+    except OSError as error:
+        raise BadInput(
+            "cannot make a pipe in {}: {}. The unit edgeveil-recover makes the folder; name it with --frames-at".format(
+                folder, (error.strerror or "").lower()
+            )
+        ) from None
+    os.set_blocking(handle, True)
+    return handle
+
+
+def open_for_camera(folder: str, sleep: Callable[[float], None] = time.sleep) -> int:
+    """The end for writing; waits without end for an inside that reads. Raises ``BadInput`` for what is no pipe."""
+    path = os.path.join(folder, NAME)
+    while True:
+        try:
+            handle = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+        except OSError as error:
+            if isinstance(error, PermissionError):
+                raise BadInput("{} may not be written to: start this as the camera's user".format(path)) from None
+            sleep(POLL_S)  # no pipe yet, or one that an inside left behind
+            continue
+        if not stat.S_ISFIFO(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise BadInput("expected a pipe at {}; found something else. Remove it.".format(path))
+        os.set_blocking(handle, True)
+        return handle

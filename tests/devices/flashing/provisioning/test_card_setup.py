@@ -1,0 +1,164 @@
+"""Host name, user, keys and Wi-Fi of a new card: by cloud-init or by Raspberry Pi OS's own first boot."""
+
+import json
+import os
+import subprocess
+
+import pytest
+import tomllib
+
+from edgeveil.devices.flashing import sd_card
+from edgeveil.devices.flashing.mounted_card import MountedCard
+from edgeveil.devices.flashing.provisioning import boot_files
+from edgeveil.devices.flashing.provisioning.card_setup import read_setup
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.main import main
+
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGz3hv7bY0ZJb0Y0 ada@desk"
+HASH = "$6$salt$" + "x" * 86
+SETUP = f"""
+hostname = "edgepi"
+timezone = "Europe/Vienna"
+[user]
+name = "ada"
+ssh_keys = ["{KEY}"]
+[wifi]
+ssid = "IEEE"
+password = "password"
+country = "AT"
+"""
+TOOLS = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
+# IEEE 802.11i, H.4.3: of the name IEEE and the password password
+PSK = "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e"
+BOOKWORM = b"console=tty1 root=PARTUUID=1-02 quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n"
+
+
+@pytest.fixture
+def setup(tmp_path):
+    def made(text=SETUP):
+        (tmp_path / "setup.toml").write_text(text)
+        return read_setup(tmp_path / "setup.toml")
+
+    return made
+
+
+def on(setup, **there):
+    """The files for a boot partition that has these."""
+    return boot_files.files(setup, {f"/{name.replace('_', '-')}": data for name, data in there.items()}.get, "the card")
+
+
+def test_an_image_with_cloud_init(setup):
+    made = on(setup(), user_data=b"#cloud-config\n", **{"cmdline.txt": b"root=PARTUUID=1-02\n"})
+    assert made["/user-data"].startswith(b"#cloud-config\n{")
+    data = json.loads(made["/user-data"].split(b"\n", 1)[1])
+    (user,) = data["users"]
+    assert (data["hostname"], data["timezone"], data["ssh_pwauth"]) == ("edgepi", "Europe/Vienna", False)
+    assert (user["name"], user["lock_passwd"], user["ssh_authorized_keys"]) == ("ada", True, [KEY])
+    assert user["sudo"].endswith("NOPASSWD:ALL"), "there is no password that sudo could ask for"
+    (point,) = json.loads(made["/network-config"])["wifis"].values()
+    assert point["access-points"] == {"IEEE": {"password": PSK}}
+    assert point["regulatory-domain"] == "AT"
+    again = on(setup(SETUP.replace("edgepi", "other")), user_data=b"")
+    assert made["/meta-data"] != again["/meta-data"], "what is set up anew is a new instance"
+    assert made == on(setup(), user_data=b"")
+
+
+def test_raspberry_pi_os_with_a_first_boot_of_its_own(setup):
+    (made,) = on(setup(), **{"cmdline.txt": BOOKWORM}).items()
+    assert made[0] == "/custom.toml"
+    document = tomllib.loads(made[1].decode())
+    assert document["config_version"] == 1
+    assert document["system"] == {"hostname": "edgepi"}
+    assert document["user"] == {"name": "ada"}
+    assert document["ssh"] == {"enabled": True, "password_authentication": False, "authorized_keys": [KEY]}
+    assert document["wlan"]["password"] == PSK
+    assert (document["wlan"]["password_encrypted"], document["wlan"]["country"]) == (True, "AT")
+    assert document["locale"] == {"timezone": "Europe/Vienna"}
+
+
+def test_a_password_is_its_hash_and_what_is_left_out_stays(setup):
+    asked = setup(f'[user]\nname = "ada"\npassword = "{HASH}"')
+    (user,) = json.loads(on(asked, user_data=b"")["/user-data"].split(b"\n", 1)[1])["users"]
+    assert (user["passwd"], user["lock_passwd"], "sudo" in user) == (HASH, False, False)
+    assert set(on(asked, user_data=b"")) == {"/user-data", "/meta-data"}
+    custom = tomllib.loads(on(asked, **{"cmdline.txt": BOOKWORM})["/custom.toml"].decode())
+    assert custom["user"] == {"name": "ada", "password": HASH, "password_encrypted": True}
+    assert set(custom) == {"config_version", "user", "ssh"}
+
+
+@pytest.mark.parametrize(
+    ("there", "words"),
+    [
+        ({"cmdline.txt": b"root=1 systemd.run=/boot/firstrun.sh\n", "user_data": b""}, "set up before"),
+        ({"cmdline.txt": b"root=1 ds=nocloud;i=rpi-imager-1\n", "user_data": b""}, "set up before"),
+        ({"cmdline.txt": BOOKWORM, "custom.toml": b"config_version = 1"}, "set up before"),
+        ({"cmdline.txt": b"root=1 rootwait\n"}, "it has neither, or has booted before"),
+    ],
+)
+def test_a_card_that_was_set_up_or_cannot_be_is_refused(setup, there, words):
+    with pytest.raises(BadInput, match=words):
+        on(setup(), **there)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"edgepi"', '"edge pi"', "hostname"),
+        ("Europe/Vienna", "Europe/Wien", "time zone"),
+        ('"ada"', '"root"', "other than root"),
+        (KEY, "ssh-ed25519 AAAA\\ncommand", "pub file"),
+        (f'ssh_keys = ["{KEY}"]', "", "nobody could log in"),
+        (f'ssh_keys = ["{KEY}"]', 'password = "plain text"', "openssl passwd -6"),
+        ('"password"', '"topsec"', "8 to 63"),
+        ('"AT"', '"Austria"', "two capital letters"),
+        (SETUP, "", "there is none"),
+        ("hostname", "hostnam", "Did you mean hostname"),
+    ],
+)
+def test_what_is_wrong_in_the_file_is_one_sentence_without_a_password(setup, old, new, words):
+    with pytest.raises(BadInput, match=words) as refused:
+        setup(SETUP.replace(old, new))
+    for secret in ("plain text", "topsec", "'password'"):
+        assert secret not in str(refused.value)
+
+
+def test_it_is_written_beside_the_root_file_system_and_read_back(setup, tmp_path):
+    """A card's image with both file systems, as Raspberry Pi OS has them."""
+    image, fat = tmp_path / "sd.img", tmp_path / "fat"
+    fat.write_bytes(bytes(4 << 20))
+    (tmp_path / "ext").write_bytes(bytes(8 << 20))
+    (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
+    for command in (
+        ["mformat", "-i", fat, "-T", str((4 << 20) // 512), "-h", "16", "-s", "32", "::"],
+        ["mcopy", "-i", fat, tmp_path / "cmdline.txt", "::"],
+        ["mke2fs", "-q", "-t", "ext4", tmp_path / "ext"],
+    ):
+        subprocess.run([str(word) for word in command], check=True, capture_output=True, env=TOOLS)
+    table = bytearray(1 << 20)
+    starts = (1 << 20, 5 << 20)
+    for number, (kind, start, size) in enumerate(((0x0C, starts[0], 4 << 20), (0x83, starts[1], 8 << 20))):
+        entry = bytes([0, 0, 0, 0, kind, 0, 0, 0]) + (start // 512).to_bytes(4, "little")
+        table[446 + 16 * number : 462 + 16 * number] = entry + (size // 512).to_bytes(4, "little")
+    table[510:512] = b"\x55\xaa"
+    image.write_bytes(bytes(table) + fat.read_bytes() + (tmp_path / "ext").read_bytes())
+    media = sd_card.open_media(f"image:{image}")
+    assert media.is_root
+    boot = sd_card.open_boot(f"image:{image}", media)
+    sd_card.write_setup(boot, boot_files.files(setup(), boot.read, boot.name))
+    assert b"edgepi" in (boot.read("/custom.toml") or b"")
+    (tmp_path / "root/etc").mkdir(parents=True)
+    (tmp_path / "root/usr").mkdir()
+    with pytest.raises(BadInput, match="boot partition"):
+        sd_card.open_boot(f"dir:{tmp_path}/root", MountedCard(tmp_path / "root"))
+
+
+def test_a_board_that_is_reached_is_set_up_already(tmp_path, monkeypatch, capsys):
+    from tests.support import bundles
+
+    made = bundles.make_bundle(tmp_path)
+    words = ["flash", str(made.path), "--on", "ssh://pi@board", "--for", "raspberry-pi-cpu", "--trust", str(made.trust)]
+    monkeypatch.setattr("sys.argv", ["edgeveil", *words, "--setup", str(tmp_path / "none.toml"), "--no-service"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+    assert "set up already" in capsys.readouterr().err
