@@ -246,6 +246,11 @@ class Manifest(NamedTuple):
     members: List[Member]
     document: Dict[str, Any]
 
+    @property
+    def crops(self) -> bool:
+        """Whether people are cut out of frames: a slot without one holds a blank then."""
+        return self.capture is not None and self.capture.crop is not None
+
 
 def parse(document: Mapping[str, Any]) -> Manifest:
     """The records of a manifest's JSON, which is not checked here.

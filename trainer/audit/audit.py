@@ -20,6 +20,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment
+from edgeveil.trainer.audit.examined import code_histogram
 from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.audit.examined.floor import Floor, named_by
 from edgeveil.trainer.audit.kept_answers import kept_answers
@@ -214,6 +215,8 @@ class _Audit:
             section = self.run.recipe.perturber
             found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
         found["certificate"] = self._certificate(perturbed)
+        if self.there is None:
+            found["histogram"] = self._histogram(perturbed)
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
         if (training := cover.section(self.subject.manifest)) is not None:
@@ -243,6 +246,11 @@ class _Audit:
             seed=self.seed,
             stream=self.subject.manifest.get("stream"),
         )
+
+    def _histogram(self, perturbed: Perturbed) -> dict[str, Any] | None:
+        manifest = self.subject.manifest
+        with running(self.subject, self.run) as perturb:
+            return code_histogram.section(manifest, perturbed.outputs, self.dataset, perturb)
 
     def _spending(self) -> dict[str, Any] | None:
         fitted = self.run.perturber() if self.subject.artefact == KERAS else None
