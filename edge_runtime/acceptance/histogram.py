@@ -72,8 +72,10 @@ class Histogram(object):
 
     def effective(self) -> float:
         """The number of independent releases that these are worth."""
+        if not self._blocks:
+            return 0.0
         codes = sorted(set().union(*(block.counts for block in self._blocks)))
-        clusters = np.array([[block.counts[code] for code in codes] for block in self._blocks]).reshape(-1, len(codes))
+        clusters = np.array([[block.counts[code] for code in codes] for block in self._blocks])
         lengths = sum(block.lengths for block in self._blocks) + sum(run[1] for run in self._runs.values())
         squares = sum(block.squares for block in self._blocks) + sum(run[1] ** 2 for run in self._runs.values())
-        return min(effective_number(clusters), lengths**2 / float(squares)) if squares else 0.0
+        return min(effective_number(clusters), lengths**2 / float(squares))

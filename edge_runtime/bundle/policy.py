@@ -114,7 +114,7 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
     spend = read_spend(document["spend"], path) if "spend" in document else None
-    least = 1 if spend is None else 0
+    least = 1 if spend is None and "on_shift" not in document else 0
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
