@@ -184,7 +184,7 @@ class Inside(object):
             elif perturber.price is not None:
                 self._may_make = InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
-            capture = Capture(perturber.manifest, counter)
+            capture = Capture(perturber.manifest, counter, perturber.detector)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
             self._watchdog.start()
@@ -286,9 +286,10 @@ class Inside(object):
 
         if price is not None:
             self._may_count = InsideCount(self._counters, price, of=COUNTS).take
-        crop = manifest.capture.crop
+        finder = manifest.detector or manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
-        return Counter(manifest.counts, shape, step_px=crop.step_px, gone_frames=crop.gone_frames, clock=time.monotonic)
+        steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
+        return Counter(manifest.counts, shape, clock=time.monotonic, **steps)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()
