@@ -213,6 +213,7 @@ class Inside(object):
             if frames is not None or settings.source.partition(":")[0] not in WRITES_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
+            running += [] if perturber.detector is None else [perturber.detector.info()["backend"]]
             if frames is not None:
                 settle(running)  # such a source reads as it opens
             source = self._open_first(perturber.manifest, frames)

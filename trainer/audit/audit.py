@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment
@@ -94,6 +94,7 @@ def audit(
     classifiers = opened.run.classifiers()
     at = cache or opened.run.folder / "audit-cache"
     tries = BUDGETS[budget]
+    families = meant_for(adversaries(), dataset.input.kind)
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), at / "label-only")
     kept = at / _name(opened.subject, there, budget, seed)
     with (
@@ -101,7 +102,7 @@ def audit(
         whole_steps() as check,
         asked_once(*classifiers.values()),
         contextlib.nullcontext() if label_only else floor.measured_beside(opened.run) as floor_is_there,
-        progress(f"audit of {opened.subject.artefact}", total=len(adversaries()) + 4) as advance,
+        progress(f"audit of {opened.subject.artefact}", total=len(families) + 4) as advance,
     ):
 
         def begin(attack: str) -> None:
