@@ -115,6 +115,14 @@ class PerturbedFrame(object):
             object.__setattr__(moved, name, value)
         return moved
 
+    def labels_of(self, labels: Sequence[str], rest: "PerturbedFrame") -> "PerturbedFrame":
+        """This frame's outputs called ``labels``; every other is that of ``rest``, of the same pipeline."""
+        mixed = self.at(self.index, self.tick_ns)
+        own = {name: self.outputs[name] if name in labels else value for name, value in rest.outputs.items()}
+        object.__setattr__(mixed, "outputs", types.MappingProxyType(own))
+        object.__setattr__(mixed, "data", own[next(iter(own))])
+        return mixed
+
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise PrivacyStop("a PerturbedFrame cannot be changed: only a pipeline fills one")
 

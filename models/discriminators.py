@@ -17,6 +17,14 @@ def conv_discriminator(shape: tuple[int, int, int], *, width: int = 32) -> keras
     return keras.Model(image, layers.Dense(1, name="logits")(x))
 
 
+def series_discriminator(shape: tuple[int, int], *, width: int = 32) -> keras.Model:
+    """As ``conv_discriminator``, over time: ``shape`` (steps, channels)."""
+    series = keras.Input(shape, name="series")
+    x = layers.LeakyReLU(0.2)(layers.Conv1D(width, 5, strides=2, padding="same")(series))
+    x = layers.LeakyReLU(0.2)(layers.Conv1D(2 * width, 5, strides=2, padding="same")(x))
+    return keras.Model(series, layers.Dense(1, name="logits")(layers.Flatten()(x)))
+
+
 def mlp_discriminator(features: int, *, width: int = 128) -> keras.Model:
     """Two dense layers, then one logit; ``features`` is the vector's length."""
     vector = keras.Input((features,), name="features")

@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 SCHEMA, KIND, CARD_KIND = 1, "edgeveil-audit", "edgeveil-privacy-card"
 WORDS = ("holds", "leaks", "cannot tell")
 _MOST_OTHERS = 64
+_MOST_CODES = 2**16
 _MOST_BITS = 1000.0  # wide: an interval over two units is, and nothing is learned in thousands of bits
 _MOST = 1e15  # of any other number
 _ROUNDED = 1e-3  # points: figures are written with six digits as shares, and taken times 100
@@ -139,6 +140,8 @@ def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> N
     most = 1.0
     if "counts" in data:
         most = _best_guess(data["counts"], at + "data.counts", classes, tested)
+    if part.get("histogram") is not None:
+        _check_histogram(_object(part["histogram"], at + "histogram"), at + "histogram.", tested)
     _check_found(part, at)
     _check_chance(part, at, tested, classes["z_classes"], most)
     if "label_only" in part:
@@ -160,6 +163,21 @@ def _best_guess(counts: Any, at: str, classes: Mapping[str, int], tested: int) -
     if sum(every) != tested:
         _untrue(at, "expected {} test rows, got {}".format(tested, sum(every)))
     return sum(max(row) for row in counts if row) / float(tested)
+
+
+def _check_histogram(found: Dict[str, Any], at: str, tested: int) -> None:
+    """How often each code left on the test rows: what a stream is compared with."""
+    counts = _value(found, "counts", at)
+    if type(counts) is not list or not 0 < len(counts) <= _MOST_CODES:
+        _untrue(at + "counts", "expected 1 to {} counts, got {}".format(_MOST_CODES, show(counts)))
+    every = [_count(one, "{}counts[{}]".format(at, code)) for code, one in enumerate(counts)]
+    if sum(every) != tested:
+        _untrue(at + "counts", "expected {} test rows, got {}".format(tested, sum(every)))
+    _number(_value(found, "effective", at), at + "effective", 1.0, float(tested))
+    if _value(found, "blank", at) is not None:
+        _count(found["blank"], at + "blank", 0, len(counts) - 1)
+    if type(_value(found, "output", at)) is not str:
+        _untrue(at + "output", "expected the name of an output, got {}".format(show(found["output"])))
 
 
 def _check_chance(part: Mapping[str, Any], at: str, tested: int, classes: int, most: float) -> None:

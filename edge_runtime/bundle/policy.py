@@ -10,8 +10,9 @@ points; null: no limit). What counts is the upper end of the audit's 95 % interv
 in an audit of before there was one. Chance is the better of the two on the privacy card. ``countersigned`` (false where
 it is left out) asks that an auditor other than the bundle's maker signed the audit
 (``edgeveil.edge_runtime.bundle.countersignature``). ``spend`` asks that a bundle counts what it tells, and limits that
-(``edgeveil.edge_runtime.bundle.spend_limits``); with it, ``hide`` may be empty. The first flash writes the file as
-root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
+(``edgeveil.edge_runtime.bundle.spend_limits``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does
+whose codes are not those of the audit any more (``edgeveil.edge_runtime.bundle.shift_demand``). The first flash writes
+the file as root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
 (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 """
 
@@ -19,6 +20,7 @@ import os
 from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
+from edgeveil.edge_runtime.bundle.shift_demand import OnShift, check_shift, read_shift
 from edgeveil.edge_runtime.bundle.spend_limits import read_spend
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
@@ -37,12 +39,18 @@ Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", O
 class Policy(object):
     """The demands of one ``policy.json``: a bundle must meet all of them.
 
-    ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are, and ``spend`` by the ledger
-    too (``edgeveil.edge_runtime.bundle.spend_limits``).
+    ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are, ``spend`` by the ledger
+    too (``edgeveil.edge_runtime.bundle.spend_limits``), and ``on_shift`` by the service.
     """
 
-    def __init__(self, demands: List[Demand], countersigned: bool = False, spend: Optional[Limit] = None) -> None:
-        self.demands, self.countersigned, self.spend = demands, countersigned, spend
+    def __init__(
+        self,
+        demands: List[Demand],
+        countersigned: bool = False,
+        spend: Optional[Limit] = None,
+        on_shift: Optional[OnShift] = None,
+    ) -> None:
+        self.demands, self.countersigned, self.spend, self.on_shift = demands, countersigned, spend, on_shift
 
     def check(
         self,
@@ -62,6 +70,10 @@ class Policy(object):
             _refuse('it must count what it tells ("spend"), and promises nothing of that')
         if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
             _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
+        if self.on_shift is not None:
+            problem = check_shift(self.on_shift, manifest, members)
+            if problem:
+                _refuse(problem)
         for demand in self.demands:
             hidden = manifest.perturber.sensitive
             if hidden != demand.sensitive:
@@ -97,12 +109,12 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
-    keys = set(document) - {"countersigned", "spend"} if type(document) is dict else None
+    keys = set(document) - {"countersigned", "on_shift", "spend"} if type(document) is dict else None
     if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
     spend = read_spend(document["spend"], path) if "spend" in document else None
-    least = 1 if spend is None else 0
+    least = 1 if spend is None and "on_shift" not in document else 0
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
@@ -113,7 +125,8 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "'countersigned' is not true or false. Correct it.")
     if countersigned and not all(demand.audited for demand in demands):
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
-    return Policy(demands, countersigned, spend)
+    on_shift = read_shift(document["on_shift"], path) if "on_shift" in document else None
+    return Policy(demands, countersigned, spend, on_shift)
 
 
 def open_policy(path: str) -> Optional[Policy]:

@@ -8,6 +8,7 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.capture import resize
+from edgeveil.edge_runtime.capture.box_finder import BoxFinder
 from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, Floor, window
 from edgeveil.edge_runtime.capture.tracker import Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
@@ -24,19 +25,23 @@ class Capture(object):
 
     With ``capture`` null, or without ``crop``, every frame is slot 0 of track 0; so is every window of a series.
     ``watcher.people`` gets the places (row, column) of all people in each frame, with a slot or without, at most
-    ``MOST_SEEN``, and its ``restart`` is called with that of this.
+    ``MOST_SEEN``, and its ``restart`` is called with that of this. ``detector`` is the open network of a bundle that
+    finds people with one.
     """
 
-    def __init__(self, manifest: Manifest, watcher: Any = None) -> None:
+    def __init__(self, manifest: Manifest, watcher: Any = None, detector: Any = None) -> None:
         capture, spec = manifest.capture, manifest.input
         self.slots = 1 if capture is None else capture.slots
         self.left_out = 0
         self._watcher = watcher
         self._convert = self._people = None
+        self._boxes: Optional[BoxFinder] = None
         if capture is None or spec.kind == "series":
             return  # of a series the source gives whole windows (sources.series.windows)
         self._shape, self._dtype = tuple(capture.frame.shape), np.dtype(capture.frame.dtype)
         self._convert = _converter(capture, spec)
+        if watcher is not None and manifest.detector is not None and detector is not None:
+            self._boxes = BoxFinder(manifest.detector, detector, self._shape, most=MOST_SEEN)
         if capture.crop is not None:
             self._people = _People(capture, capture.crop, watcher)
 
@@ -54,6 +59,8 @@ class Capture(object):
             raise FrameDropped("shape")
         if data.dtype != self._dtype:
             raise FrameDropped("dtype")
+        if self._boxes is not None:
+            self._watcher.people(self._boxes(data))
         if self._people is None:
             return [(0, RawFrame(self._convert(data), frame.index, frame.captured_ns))]
         crops, left_out = self._people.crops(data)
@@ -75,8 +82,8 @@ class Capture(object):
         """End all tracks, after the source was reopened."""
         if self._people is not None:
             self._people.tracker.end_all()
-            if self._watcher is not None:
-                self._watcher.restart()
+        if self._watcher is not None:
+            self._watcher.restart()
 
 
 class _People(object):

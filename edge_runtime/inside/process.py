@@ -186,7 +186,7 @@ class Inside(object):
             elif perturber.price is not None:
                 self._may_make = InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
-            capture = Capture(perturber.manifest, counter)
+            capture = Capture(perturber.manifest, counter, perturber.detector)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
             self._watchdog.beat("perturb")
             self._watchdog.start()
@@ -215,6 +215,7 @@ class Inside(object):
             if frames is not None or settings.source.partition(":")[0] not in WRITES_FILES:
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
+            running += [] if perturber.detector is None else [perturber.detector.info()["backend"]]
             if frames is not None:
                 settle(running)  # such a source reads as it opens
             source = self._open_first(perturber.manifest, frames)
@@ -288,9 +289,10 @@ class Inside(object):
 
         if price is not None:
             self._may_count = InsideCount(self._counters, price, of=COUNTS).take
-        crop = manifest.capture.crop
+        finder = manifest.detector or manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
-        return Counter(manifest.counts, shape, step_px=crop.step_px, gone_frames=crop.gone_frames, clock=time.monotonic)
+        steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
+        return Counter(manifest.counts, shape, clock=time.monotonic, **steps)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()

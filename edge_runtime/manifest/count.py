@@ -1,4 +1,4 @@
-"""The manifest's ``count``: what is counted of people under an overhead camera; absent where nothing is.
+"""The manifest's ``count``: what is counted of the people before a camera; absent where nothing is.
 
 Places are [row, column] in pixels of the sensor's frame. A record has ``values`` whole numbers, in the order of
 ``names``: of each line ``in`` and ``out``, of each zone ``occupancy`` and, with ``dwell_s``, a number for each bin.
@@ -65,11 +65,14 @@ class CountRules(NamedTuple):
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
 
 
-def check_count(count: Any, capture: Any) -> None:
-    """Raise ``BundleRefused`` unless ``count`` says what to count under the checked ``capture``."""
+def check_count(count: Any, capture: Any, *, detector: bool = False) -> None:
+    """Raise ``BundleRefused`` unless ``count`` says what to count under the checked ``capture``.
+
+    ``detector``: a network of the bundle finds the people.
+    """
     record(count, "count", ("lines", "zones", "period_s", "dwell_s", "margin_px", "noise"))
-    if capture is None or capture["crop"] is None:
-        refuse("bad-value", "count", "expected capture.crop, which finds the people that are counted")
+    if capture is None or (capture["crop"] is None and not detector):
+        refuse("bad-value", "count", "expected capture.crop or a detector, which finds the people that are counted")
     shape = capture["frame"]["shape"][:2]
     lines = each(count["lines"], "count.lines", lambda line, at: _check_line(line, at, shape), 0, _MOST_PLACES)
     zones = each(count["zones"], "count.zones", lambda zone, at: _check_zone(zone, at, shape), 0, _MOST_PLACES)

@@ -2,8 +2,8 @@
 
 The hash of a model alone is not enough: the same encoder with another table of donors, another channel or one more
 stage gives other outputs. So the hash covers all that x' depends on: the input, every stage and output, the rules for
-streams and capture, the promise and the counts where there are any, every table, and in one variant every model's file
-and its tensors.
+streams and capture, the promise, the counts and their detector where there are any, every table, and in one variant
+every model's file and its tensors.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping
 from edgeveil.edge_runtime.formats import strict_json
 
 PARTS = ("input", "stages", "outputs", "stream", "capture")
-FURTHER = ("spending", "count")
+FURTHER = ("spending", "count", "detector")
 
 
 def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str, str]) -> str:

@@ -6,6 +6,7 @@ The runtime reads the records. The workstation builds and reads the JSON: ``Mani
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.manifest.count import CountRules, parse_count
+from edgeveil.edge_runtime.manifest.detector import DetectorRules, parse_detector
 
 Bound = Any  # a number, a list with one for each feature, or None: no range
 
@@ -243,8 +244,14 @@ class Manifest(NamedTuple):
     privacy: Privacy
     spending: Optional[Spending]
     counts: Optional[CountRules]
+    detector: Optional[DetectorRules]
     members: List[Member]
     document: Dict[str, Any]
+
+    @property
+    def crops(self) -> bool:
+        """Whether people are cut out of frames: a slot without one holds a blank then."""
+        return self.capture is not None and self.capture.crop is not None
 
 
 def parse(document: Mapping[str, Any]) -> Manifest:
@@ -273,6 +280,7 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         privacy=Privacy(**document.get("privacy", {})),
         spending=None if "spending" not in document else Spending(**document["spending"]),
         counts=parse_count(document.get("count")),
+        detector=parse_detector(document.get("detector")),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )

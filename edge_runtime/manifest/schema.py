@@ -32,6 +32,7 @@ from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
 from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
+from edgeveil.edge_runtime.manifest.detector import check_detector, check_golden
 from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
@@ -76,7 +77,12 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
     if "count" in further:
-        check_count(manifest["count"], manifest["capture"])
+        check_count(manifest["count"], manifest["capture"], detector="detector" in further)
+    if "detector" in further:
+        if "count" not in further:
+            refuse("bad-value", "detector", "expected a count of the people that it finds")
+        check_detector(manifest["detector"], manifest["capture"], _check_one_artefact)
+        check_golden(manifest["detector"]["golden"], lambda file, at: _check_file(file, at, "golden"))
     _check_tables(manifest["tables"])
     variants = _check_models(manifest["models"])
     flow = Dataflow(manifest)
@@ -107,6 +113,8 @@ def referenced_files(manifest: Dict[str, Any]) -> List[str]:
     files = {table["file"] for table in manifest["tables"].values()}
     for model in manifest["models"].values():
         files.update(artefact["file"] for artefact in model["artefacts"].values())
+    if "detector" in manifest:
+        files.update((manifest["detector"]["artefact"]["file"], *manifest["detector"]["golden"].values()))
     golden = manifest["golden"]
     files.add(golden["input"])
     files.update(golden["draws"].values())
@@ -189,6 +197,11 @@ def _check_models(models: Any) -> List[str]:
             refuse("artefact-mismatch", at + ".artefacts", "the models do not all have the same variants")
         variants = here
     return variants or []
+
+
+def _check_one_artefact(artefact: Any, at: str) -> None:
+    named = type(artefact) is dict and {"format", "precision"} <= set(artefact)
+    _check_artefact(artefact, at, "{}-{}".format(artefact["format"], artefact["precision"]) if named else "")
 
 
 def _check_artefact(artefact: Any, at: str, variant: str) -> None:
@@ -344,3 +357,6 @@ def _check_members(manifest: Dict[str, Any]) -> None:
             if artefact["sha256"] != hashes[artefact["file"]]:
                 at = "models.{}.artefacts.{}.sha256".format(name, variant)
                 refuse("artefact-hash", at, "it is not the hash of the member {}".format(artefact["file"]))
+    detector = manifest.get("detector")
+    if detector is not None and detector["artefact"]["sha256"] != hashes[detector["artefact"]["file"]]:
+        refuse("artefact-hash", "detector.artefact.sha256", "it is not the hash of its member")

@@ -50,8 +50,9 @@ class Emission(object):
         wall: Callable[[], float],
         take: Callable[[int], bool] = lambda _releases: True,
         spent: Callable[[], bool] = lambda: False,
+        guard: Callable[[List[PerturbedFrame], List[PerturbedFrame]], List[PerturbedFrame]] = lambda new, _flat: new,
     ) -> None:
-        self._take, self._spent = take, spent
+        self._take, self._spent, self._guard = take, spent, guard
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
@@ -132,7 +133,8 @@ class Emission(object):
         # Of a late tick, what counts is when it was due.
         due = bool(self._waiting) and self._waiting[0][0] <= self.due_s() - self.slack_s
         if due and self._take(self.plan.slots):
-            _, self._last = self._waiting.popleft()
+            _, new = self._waiting.popleft()
+            self._last = self._guard(new, self._flat)
             self.fresh_s, self._fresh_in_period = now, True
             self._counters.add("frames-out")
             return self._last

@@ -12,6 +12,8 @@ import threading
 import time
 from typing import Any, Dict, List, Optional, Union
 
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
@@ -31,9 +33,10 @@ from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
 from edgeveil.edge_runtime.outside.file_lines import FileLines
 from edgeveil.edge_runtime.outside.host.manager import Manager
+from edgeveil.edge_runtime.outside.host.signals import Signals
 from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import process_table
-from edgeveil.edge_runtime.outside.signals import Signals
+from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch
 from edgeveil.edge_runtime.outside.status import Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor
 from edgeveil.edge_runtime.outside.training.training import open_training
@@ -76,6 +79,7 @@ class Service(object):
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.promised = promises(settings, self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
+        self.shift = self._shift_watch(self.bundle)
         self.emission = Emission(
             self.plan,
             self.sinks,
@@ -85,6 +89,7 @@ class Service(object):
             wall=time.time,
             take=self.allowance.take,
             spent=self.allowance.spent,
+            guard=lambda new, flat: self.shift.guard(new, flat),
         )
         self.count_allowance = open_count_allowance(settings, self.bundle.manifest)
         self.counts = self._count_emission()
@@ -100,6 +105,12 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
+
+    def _shift_watch(self, bundle: Bundle) -> ShiftWatch:
+        """What compares the stream with the audit of ``bundle``, as the owner's policy demands."""
+        policy = open_trust(self.settings.trust).policy
+        demand = None if policy is None else policy.on_shift
+        return ShiftWatch(bundle, demand, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
 
     def _count_emission(self) -> Optional[CountEmission]:
         """What emits the counts of people, where the bundle has them."""
@@ -320,6 +331,7 @@ class Service(object):
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
             self.trust_watch.bundle = bundle
+            self.shift = self._shift_watch(bundle)
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._manager.reloaded()
@@ -384,5 +396,6 @@ class Service(object):
             "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
+            "manifest_sha256": self.bundle.manifest_sha256,
         }
         self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

@@ -2,6 +2,7 @@
 
 from typing import Any, Dict, Iterator, List, Optional
 
+from edgeveil.edge_runtime.acceptance.shift import SHIFTED
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
@@ -142,6 +143,7 @@ class Status(object):
             "index": service.trust_watch.index,
             "source": service.source,
             "state": service.emission.state,
+            "shift": service.shift.document(),
             "live": self.live() or "ok",
             "ready": self.ready() or "ok",
             "frames_in": service.link.inside.get("frames-in"),
@@ -164,7 +166,11 @@ class Status(object):
             "trust-readable": float(not service.trust_watch.problem),
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
+            "label-only": float(service.shift.label_only),
         }
+        if service.shift.last is not None:
+            gauges.update({"shift": service.shift.last.distance, "shift-low": service.shift.last.low})
+            gauges["shifted"] = float(service.shift.last.state == SHIFTED)
         board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
         yield from health.metrics(*counts, gauges, board)

@@ -20,7 +20,8 @@ class Perturber(object):
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
     models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason. ``price`` is what a release
     costs, where the bundle promises that, ``count_price`` what the counts of a period do: whoever passes them on
-    charges it first (``ledger``).
+    charges it first (``ledger``). ``detector`` is the open network that finds the people who are counted, None where
+    there is none.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Perturber(object):
         audited: bool,
         price: Optional[Price] = None,
         count_price: Optional[Price] = None,
+        detector: Optional[Any] = None,
     ) -> None:
         self.manifest, self.price, self.count_price = bundle.manifest, price, count_price
-        self.artefact = artefact
+        self.artefact, self.detector = artefact, detector
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
         self.info = {
@@ -80,6 +82,7 @@ class Perturber(object):
         from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
+        from edgeveil.edge_runtime.capture.detector_model import open_detector
         from edgeveil.edge_runtime.pipeline.choice import open_pipeline
         from edgeveil.edge_runtime.pipeline.self_test import self_test
 
@@ -92,11 +95,12 @@ class Perturber(object):
             if trust.policy is not None:
                 trust.policy.check(verified.manifest, verified.members, chosen, device, current_place())
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
+            detector = open_detector(verified.manifest, verified.members, threads)
         except BaseException:
             pipeline.close()
             raise
         prices = [price(verified.manifest, trust.policy) for price in (price_of, count_price_of)]
-        return cls(verified, pipeline, chosen, worst, device, audited, *prices)
+        return cls(verified, pipeline, chosen, worst, device, audited, *prices, detector=detector)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""
@@ -168,6 +172,8 @@ class Perturber(object):
     def close(self) -> None:
         """Close the interpreters."""
         self.pipeline.close()
+        if self.detector is not None:
+            self.detector.close()
 
     def __enter__(self) -> "Perturber":
         return self

@@ -54,6 +54,9 @@ class Sink(object):
         Called on the schedule's coarse grid only. Files ignore it.
         """
 
+    def shift(self, document: Dict[str, Any]) -> None:
+        """Tell consumers how far the codes are from those of the audit: ``ShiftWatch.document``, about each minute."""
+
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """Numbers that a page on this device may show next to the stream; no other sink gets them.
 

@@ -1,7 +1,7 @@
 """Several sinks as one: each gets every frame, even when others fail."""
 
 import threading
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Set
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.frames import PerturbedFrame
@@ -51,6 +51,11 @@ class SinkGroup(Sink):
         """See ``Sink``."""
         for sink in self.sinks.values():
             sink.announce(state, tick_ns)
+
+    def shift(self, document: Dict[str, Any]) -> None:
+        """See ``Sink``."""
+        for sink in self.sinks.values():
+            sink.shift(document)
 
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """See ``Sink``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from edgeveil.trainer.attacks import plugins
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
 from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN, PLAIN_CNN
@@ -54,3 +56,8 @@ def adversaries() -> tuple[Adversary, ...]:
     The ensemble is made of the others after they have run (``attacks.ensemble``), and is no family of its own.
     """
     return BUILT_IN + plugins.installed(taken=[family.name for family in BUILT_IN])
+
+
+def meant_for(families: Sequence[Adversary], kind: str) -> tuple[Adversary, ...]:
+    """Those that attack samples of this kind at all: what reads a signal in time is none on pictures and vectors."""
+    return tuple(family for family in families if kind == "series" or getattr(family, "of", None) != "series")

@@ -18,7 +18,7 @@ from edgeveil.trainer.attacks.learning_curve import FEWEST_WRONG, learning_curve
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question, Setting
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.scores.scoring import Diverged, Scored, score
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.permutation import Permuted, permutation_test
@@ -71,7 +71,7 @@ def run(
     done: Done | None = None,
 ) -> Ran:
     """The attacks of ``attack_all``."""
-    families = adversaries() if families is None else families
+    families = meant_for(adversaries() if families is None else families, question.whole.input.kind)
     quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
     kept: list[Scored] = []
     left_out: list[NotRun] = []

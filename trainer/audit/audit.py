@@ -16,10 +16,11 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit import limits, probes
 from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment
+from edgeveil.trainer.audit.examined import code_histogram
 from edgeveil.trainer.audit.examined.examine import examine, raw_rates
 from edgeveil.trainer.audit.examined.floor import Floor, named_by
 from edgeveil.trainer.audit.kept_answers import kept_answers
@@ -93,6 +94,7 @@ def audit(
     classifiers = opened.run.classifiers()
     at = cache or opened.run.folder / "audit-cache"
     tries = BUDGETS[budget]
+    families = meant_for(adversaries(), dataset.input.kind)
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), at / "label-only")
     kept = at / _name(opened.subject, there, budget, seed)
     with (
@@ -100,7 +102,7 @@ def audit(
         whole_steps() as check,
         asked_once(*classifiers.values()),
         contextlib.nullcontext() if label_only else floor.measured_beside(opened.run) as floor_is_there,
-        progress(f"audit of {opened.subject.artefact}", total=len(adversaries()) + 4) as advance,
+        progress(f"audit of {opened.subject.artefact}", total=len(families) + 4) as advance,
     ):
 
         def begin(attack: str) -> None:
@@ -214,6 +216,8 @@ class _Audit:
             section = self.run.recipe.perturber
             found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
         found["certificate"] = self._certificate(perturbed)
+        if self.there is None:
+            found["histogram"] = self._histogram(perturbed)
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
         if (training := cover.section(self.subject.manifest)) is not None:
@@ -243,6 +247,11 @@ class _Audit:
             seed=self.seed,
             stream=self.subject.manifest.get("stream"),
         )
+
+    def _histogram(self, perturbed: Perturbed) -> dict[str, Any] | None:
+        manifest = self.subject.manifest
+        with running(self.subject, self.run) as perturb:
+            return code_histogram.section(manifest, perturbed.outputs, self.dataset, perturb)
 
     def _spending(self) -> dict[str, Any] | None:
         fitted = self.run.perturber() if self.subject.artefact == KERAS else None

@@ -33,6 +33,7 @@ from edgeveil.trainer.cli.publishing.pseudonym_command import pseudonym
 from edgeveil.trainer.cli.publishing.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
 from edgeveil.trainer.cli.runs_command import runs
+from edgeveil.trainer.cli.site import accept_command
 from edgeveil.trainer.cli.trust import trust
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import quiet_process
@@ -60,7 +61,7 @@ app = typer.Typer(
 )
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
 plain = (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor)
-for module in (*plain, collect_command, federate_command):
+for module in (*plain, accept_command, collect_command, federate_command):
     app.add_typer(module.app)
 app.add_typer(data, name="data")
 app.add_typer(recipes, name="recipe")

@@ -54,11 +54,9 @@ class ExportFolder:
                 ) from None
         for model in manifest["models"].values():
             for artefact in model["artefacts"].values():
-                if hashlib.sha256(members[artefact["file"]]).hexdigest() != artefact["sha256"]:
-                    raise BadInput(
-                        f"{folder / artefact['file']} is not the file that was exported: its hash is another. "
-                        "Export the run again, and audit it."
-                    )
+                _check_file(folder, artefact, members)
+        if "detector" in manifest:
+            _check_file(folder, manifest["detector"]["artefact"], members)
         run = folder / report["run"] if report.get("run") else None
         return cls(
             folder=folder,
@@ -87,6 +85,14 @@ class ExportFolder:
                     "proves little. Train with a smaller change, or ship another precision."
                 )
         return "\n".join(lines)
+
+
+def _check_file(folder: Path, artefact: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+    if hashlib.sha256(members[artefact["file"]]).hexdigest() != artefact["sha256"]:
+        raise BadInput(
+            f"{folder / artefact['file']} is not the file that was exported: its hash is another. Export the run "
+            "again, and audit it."
+        )
 
 
 def check_place(out: Path, *, replace: bool) -> None:

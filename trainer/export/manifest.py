@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.self_test import self_test
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.export import variants
+from edgeveil.trainer.export import detector, variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.macs import keras_macs
@@ -62,6 +62,7 @@ def build(
     description = fitted.description()
     if "training" in description:
         description["training"]["marks"]["calibration"] = calibrated
+    counted = _counted(run.recipe, profiles, members)
     dataset, recipe, names = run.dataset(), run.recipe, [one.name for one in made]
     manifest = {
         "schema": 1,
@@ -73,7 +74,7 @@ def build(
         **description,
         "input": {**description["input"], **({} if recipe.sensor is None else {"sensor": recipe.sensor})},
         "capture": _capture(recipe, fitted.input),
-        **({} if recipe.count is None else {"count": recipe.count.manifest()}),
+        **counted,
         "perturber": {
             **description["perturber"],
             "target": recipe.data.target,
@@ -104,6 +105,17 @@ def build(
         self_test(pipeline, checked, members, name)
         pipeline.close()
     return manifest, members
+
+
+def _counted(recipe: Recipe, profiles: Sequence[Profile], members: dict[str, bytes]) -> dict[str, Any]:
+    """What is counted, and the network that finds the people, whose files are added to ``members``."""
+    if recipe.count is None:
+        return {}
+    if recipe.count.detector is None:
+        return {"count": recipe.count.manifest()}
+    section, files = detector.section(recipe.count.detector, profiles)
+    members |= files
+    return {"count": recipe.count.manifest(), "detector": section}
 
 
 def _capture(recipe: Recipe, spec: InputSpec) -> dict[str, Any] | None:

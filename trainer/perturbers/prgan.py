@@ -127,14 +127,12 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
 
     Raises ``BadInput`` where section and samples do not fit.
     """
-    from edgeveil.models.generators import conv_generator, mlp_generator
+    from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
 
-    if spec.kind == "series":
-        raise BadInput('There is no generator of series: take perturber.kind = "codebook" or "label-only".')
     if (section.architecture == "mlp") != (spec.kind == "vector"):
         raise BadInput(
             f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '
-            'vectors take "mlp", images "conv".'
+            'vectors take "mlp", images and series "conv".'
         )
     returns = section.clip == "returns"
     if section.architecture == "mlp":
@@ -142,23 +140,25 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise,
             returns=returns,
         )  # fmt: skip
-    height, width, channels = spec.shape
-    if min(height, width) < 2**section.halvings:
+    sides = spec.shape[:-1]
+    if min(sides) < 2**section.halvings:
+        what = f"{sides[0]} steps" if spec.kind == "series" else f"{sides[0]} x {sides[1]} pixels"
         raise BadInput(
-            f"`perturber.generator.halvings` is {section.halvings}, too many for samples of {height} x {width} "
-            f"pixels: take at most {min(height, width).bit_length() - 1}."
+            f"`perturber.generator.halvings` is {section.halvings}, too many for samples of {what}: take at most "
+            f"{min(sides).bit_length() - 1}."
         )
-    shape = (height, width, channels)
-    return conv_generator(
-        shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise, returns=returns
-    )
+    over = {"width": section.width, "halvings": section.halvings, "blocks": section.blocks}
+    make = series_generator if spec.kind == "series" else conv_generator
+    return make(spec.shape, **over, noise=noise, returns=returns)  # type: ignore[operator]
 
 
 def build_discriminator(spec: InputSpec) -> Any:
     """An untrained discriminator for samples of ``spec``."""
-    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator
+    from edgeveil.models.discriminators import conv_discriminator, mlp_discriminator, series_discriminator
 
-    return conv_discriminator(spec.shape) if spec.kind == "image" else mlp_discriminator(spec.shape[0])  # type: ignore[arg-type]
+    if spec.kind == "vector":
+        return mlp_discriminator(spec.shape[0])
+    return (series_discriminator if spec.kind == "series" else conv_discriminator)(spec.shape)  # type: ignore[operator]
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:

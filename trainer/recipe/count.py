@@ -1,11 +1,11 @@
-"""The ``[count]`` section of a recipe: people counted by lines and zones under an overhead depth camera."""
+"""The ``[count]`` section of a recipe: people before a camera, counted by lines and zones."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.manifest.count import (
     LEAST_PERIOD_S,
@@ -44,6 +44,32 @@ class CountedNoise(Section):
     most_a_day: float = Field(gt=0, le=1e6, description="Epsilon of all records of a day; then none leaves.")
 
 
+class CountedBy(Section):
+    """A network of yours that finds people in a camera's frame, as one file. None is shipped."""
+
+    file: str = Field(pattern=r"\.(tflite|onnx)$", description="NAME.tflite or NAME.onnx, of one picture.")
+    boxes: str = Field(default="boxes", description="Its output (1, n, 4).")
+    scores: str = Field(default="scores", description="Its output (1, n), from 0 to 1.")
+    classes: str | None = Field(default=None, description="Its output (1, n). Left out: it knows people alone.")
+    person: int | None = Field(default=None, ge=0, description="With `classes`: the number of people.")
+    low: float = Field(description="What it takes for black.")
+    high: float = Field(description="What it takes for white.")
+    order: Literal["yxyx", "xyxy"] = Field(default="yxyx", description="Of the edges of a box.")
+    unit: Literal["share", "pixel"] = Field(default="share", description="Of the edges: of its picture's, or pixels.")
+    least_score: float = Field(default=0.5, ge=0, le=1, description="Least score of a person.")
+    point: Literal["centre", "feet"] = Field(
+        default="feet", description="Where in a box a person is: its centre (from above), or the middle of its foot."
+    )
+    step_px: int = Field(default=60, ge=1, le=4096, description="Largest step of a person between two frames.")
+    gone_frames: int = Field(default=5, ge=0, le=10000, description="Frames without its person that end a track.")
+
+    @model_validator(mode="after")
+    def _names_the_class(self) -> CountedBy:
+        if (self.classes is None) != (self.person is None):
+            raise ValueError("both `classes` and `person`, or neither")
+        return self
+
+
 class Count(Section):
     """Counts of people that leave once a period, beside what the perturber sends."""
 
@@ -57,12 +83,15 @@ class Count(Section):
         default=16.0, ge=1, description="A line is crossed by who was this far away from it on both sides."
     )
     noise: CountedNoise | None = Field(default=None, description="Noise on what leaves. Left out: exact counts.")
+    detector: CountedBy | None = Field(
+        default=None, description="A network that finds the people. Left out: `[capture.crop]` does, in depth."
+    )
 
     def manifest(self) -> dict[str, Any]:
         """The section as the manifest has it (docs/reference/bundle-format.md)."""
         noise = self.noise
         return {
-            **self.model_dump(exclude={"noise"}),
+            **self.model_dump(exclude={"detector", "noise"}),
             "noise": None
             if noise is None
             else {

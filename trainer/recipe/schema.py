@@ -419,7 +419,8 @@ class Recipe(Section):
         if self.count is None:
             return
         try:
-            check_count(self.count.manifest(), None if self.capture is None else self.capture.manifest())
+            capture = None if self.capture is None else self.capture.manifest()
+            check_count(self.count.manifest(), capture, detector=self.count.detector is not None)
         except BundleRefused as refusal:
             problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
             raise ValueError(f"a section [count] that a device can follow ({problem})") from None

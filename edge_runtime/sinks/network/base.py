@@ -57,6 +57,7 @@ class NetworkSink(Sink):
         self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
         self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
         self._state = self._pending_status
+        self._pending_shift: Optional[Dict[str, Any]] = None
         self._cut = self._failing = False
         self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
         self._thread.start()
@@ -74,6 +75,11 @@ class NetworkSink(Sink):
     def announce(self, state: str, tick_ns: Optional[int]) -> None:
         """Send the state as soon as there is a connection; only the last one counts."""
         self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
+        self._spool.wake()
+
+    def shift(self, document: Dict[str, Any]) -> None:
+        """Send the shift as soon as there is a connection; only the last one counts."""
+        self._pending_shift = document
         self._spool.wake()
 
     def counts(self) -> Dict[str, int]:
@@ -165,6 +171,9 @@ class NetworkSink(Sink):
         news, self._pending_status = self._pending_status, None
         if news is not None:
             self._send_status(news)
+        shift, self._pending_shift = self._pending_shift, None
+        if shift is not None:
+            self._send_shift(shift)
 
     def _connect(self) -> None:
         raise NotImplementedError
@@ -178,6 +187,9 @@ class NetworkSink(Sink):
 
     def _send_status(self, document: Dict[str, Any]) -> None:
         raise NotImplementedError
+
+    def _send_shift(self, document: Dict[str, Any]) -> None:
+        """Tell the far side the latest shift, where its protocol has a place for that."""
 
     def _disconnect(self) -> None:
         raise NotImplementedError

@@ -79,6 +79,8 @@ class Discovery(object):
             "attack",
             dict(about, name="best attack found", value_template=attack, unit_of_measurement="%"),
         )
+        if self._about["watched"]:
+            yield from self._of_shift()
         for word in STATES:
             trigger = {
                 "automation_type": "trigger",
@@ -89,6 +91,15 @@ class Discovery(object):
                 "payload": word,
             }
             yield self._place("device_automation", word), self._whose(trigger)
+
+    def _of_shift(self) -> Iterator[Tuple[str, Document]]:
+        at = {"state_topic": self._topic + "/shift", "entity_category": "diagnostic"}
+        value = "{{ none if value_json.distance is undefined else (100 * value_json.distance) | round(1) }}"
+        share = dict(at, name="shift from the audit", value_template=value, unit_of_measurement="%")
+        yield self._entity("sensor", "shift", share)
+        template = "{{ 'ON' if value_json.state == 'shifted' else 'OFF' }}"
+        shifted = dict(at, name="shifted", device_class="problem", value_template=template)
+        yield self._entity("binary_sensor", "shifted", shifted)
 
     def _count(self, component: str, thing: str, document: Document, rules: CountRules) -> Tuple[str, Document]:
         topics = {"state_topic": self._topic + "/count", "expire_after": 2 * rules.period_s + _LATE_S}

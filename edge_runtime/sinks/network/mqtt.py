@@ -27,8 +27,8 @@ def _discovery(text: str) -> Optional[str]:
 
 
 class MqttSink(NetworkSink):
-    """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about and TOPIC/status; labels to TOPIC/label/NAME/SLOT,
-    counts to TOPIC/count."""
+    """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about, TOPIC/status and TOPIC/shift; labels to
+    TOPIC/label/NAME/SLOT, counts to TOPIC/count."""
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
@@ -120,6 +120,9 @@ class MqttSink(NetworkSink):
 
     def _send_status(self, document: Dict[str, Any]) -> None:
         self._publish(self._topic + "/status", json_bytes(document), retain=True)
+
+    def _send_shift(self, document: Dict[str, Any]) -> None:
+        self._publish(self._topic + "/shift", json_bytes(document), retain=True)
 
     def _disconnect(self) -> None:
         client, self._client = self._client, None

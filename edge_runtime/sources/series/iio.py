@@ -8,7 +8,7 @@ bundle's channels are IIO's: ``accel_x`` is read from ``in_accel_x_raw``, with i
 import os
 import re
 import time
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -43,21 +43,15 @@ class IioDevice(Samples):
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        name, _, rate = where.partition(",")
-        match = re.fullmatch(r"[0-9]{1,4}(?:\.[0-9]{1,3})?", rate)
-        rate_hz = float(rate) if match else 0.0
-        if not name or not 0 < rate_hz <= MOST_RATE_HZ:
-            raise BadInput(
-                "expected iio:NAME,RATE, such as iio:mpu6050,50, with a RATE of up to {:g} samples a second; got "
-                "{!r}".format(MOST_RATE_HZ, "iio:" + where)
-            )
+        name, rate_hz = rate_of(where)
         self.name = "IIO device " + name
         self._clock, self._sleep, self._every_s = clock, sleep, 1 / rate_hz
         self._next_s = clock()
         self._files: List[int] = []
-        folder = _folder(root, name)
+        folder = find_device(root, name)
+        there = sorted(one[3:-4] for one in os.listdir(folder) if one.startswith("in_") and one.endswith("_raw"))
         try:
-            found = [self._channel(folder, *one) for one in zip(sampling.channels, sampling.units)]
+            found = [self._channel(folder, there, *one) for one in zip(sampling.channels, sampling.units)]
         except BaseException:
             self.close()
             raise
@@ -93,25 +87,45 @@ class IioDevice(Samples):
         for handle in files:
             os.close(handle)
 
-    def _channel(self, folder: str, channel: str, unit: str) -> Tuple[float, float]:
+    def _channel(self, folder: str, there: Sequence[str], channel: str, unit: str) -> Tuple[float, float]:
         """Open a channel; its scale into ``unit``, and its offset in steps."""
-        kind = channel.partition("_")[0]
-        factors = UNITS.get(kind, {})
-        there = sorted(one[3:-4] for one in os.listdir(folder) if one.startswith("in_") and one.endswith("_raw"))
-        if channel not in there:
-            problem = "{} has no channel {!r}, which this bundle takes; it has {}"
-            raise Unsupported(problem.format(self.name, channel, ", ".join(there) or "none"))
-        if unit not in factors:
-            problem = "{}: {!r} is given in {}, and this bundle takes it in {!r}: make it for one of these"
-            raise Unsupported(problem.format(self.name, channel, " or ".join(factors) or "units not known here", unit))
+        found = scale_of(folder, self.name, there, channel, unit)
         self._files.append(os.open(os.path.join(folder, "in_{}_raw".format(channel)), os.O_RDONLY | os.O_CLOEXEC))
-        scale, offset = (
-            _shared(folder, channel, kind, what, default) for what, default in (("scale", 1), ("offset", 0))
+        return found
+
+
+def rate_of(where: str) -> Tuple[str, float]:
+    """The name of a device and its samples a second in ``NAME,RATE``. Raises ``BadInput``."""
+    name, _, rate = where.partition(",")
+    match = re.fullmatch(r"[0-9]{1,4}(?:\.[0-9]{1,3})?", rate)
+    rate_hz = float(rate) if match else 0.0
+    if not name or not 0 < rate_hz <= MOST_RATE_HZ:
+        raise BadInput(
+            "expected iio:NAME,RATE, such as iio:mpu6050,50, with a RATE of up to {:g} samples a second; got "
+            "{!r}".format(MOST_RATE_HZ, "iio:" + where)
         )
-        return scale * factors[unit], offset
+    return name, rate_hz
 
 
-def _folder(root: str, name: str) -> str:
+def scale_of(folder: str, device: str, there: Sequence[str], channel: str, unit: str) -> Tuple[float, float]:
+    """The scale of a channel into ``unit``, and its offset in steps. Raises ``Unsupported``.
+
+    ``device`` is its name for messages, ``there`` are the channels that it has.
+    """
+    kind = channel.partition("_")[0]
+    factors = UNITS.get(kind, {})
+    if channel not in there:
+        problem = "{} has no channel {!r}, which this bundle takes; it has {}"
+        raise Unsupported(problem.format(device, channel, ", ".join(there) or "none"))
+    if unit not in factors:
+        problem = "{}: {!r} is given in {}, and this bundle takes it in {!r}: make it for one of these"
+        raise Unsupported(problem.format(device, channel, " or ".join(factors) or "units not known here", unit))
+    scale, offset = (_shared(folder, channel, kind, what, default) for what, default in (("scale", 1), ("offset", 0)))
+    return scale * factors[unit], offset
+
+
+def find_device(root: str, name: str) -> str:
+    """The folder of the device that its driver calls ``name``. Raises ``Disconnected``."""
     names: Dict[str, str] = {}
     for one in sorted(os.listdir(root)) if os.path.isdir(root) else []:
         try:

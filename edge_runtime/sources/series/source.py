@@ -14,11 +14,11 @@ from edgeveil.edge_runtime.sources.base import STALL_S, Source, now_ns
 from edgeveil.edge_runtime.sources.series.windower import Result, Windower
 
 UNREADABLE = "unreadable"
-# The kinds of sources that give samples of a series, by module and class.
+# The kinds of sources that give samples of a series, by module and what opens one.
 READERS = {
     "csv": ("timed_lines", "TimedLines"),
     "serial": ("serial_port", "SerialPort"),
-    "iio": ("iio", "IioDevice"),
+    "iio": ("iio_buffer", "open_iio"),
 }
 Sample = Optional[Tuple[float, np.ndarray]]  # its time in seconds and values float64 (channels,); None: not readable
 

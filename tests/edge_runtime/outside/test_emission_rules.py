@@ -77,6 +77,18 @@ class Stage:
             self.now += step_s
 
 
+def test_what_the_guard_gives_leaves_in_place_of_a_new_set_and_of_its_repeats():
+    stage = Stage()
+    seen = []
+    stage.emission._guard = lambda new, flat: seen.append((int(new[0].data[0]), int(flat[0].data[0]))) or flat
+    stage.run(2)
+    stage.run(1, every_s=None)
+    assert {value for _, _, _, value in stage.sink.left} == {255}
+    assert len(seen) >= 15
+    assert {flat for _, flat in seen} == {255}
+    assert 255 not in {new for new, _ in seen}
+
+
 def schedule_of(stage):
     return [(index, tick_ns, slot) for index, tick_ns, slot, _ in stage.sink.left]
 

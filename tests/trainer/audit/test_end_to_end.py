@@ -102,6 +102,16 @@ def _without_times(value):
     return [_without_times(one) for one in value] if isinstance(value, list | tuple) else value
 
 
+def test_frames_alone_have_no_codes_to_count(document):
+    assert document["histogram"] is None
+
+
+def test_no_attack_on_series_stands_in_an_audit_of_pictures(document):
+    names = {one["name"] for one in (*document["adversaries"], *document["not_run"])}
+    assert {"BatchNorm CNN", "forest"} & names
+    assert not {"series CNN", "boosted signal features", "nearest by DTW"} & names
+
+
 def test_every_kind_of_adversary_is_there(document):
     assert {row["kind"] for row in document["adversaries"]} == {"fixed", "transfer", "adaptive"}
     assert "best attack found" in as_text(document)

@@ -32,7 +32,7 @@ class Network:
     name: str
     trunk: Trunk
     rate: float
-    of: Literal["image", "series"] | None = None  # the only kind of sample that it attacks; None: any
+    of: Literal["image", "series"] | None = None  # the only kind of sample that it attacks; None: any (``meant_for``)
     confirms: bool = False  # also attacks where counting is exact, in a thorough audit
     kind: Kind = "adaptive"
     seeded: bool = True
@@ -40,7 +40,7 @@ class Network:
     def why_not(self, problem: Problem) -> str | None:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""
         if self.of not in (None, problem.input.kind):
-            return f"x is a {problem.input.kind}, not a picture" if self.of == "image" else "x is no series"
+            return f"x is a {problem.input.kind}, not a picture"
         return None if self.confirms and problem.budget.every_family else counting_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NetworkAttack:

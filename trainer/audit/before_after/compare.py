@@ -28,7 +28,7 @@ from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
 from edgeveil.trainer.attacks.scores.parts import Part, parts
 from edgeveil.trainer.attacks.scores.scoring import Scored
@@ -160,7 +160,8 @@ def audit_pairs(
         found = _nothing()
     else:
         load_tensorflow()
-        attackers = tuple(families or [one for one in adversaries() if one.name not in NEED_D_Z])
+        every = meant_for(adversaries(), after.kind)
+        attackers = tuple(families or [one for one in every if one.name not in NEED_D_Z])
         total = len(attackers) + (3 if read is None else 1)
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
         with answers as journal, progress("audit", total=total) as advance:

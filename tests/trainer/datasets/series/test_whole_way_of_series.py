@@ -103,12 +103,24 @@ def test_label_only_is_trained_and_exported_as_int8(data, run, tmp_path):
     assert "tflite-int8" in (out / "export.json").read_text()
 
 
-@pytest.mark.parametrize("kind", ["prgan", "minimax"])
-def test_a_generator_of_series_is_refused_in_a_sentence(data, run, tmp_path, kind):
+def test_a_prgan_of_recordings_is_trained_and_exported_as_int8(data, run, tmp_path):
+    made = train(recipe(data, "prgan"), tmp_path / "prgan", classifiers=run.folder)
+    out = tmp_path / "exported"
+    edgeveil("export", made.folder, "--for", "coral-dev-board", "--out", out)
+    parity = json.loads((out / "export.json").read_text())["parity"]
+    assert {"tflite-int8"} <= {row["artefact"] for row in parity}
+    dataset = made.dataset()
+    x = dataset.part("test").x
+    sent = made.perturber().perturb(x)["frame"]
+    assert sent.shape == x.shape
+    assert 0 < np.abs(dataset.unit(sent) - dataset.unit(x)).mean() < 0.2
+
+
+def test_too_many_halvings_of_a_short_series_are_refused(data, run, tmp_path):
     asked = recipe(data, "prgan").model_dump(exclude_none=True)
-    asked["perturber"] = {**PERTURBERS["prgan"], "kind": kind}
-    with pytest.raises(BadInput, match="There is no generator of series"):
-        train(Recipe.check(asked), tmp_path / kind, classifiers=run.folder)
+    asked["perturber"]["generator"]["halvings"] = 6
+    with pytest.raises(BadInput, match="samples of 32 steps: take at most 5"):
+        train(Recipe.check(asked), tmp_path / "run", classifiers=run.folder)
 
 
 def test_pictures_classifiers_do_not_take_series(data, tmp_path):

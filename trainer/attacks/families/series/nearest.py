@@ -26,10 +26,11 @@ class NearestInShape(Adaptive):
 
     name = "nearest by DTW"
     seeded = True
+    of = "series"
 
     def why_not(self, problem: Problem) -> str | None:
-        """Only a series has a shape in time."""
-        return "x is no series" if problem.input.kind != "series" else counting_stands_in(problem)
+        """Where x' takes few values, counting is exact."""
+        return counting_stands_in(problem)
 
     def fit(self, problem: Problem, seed: int) -> NearestAttack:
         """Keep a random subset of the training rows."""

@@ -18,11 +18,10 @@ class SignalBoosting(Adaptive):
 
     name = "boosted signal features"
     seeded = True
+    of = "series"
 
     def why_not(self, problem: Problem) -> str | None:
-        """Only a series is a signal; with many values of z it is too slow."""
-        if problem.input.kind != "series":
-            return "x is no series"
+        """With many values of z it is too slow."""
         if problem.z_classes > MOST_CLASSES:
             return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: the network over time stands in"
         return counting_stands_in(problem)

@@ -1,0 +1,62 @@
+"""How often each code, or each class, left on the test rows: what a stream elsewhere is compared with.
+
+``edgeveil accept`` and running services hold what leaves against it (``edgeveil.edge_runtime.acceptance.shift``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.acceptance.shift import effective_number
+from edgeveil.trainer.attacks.rows import places
+from edgeveil.trainer.datasets.base import Dataset
+
+TRIES = 16  # of a blank sample: a drawn code gives itself away
+_MOST_CODES = 2**16
+
+Perturb = Callable[[np.ndarray], Mapping[str, np.ndarray]]
+
+
+def section(
+    manifest: Mapping[str, Any], outputs: Mapping[str, np.ndarray], dataset: Dataset, perturb: Perturb
+) -> dict[str, Any] | None:
+    """The histogram of the code that leaves, else of the class; None where neither does.
+
+    ``outputs`` are those of all perturbed rows; ``perturb`` draws anew. Where people are cut out of frames, an empty
+    place sends the code of a blank sample: if that is drawn at random, the class is counted instead.
+    """
+    spec = dataset.input
+    low = np.broadcast_to(np.asarray(0 if spec.low is None else spec.low), spec.shape)
+    blank = perturb(np.repeat(low.astype(spec.dtype)[None], TRIES, axis=0))
+    kinds = {"code": 0, "label": 1}
+    found = sorted((one for one in manifest["outputs"] if one["kind"] in kinds), key=lambda one: kinds[one["kind"]])
+    found = [one for one in found if outputs[one["name"]].ndim == 1 and outputs[one["name"]].dtype.kind in "iu"]
+    steady = [one for one in found if (blank[one["name"]] == blank[one["name"]][0]).all()]
+    if not found:
+        return None
+    crops = (manifest.get("capture") or {}).get("crop") is not None
+    name = (steady if crops and steady else found)[0]["name"]
+    values = outputs[name]
+    codes = int(max(values.max(), blank[name].max())) + 1
+    if values.min() < 0 or codes > _MOST_CODES:
+        return None
+    test = places(dataset).test
+    cluster = dataset.part("test").cluster
+    return {
+        "output": name,
+        "counts": np.bincount(values[test], minlength=codes).tolist(),
+        "effective": round(_effective(values[test], cluster, codes), 3),
+        "blank": int(blank[name][0]) if name in [one["name"] for one in steady] else None,
+    }
+
+
+def _effective(values: np.ndarray, cluster: np.ndarray | None, codes: int) -> float:
+    if cluster is None:
+        return float(len(values))
+    units, unit = np.unique(cluster, return_inverse=True)
+    counts = np.zeros((len(units), codes))
+    np.add.at(counts, (unit.reshape(-1), values), 1.0)
+    return min(float(len(values)), max(1.0, effective_number(counts)))
