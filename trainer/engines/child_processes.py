@@ -8,7 +8,7 @@ import selectors
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,11 +65,9 @@ class _Children:
     def _given(self, job: Job) -> _Child:
         process = self._idle.pop() if self._idle else self._started(job)
         assert process.stdin is not None  # noqa: S101 - a pipe
-        try:
+        with suppress(BrokenPipeError):  # it died: its answer is empty
             process.stdin.write(json.dumps(job).encode() + b"\n")
             process.stdin.flush()
-        except BrokenPipeError:
-            pass  # it died: its answer is empty
         return _Child(process, job)
 
     def _answer(self, child: _Child) -> dict[str, Any]:
@@ -109,8 +107,6 @@ class _Children:
         self._all.discard(process)
         for pipe in (process.stdin, process.stdout):
             if pipe is not None:
-                try:
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
         return process.wait()

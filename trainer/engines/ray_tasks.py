@@ -1,4 +1,4 @@
-"""Jobs as tasks of Ray Core. A task is given what its job says, and nothing else: an object store may spill to disks."""
+"""Jobs as tasks of Ray Core. A task is given its job and nothing else, for an object store may spill to disks."""
 
 from __future__ import annotations
 

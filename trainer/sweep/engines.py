@@ -61,7 +61,9 @@ def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, 
 def _each(tasks: Sequence[Task], out: Path, run: Run) -> Iterator[tuple[Task, dict[str, Any]]]:
     asked = {task.name: task for task in tasks}
     function = f"{__name__}:compute"
-    for job, document in run([Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]):
+    for job, document in run(
+        [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]
+    ):
         yield asked[job.name], document
 
 

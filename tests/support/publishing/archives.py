@@ -1,0 +1,85 @@
+"""A small archive: recordings, the table of visits beside them, a plan, a bundle, and all keys."""
+
+import csv
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.trainer.pseudonyms.master_key import keygen, open_key
+from edgeveil.trainer.pseudonyms.vault import Vault
+from edgeveil.trainer.publish.plan import Plan
+from edgeveil.trainer.publish.work.archive_publication import publish_archive
+from edgeveil.trainer.publish.work.wanted import Wanted
+from edgeveil.trainer.sealing import keys
+from tests.support import bundles
+from tests.support.publishing import visit_tables
+
+FRAMES = '\n[frames]\nkey = "recording"\nmost_dropped = 0.1\n\n[columns.recording]\naction = "drop"\n'
+
+
+@dataclass
+class Archive:
+    """A folder with ``bundle``, ``trust`` (its maker's key too), ``x.npz``, ``visits.csv`` and ``plan.toml``."""
+
+    folder: Path
+    made: bundles.Made
+    rows: list
+    plan: str = field(default=visit_tables.PLAN + FRAMES)
+
+    def __getitem__(self, name) -> Path:
+        return self.folder / name
+
+    def wanted(self, out="out", **changes) -> Wanted:
+        """What ``publish`` is given."""
+        self["plan.toml"].write_text(self.plan)
+        plain = {
+            "bundle": self.made.path,
+            "trust": self.made.trust,
+            "recordings": f"npz:{self['x.npz']}",
+            "table": self["visits.csv"],
+            "plan": Plan.read(self["plan.toml"]),
+            "key": self["pseudonyms.key"],
+            "recipient": "university",
+            "out": self[out],
+            "unaudited": True,
+            "chunk_rows": 64,
+        }
+        return Wanted(**{**plain, **changes})
+
+    def published(self, out="out", vault="vault", **changes):
+        """The document of a publication, in this process but for its workers."""
+        key = open_key(self["pseudonyms.key"])
+        with Vault(self[vault], key) as opened:
+            signer = keys.Signer.open(self["keys/signing.key"])
+            return publish_archive(self.wanted(out, **changes), key, signer, opened)
+
+    def command(self, out="out", *options):
+        """The same as words of a command line."""
+        self["plan.toml"].write_text(self.plan)
+        words = ["publish", "archive", self.made.path, "--trust", self.made.trust, "--in", f"npz:{self['x.npz']}"]
+        words += ["--table", self["visits.csv"], "--plan", self["plan.toml"], "--key", self["pseudonyms.key"]]
+        words += ["--vault", self["vault"], "--sign", self["keys/signing.key"], "--recipient", "university"]
+        return list(map(str, [*words, "--out", self[out], "--unaudited", "--chunk-rows", 64, *options]))
+
+    def parts(self, out="out"):
+        """The parts' bytes by name."""
+        return {path.name: path.read_bytes() for path in sorted(self[out].glob("part-*.parquet"))}
+
+
+def make(folder: Path, *, example=None, people=120, seed=1) -> Archive:
+    """One uint8 frame (4,) a visit; the table is in another order than the frames."""
+    rows = visit_tables.write(folder / "visits.csv", people=people)
+    numbers = np.random.default_rng(seed).permutation(len(rows))
+    with (folder / "visits.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, [*rows[0], "recording"])
+        table.writeheader()
+        for row, number in zip(rows, numbers, strict=True):
+            row["recording"] = str(number)
+            table.writerow(row)
+    np.savez(folder / "x.npz", x=np.random.default_rng(seed).integers(0, 17, (len(rows), 4), np.uint8))
+    made = bundles.make_bundle(folder, example=example)
+    keygen(folder / "pseudonyms.key")
+    public = keys.keygen(folder / "keys")
+    (made.trust / "maker.pub").write_bytes(public.read_bytes())
+    return Archive(folder, made, rows)
