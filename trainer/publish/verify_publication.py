@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
@@ -14,6 +15,8 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.trainer.publish import reader, table_files
 from edgeveil.trainer.publish.work.finishing import FORMAT, KIND, SIGNED
 from edgeveil.trainer.publish.work.resuming import DOCUMENT
+
+_PART = re.compile(r"part-[0-9]{5}\.parquet")
 
 
 def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
@@ -33,18 +36,18 @@ def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
         _refuse("another-document", f"{DOCUMENT} does not say what was signed")
     if not isinstance(said, dict) or said.get("format") != FORMAT or said.get("kind") != KIND:
         _refuse("unknown-format", f"it is no publication of format {FORMAT}")
-    paths = _check_parts(folder, said["parts"])
-    return {
-        "recipient": said["recipient"],
-        "rows": said["rows"],
-        "parts": len(paths),
-        **_alike(paths, said),
-    }
+    try:
+        paths = _check_parts(folder, said["parts"])
+        return {"recipient": said["recipient"], "rows": said["rows"], "parts": len(paths), **_alike(paths, said)}
+    except (LookupError, TypeError, AttributeError):
+        _refuse("unknown-format", "it lacks what a publication says")
 
 
 def _check_parts(folder: Path, parts: list[Mapping[str, Any]]) -> list[Path]:
     by_hash = {part["sha256"]: part["name"] for part in parts}
     for part in parts:
+        if not _PART.fullmatch(part["name"]):
+            _refuse("unknown-format", "a part has the name of something else")
         try:
             digest = hashlib.sha256((folder / part["name"]).read_bytes()).hexdigest()
         except OSError:

@@ -1,6 +1,7 @@
 """A small archive: recordings, the table of visits beside them, a plan, a bundle, and all keys."""
 
 import csv
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -67,8 +68,35 @@ class Archive:
         return {path.name: path.read_bytes() for path in sorted(self[out].glob("part-*.parquet"))}
 
 
-def make(folder: Path, *, example=None, people=120, seed=1) -> Archive:
-    """One uint8 frame (4,) a visit; the table is in another order than the frames."""
+FEATURES = 64
+
+
+def example():
+    """Vector uint8 (64,) in 0..16 -> which feature is largest -> the mean reading of that class."""
+    manifest, members = bundles.numpy_example()
+    rng = np.random.default_rng(0)
+    means, x = rng.random((FEATURES, FEATURES), np.float32), rng.integers(0, 17, (4, FEATURES), np.uint8)
+    label = x.argmax(axis=1)
+    members |= {
+        "tables/means.npy": bundles.npy(means),
+        "golden/input.npy": bundles.npy(x),
+        "golden/numpy.frame.npy": bundles.npy(np.rint(means[label] * 16).astype(np.uint8)),
+        "golden/numpy.label.npy": bundles.npy(label.astype(np.int64)),
+    }
+    manifest["input"]["shape"] = manifest["outputs"][0]["shape"] = [FEATURES]
+    manifest["tables"]["means"]["shape"] = [FEATURES, FEATURES]
+    return manifest, members
+
+
+@contextmanager
+def here(engine, at_once):
+    """An engine that runs the jobs in this process."""
+    yield lambda jobs: ((job, job.run()) for job in jobs)
+
+
+def make(folder: Path, *, bundle=None, people=120, seed=1) -> Archive:
+    """One uint8 frame a visit, as ``bundle`` (an example) takes it; the table is in another order than the frames."""
+    manifest, members = bundle or example()
     rows = visit_tables.write(folder / "visits.csv", people=people)
     numbers = np.random.default_rng(seed).permutation(len(rows))
     with (folder / "visits.csv").open("w", newline="") as file:
@@ -77,8 +105,11 @@ def make(folder: Path, *, example=None, people=120, seed=1) -> Archive:
         for row, number in zip(rows, numbers, strict=True):
             row["recording"] = str(number)
             table.writerow(row)
-    np.savez(folder / "x.npz", x=np.random.default_rng(seed).integers(0, 17, (len(rows), 4), np.uint8))
-    made = bundles.make_bundle(folder, example=example)
+    np.savez(
+        folder / "x.npz",
+        x=np.random.default_rng(seed).integers(0, 17, (len(rows), *manifest["input"]["shape"]), np.uint8),
+    )
+    made = bundles.make_bundle(folder, example=(manifest, members))
     keygen(folder / "pseudonyms.key")
     public = keys.keygen(folder / "keys")
     (made.trust / "maker.pub").write_bytes(public.read_bytes())
