@@ -61,7 +61,7 @@ class Archive:
         words = ["publish", "archive", self.made.path, "--trust", self.made.trust, "--in", f"npz:{self['x.npz']}"]
         words += ["--table", self["visits.csv"], "--plan", self["plan.toml"], "--key", self["pseudonyms.key"]]
         words += ["--vault", self["vault"], "--sign", self["keys/signing.key"], "--recipient", "university"]
-        return list(map(str, [*words, "--out", self[out], "--unaudited", "--chunk-rows", 64, *options]))
+        return list(map(str, [*words, "--out", self[out], "--unaudited", *options]))
 
     def parts(self, out="out"):
         """The parts' bytes by name."""

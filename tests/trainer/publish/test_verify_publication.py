@@ -1,5 +1,6 @@
 """A publication is checked with the maker's public key alone, and each fault is refused for its own reason."""
 
+import hashlib
 import json
 import shutil
 
@@ -106,13 +107,11 @@ def other_format(made, folder):
 
 def fewer_alike(made, folder):
     """A maker who signs parts in which somebody is alone."""
-    import hashlib
-
     path = parts(folder)[0]
     table = pyarrow.parquet.read_table(path)
-    at = table.column_names.index("visitor")
-    alone = ["somebody", *table.column("visitor").to_pylist()[1:]]
-    pyarrow.parquet.write_table(table.set_column(at, "visitor", pyarrow.array(alone)), path)
+    at = table.column_names.index("age")
+    alone = ["18", *table.column("age").to_pylist()[1:]]
+    pyarrow.parquet.write_table(table.set_column(at, "age", pyarrow.array(alone)), path)
     document = json.loads((folder / "publication.json").read_bytes())
     document["parts"][0]["sha256"] = hashlib.sha256(path.read_bytes()).hexdigest()
     signed_again(made, folder, parts=document["parts"])

@@ -130,8 +130,12 @@ def archive(
         again=again,
         unaudited=unaudited,
     )
-    with opened_vault(vault, master) as held:
-        document = publish_archive(wanted, master, signer, held)
+    try:
+        with opened_vault(vault, master) as held:
+            document = publish_archive(wanted, master, signer, held)
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume goes on from here.")
+        raise
     if as_json:
         print_json(document)
     else:

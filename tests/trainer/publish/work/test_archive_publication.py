@@ -1,4 +1,4 @@
-"""Recordings and their table: every frame perturbed once, in an order that says nothing, and a vault that knows whom."""
+"""Recordings and their table: each frame perturbed once, in an order that says nothing, and a vault that knows whom."""
 
 import json
 import sqlite3

@@ -167,7 +167,7 @@ def test_a_folder_of_something_else_is_left_as_it_is(own):
     own["out"].mkdir()
     own["out/notes.txt"].write_text("mine")
     for options in ({}, {"resume": True}):
-        with pytest.raises(BadInput, match="is not empty|no publication that was begun"):
+        with pytest.raises(BadInput, match=r"is not empty|no publication that was begun"):
             own.published(**options)
     assert [path.name for path in own["out"].iterdir()] == ["notes.txt"]
 
