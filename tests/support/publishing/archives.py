@@ -2,7 +2,7 @@
 
 import csv
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -26,7 +26,8 @@ class Archive:
     folder: Path
     made: bundles.Made
     rows: list
-    plan: str = field(default=visit_tables.PLAN + FRAMES)
+    plan: str
+    chunk_rows: int = 64
 
     def __getitem__(self, name) -> Path:
         return self.folder / name
@@ -44,7 +45,7 @@ class Archive:
             "recipient": "university",
             "out": self[out],
             "unaudited": True,
-            "chunk_rows": 64,
+            "chunk_rows": self.chunk_rows,
         }
         return Wanted(**{**plain, **changes})
 
@@ -61,6 +62,7 @@ class Archive:
         words = ["publish", "archive", self.made.path, "--trust", self.made.trust, "--in", f"npz:{self['x.npz']}"]
         words += ["--table", self["visits.csv"], "--plan", self["plan.toml"], "--key", self["pseudonyms.key"]]
         words += ["--vault", self["vault"], "--sign", self["keys/signing.key"], "--recipient", "university"]
+        words += ["--chunk-rows", self.chunk_rows]
         return list(map(str, [*words, "--out", self[out], "--unaudited", *options]))
 
     def parts(self, out="out"):
@@ -71,20 +73,32 @@ class Archive:
 FEATURES = 64
 
 
-def example():
-    """Vector uint8 (64,) in 0..16 -> which feature is largest -> the mean reading of that class."""
+def example(features=FEATURES, high=16, *, drawn=False):
+    """Vector uint8 (features,) in 0..high -> which feature is largest -> the mean reading of that class; ``drawn``: of
+    the class that a noisy channel makes of it."""
     manifest, members = bundles.numpy_example()
     rng = np.random.default_rng(0)
-    means, x = rng.random((FEATURES, FEATURES), np.float32), rng.integers(0, 17, (4, FEATURES), np.uint8)
+    means, x = rng.random((features, features), np.float32), rng.integers(0, high + 1, (4, features), np.uint8)
     label = x.argmax(axis=1)
     members |= {
         "tables/means.npy": bundles.npy(means),
         "golden/input.npy": bundles.npy(x),
-        "golden/numpy.frame.npy": bundles.npy(np.rint(means[label] * 16).astype(np.uint8)),
+        "golden/numpy.frame.npy": bundles.npy(np.rint(means[label] * high).astype(np.uint8)),
         "golden/numpy.label.npy": bundles.npy(label.astype(np.int64)),
     }
-    manifest["input"]["shape"] = manifest["outputs"][0]["shape"] = [FEATURES]
-    manifest["tables"]["means"]["shape"] = [FEATURES, FEATURES]
+    manifest["input"] |= {"shape": [features], "high": float(high)}
+    for stage in (manifest["stages"][0], manifest["stages"][-1]):
+        stage["high"] = float(high)
+    manifest["outputs"][0]["shape"] = [features]
+    manifest["tables"]["means"]["shape"] = [features, features]
+    if drawn:
+        channel = {"stage": "draw", "distribution": "channel", "input": "label", "table": "q", "output": "code"}
+        manifest["stages"].insert(2, channel)
+        manifest["stages"][3]["input"] = manifest["outputs"][1]["tensor"] = "code"
+        manifest["tables"]["q"] = {"file": "tables/q.npy", "shape": [features, features], "dtype": "uint32"}
+        members["tables/q.npy"] = bundles.npy(np.ones((features, features), np.uint32))
+        members["golden/draws.code.npy"] = members["golden/numpy.label.npy"]
+        manifest["golden"]["draws"] = {"code": "golden/draws.code.npy"}
     return manifest, members
 
 
@@ -109,8 +123,12 @@ def make(folder: Path, *, bundle=None, people=120, seed=1) -> Archive:
         folder / "x.npz",
         x=np.random.default_rng(seed).integers(0, 17, (len(rows), *manifest["input"]["shape"]), np.uint8),
     )
-    made = bundles.make_bundle(folder, example=(manifest, members))
+    return with_keys(folder, bundles.make_bundle(folder, example=(manifest, members)), visit_tables.PLAN + FRAMES, rows)
+
+
+def with_keys(folder: Path, made: bundles.Made, plan: str, rows=(), *, chunk_rows=64) -> Archive:
+    """The archive of a folder that has a bundle, recordings and a table."""
     keygen(folder / "pseudonyms.key")
     public = keys.keygen(folder / "keys")
     (made.trust / "maker.pub").write_bytes(public.read_bytes())
-    return Archive(folder, made, rows)
+    return Archive(folder, made, rows, plan, chunk_rows)
