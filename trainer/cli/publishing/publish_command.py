@@ -71,7 +71,9 @@ def table_alone(
 def archive(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that perturbs each frame.")],
     trust: Trust,
-    recordings: Annotated[str, typer.Option("--in", help="The recordings: a folder of pictures, or npz:FILE with x.")],
+    recordings: Annotated[
+        str, typer.Option("--in", help="The recordings: a folder of pictures, npz:FILE or FILE.parquet with x.")
+    ],
     table: Table,
     plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
     key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],

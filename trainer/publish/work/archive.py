@@ -10,24 +10,36 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.base import Source
+from edgeveil.trainer.publish.work.parquet_frames import ParquetFrames
 
-NPZ = "npz:"
+NPZ, PARQUET = "npz:", "parquet:"
 _READ = 1 << 20
 
 
 def uri_of(text: str) -> str:
-    """A source of the edge runtime for ``--in``: a folder of pictures, or npz:FILE. Raises ``BadInput``."""
+    """A source for ``--in``: a folder of pictures, npz:FILE, or FILE.parquet. Raises ``BadInput``.
+
+    Its path is absolute: workers may have another folder.
+    """
     if text.startswith(NPZ):
-        return text
-    if Path(text).is_dir():
-        return f"images:{text}"
-    raise BadInput(f"Recordings were expected as a folder of pictures or as npz:FILE; came {text}. Name one of them.")
+        return NPZ + str(Path(text.removeprefix(NPZ)).absolute())
+    path = Path(text).absolute()
+    if path.is_dir():
+        return f"images:{path}"
+    if path.suffix.lower() == ".parquet":
+        return PARQUET + str(path)
+    raise BadInput(
+        f"Recordings were expected as a folder of pictures, npz:FILE or FILE.parquet; came {text}. Name one of them."
+    )
 
 
 def open_frames(uri: str, manifest: Manifest) -> Source:
     """The frames in their order, as the bundle takes them. Raises ``BadInput``."""
+    if uri.startswith(PARQUET):
+        return ParquetFrames(Path(uri.removeprefix(PARQUET)), expected(manifest.input, manifest.capture))
     return open_source(uri, manifest.input, manifest.capture)
 
 

@@ -13,8 +13,8 @@ Engine = Literal["local", "ray"]
 
 @dataclass(frozen=True)
 class Wanted:
-    """``recordings`` is a folder of pictures or npz:FILE; ``key`` the file of the master key; ``chunk_rows`` the frames
-    that are worked at a time, None for about 16 MiB of what leaves."""
+    """``recordings`` is a folder of pictures, npz:FILE or FILE.parquet; ``key`` the file of the master key;
+    ``chunk_rows`` the frames that are worked at a time, None for about 16 MiB of what leaves."""
 
     bundle: Path
     trust: Path

@@ -273,3 +273,29 @@ def test_a_ledger_that_has_too_little_is_not_charged(tmp_path):
     plain = archives.make(tmp_path / "plain")
     with pytest.raises(BadInput, match="leave out --ledger"):
         plain.published(ledger=tmp_path / "more")
+
+
+@pytest.mark.parametrize("as_lists", [False, True])
+def test_recordings_in_a_parquet_file_are_the_same(archive, tmp_path, as_lists):
+    x = np.load(archive["x.npz"])["x"]
+    cells = [row.tolist() if as_lists else row.tobytes() for row in x]
+    pyarrow.parquet.write_table(pyarrow.table({"x": cells}), tmp_path / "x.parquet")
+    name = f"parquet-{as_lists}"
+    document = archive.published(name, recordings=str(tmp_path / "x.parquet"))
+    assert document["dropped"] == 0
+    archive.published("npz-" + name)
+    mine, other = (
+        {(row["visitor"], row["minutes"], row["label"], row["frame"]) for row in rows_of(archive[one])}
+        for one in (name, "npz-" + name)
+    )
+    assert mine == other
+
+
+@pytest.mark.parametrize("column", [[b"short"] * 250, [["a"] * 64] * 250, [[300] * 64] * 250])
+def test_parquet_that_holds_something_else(archive, tmp_path, column):
+    pyarrow.parquet.write_table(pyarrow.table({"x": column}), tmp_path / "x.parquet")
+    with pytest.raises(BadInput, match=r"first frames cannot be perturbed \((shape|dtype)\)"):
+        archive.published("none", recordings=str(tmp_path / "x.parquet"))
+    pyarrow.parquet.write_table(pyarrow.table({"y": column}), tmp_path / "x.parquet")
+    with pytest.raises(BadInput, match='has no column "x"'):
+        archive.published("none", recordings=str(tmp_path / "x.parquet"))

@@ -92,7 +92,8 @@ def test_two_rows_of_one_frame(own):
 
 
 def test_recordings_that_are_none_or_of_another_bundle(own):
-    refused(own, "a folder of pictures or as npz:FILE", recordings="x.npz")
+    refused(own, "a folder of pictures, npz:FILE or FILE.parquet", recordings="x.npz")
+    refused(own, "no Parquet file can be read there", recordings="missing.parquet")
     refused(own, "there is no such file", recordings="npz:missing.npz")
     np.savez(own["x.npz"], x=np.zeros((len(own.rows), 5), np.uint8))
     refused(own, r"expected x of uint8 \('N', 64\)")
