@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 import tomli_w
 
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import peak_rss_bytes
 from edgeveil.trainer.datasets.loaders import mnist
 from edgeveil.trainer.engines.child_processes import processes
@@ -218,22 +219,25 @@ def peak() -> dict[str, int]:
     return {"bytes": peak_rss_bytes()}
 
 
-def _started(archive: archives.Archive, out: str, *options: object) -> subprocess.Popen[bytes]:
+def _started(archive: archives.Archive, out: str, *options: object) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *archive.command(out, *options)]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
 
 
-def _ended(child: subprocess.Popen[bytes]) -> None:
-    if child.wait() != 0:
-        raise SystemExit(f"a publication ended with {child.returncode}")
+def _ended(child: subprocess.Popen[str]) -> None:
+    _, said = child.communicate()
+    if child.returncode != 0:
+        raise DeviceFailed(f"A publication ended with {child.returncode}: {said[-2000:]}")
 
 
-def _kill(child: subprocess.Popen[bytes], archive: archives.Archive, out: str, after: int, *, group: bool) -> None:
+def _kill(child: subprocess.Popen[str], archive: archives.Archive, out: str, after: int, *, group: bool) -> None:
     """Kill a publication, or one of its workers, once so many chunks are there."""
     while len(_chunks(archive, out)) < after and child.poll() is None:
         time.sleep(0.005)
     if child.poll() is not None:
-        raise SystemExit(f"a publication ended with {child.returncode} before it was killed")
+        raise DeviceFailed(f"A publication ended with {child.returncode} before it was killed.")
     if group:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()

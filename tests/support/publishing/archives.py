@@ -111,19 +111,25 @@ def here(engine, at_once):
 def make(folder: Path, *, bundle=None, people=120, seed=1) -> Archive:
     """One uint8 frame a visit, as ``bundle`` (an example) takes it; the table is in another order than the frames."""
     manifest, members = bundle or example()
-    rows = visit_tables.write(folder / "visits.csv", people=people)
-    numbers = np.random.default_rng(seed).permutation(len(rows))
-    with (folder / "visits.csv").open("w", newline="") as file:
-        table = csv.DictWriter(file, [*rows[0], "recording"])
-        table.writeheader()
-        for row, number in zip(rows, numbers, strict=True):
-            row["recording"] = str(number)
-            table.writerow(row)
+    rows = write_table(folder / "visits.csv", people=people, seed=seed)
     np.savez(
         folder / "x.npz",
         x=np.random.default_rng(seed).integers(0, 17, (len(rows), *manifest["input"]["shape"]), np.uint8),
     )
     return with_keys(folder, bundles.make_bundle(folder, example=(manifest, members)), visit_tables.PLAN + FRAMES, rows)
+
+
+def write_table(path: Path, *, people=120, seed=1):
+    """The table of visits with the number of each row's frame; returns its rows."""
+    rows = visit_tables.write(path, people=people)
+    numbers = np.random.default_rng(seed).permutation(len(rows))
+    with path.open("w", newline="") as file:
+        table = csv.DictWriter(file, [*rows[0], "recording"])
+        table.writeheader()
+        for row, number in zip(rows, numbers, strict=True):
+            row["recording"] = str(number)
+            table.writerow(row)
+    return rows
 
 
 def with_keys(folder: Path, made: bundles.Made, plan: str, rows=(), *, chunk_rows=64) -> Archive:
