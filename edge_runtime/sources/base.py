@@ -39,6 +39,14 @@ class Source(object):
         """
         raise NotImplementedError
 
+    def skip(self, frames: int) -> None:
+        """Pass over so many frames, as if ``next`` had given them. Raises ``SourceFailed``."""
+        for _ in range(frames):
+            try:
+                self.next()
+            except FrameDropped:
+                continue
+
     def close(self) -> None:
         """Close files and devices."""
 

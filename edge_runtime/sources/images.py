@@ -47,6 +47,7 @@ class ImagesSource(Source):
         if not listed:
             raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
         times, self._paths = zip(*listed)
+        self.files = [os.path.relpath(path, folder) for path in self._paths]  # in the order of the frames
         self._times = [time - times[0] for time in times]
         self._length_s = self._times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1 / FPS
         self._pace = (pace or Pace()) if realtime else None
@@ -73,6 +74,10 @@ class ImagesSource(Source):
             # OpenCV's order is blue, green, red.
             picture = np.ascontiguousarray(picture[:, :, ::-1])
         return RawFrame(picture, index, now_ns())
+
+    def skip(self, frames: int) -> None:
+        """Pass over pictures without reading them."""
+        self._next += frames
 
     def _decoded(self, data: bytes) -> np.ndarray:
         """The picture as OpenCV has it, if it has the sensor's size. Raises ``FrameDropped``."""

@@ -27,6 +27,7 @@ class NpzSource(Source):
                 )
             )
         self._path, self._shape, self._dtype = path, shape, dtype
+        self._row_bytes = int(np.prod(shape)) * dtype.itemsize
         self._next = 0
         self._end = self.size = found[0]
 
@@ -36,14 +37,25 @@ class NpzSource(Source):
         if row >= self._end:
             return None
         self._next += 1
-        wanted = int(np.prod(self._shape)) * self._dtype.itemsize
+        data = self._read(self._row_bytes, row)
+        return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
+
+    def skip(self, frames: int) -> None:
+        """Pass over rows without making frames of them."""
+        frames = min(frames, self._end - self._next)
+        left, at_once = frames * self._row_bytes, max(READ, self._row_bytes)
+        while left:
+            left -= len(self._read(min(left, at_once), self._next))
+        self._next += frames
+
+    def _read(self, wanted: int, row: int) -> bytes:
         try:
             data = self._member.read(wanted)
         except (zipfile.BadZipFile, OSError, EOFError):
             data = b""
         if len(data) != wanted:
             raise SourceFailed("{} is damaged: its x ends at row {}".format(self._path, row))
-        return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
+        return bytes(data)
 
     def close(self) -> None:
         """Close the file."""

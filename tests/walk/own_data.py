@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.support.publishing import visit_tables
+from tests.support.publishing import archives, visit_tables
 from tests.trainer.datasets.made_pictures import cv2, write_folder
 
 PEOPLE, EACH = 48, 8
@@ -26,8 +26,9 @@ def write() -> None:
     for name in ("hall.toml", "boards.toml"):
         Path(name).write_text(text)
     hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
-    visit_tables.write(Path("visits.csv"))
-    Path("visits-plan.toml").write_text(visit_tables.PLAN)
+    visits = archives.write_table(Path("visits.csv"))
+    np.savez("recordings.npz", x=rng.integers(0, 17, (len(visits), 8, 8, 1), np.uint8))
+    Path("visits-plan.toml").write_text(visit_tables.PLAN + archives.FRAMES)
     Path("policy.json").write_text(json.dumps({"schema": 1, "hide": hide}))
 
 

@@ -140,6 +140,10 @@ class Vault:
             ).lastrowid
             self._base.executemany("INSERT OR IGNORE INTO held VALUES (?, ?)", ((salt, number) for salt in salts))
 
+    def has(self, title: str) -> bool:
+        """Whether a publication of this title was noted."""
+        return self._base.execute("SELECT 1 FROM publication WHERE title = ?", (title,)).fetchone() is not None
+
     def holding(self, salt: bytes) -> list[Publication]:
         """The publications that hold a pseudonym of the subject, in the order of their making."""
         rows = self._base.execute(

@@ -21,6 +21,10 @@ k = {k}  # people who look alike, at least
 # link = "person"  # person: a pseudonym links rows. none: nothing does. rows: each row is another's
 suppress = 0  # people that may be left out
 method = "incognito"  # or "mondrian": less loss, each row by itself
+
+# [frames]            # for recordings beside the table (edgeveil publish archive)
+# key = ""            # the column that names a row's frame: a file, or a number from 0
+# most_dropped = 0.0  # share of the frames that may be lost
 """
 
 

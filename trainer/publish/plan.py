@@ -1,10 +1,12 @@
 """The plan of a publication: what becomes of each column. No column passes by default.
 
-A plan is TOML: ``[anonymity]``, and a table ``[columns.NAME]`` for each column. Its ``action`` says which keys it has.
+A plan is TOML: ``[anonymity]``, a table ``[columns.NAME]`` for each column whose ``action`` says which keys it has, and
+``[frames]`` where recordings lie beside the table.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -38,11 +40,25 @@ class Anonymity(PlanTable):
         return self
 
 
-class Plan:
-    """A plan whose columns all have an action. ``text`` is the file as it was read."""
+class Frames(PlanTable):
+    """The column ``key`` says which frame is a row's; ``most_dropped`` is the share of frames that may be lost."""
 
-    def __init__(self, text: str, anonymity: Anonymity, columns: Mapping[str, Column]) -> None:
-        self.text, self.anonymity, self.columns = text, anonymity, columns
+    key: str
+    most_dropped: float = Field(ge=0, lt=1)
+
+
+class Plan:
+    """A plan whose columns all have an action. ``text`` is the file as it was read; ``frames`` is for recordings."""
+
+    def __init__(
+        self, text: str, anonymity: Anonymity, columns: Mapping[str, Column], frames: Frames | None = None
+    ) -> None:
+        self.text, self.anonymity, self.columns, self.frames = text, anonymity, columns, frames
+
+    @property
+    def sha256(self) -> str:
+        """Of the file as it was read."""
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -56,14 +72,15 @@ class Plan:
             ) from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
-        _known(document, ("anonymity", "columns"), path)
+        _known(document, ("anonymity", "frames", "columns"), path)
         anonymity = _checked(Anonymity, document.get("anonymity", {}), f"{path}: anonymity")
         tables = document.get("columns", {})
         if not isinstance(tables, dict) or not tables:
             raise BadInput(
                 f"{path}: a table [columns.NAME] for each column was expected. edgeveil publish plan writes it."
             )
-        plan = cls(text, anonymity, {name: _column(name, table, path) for name, table in tables.items()})
+        frames = _checked(Frames, document["frames"], f"{path}: frames") if "frames" in document else None
+        plan = cls(text, anonymity, {name: _column(name, table, path) for name, table in tables.items()}, frames)
         plan._check(path)
         return plan
 
@@ -90,6 +107,11 @@ class Plan:
 
     def _check(self, path: Path) -> None:
         asked = self.anonymity
+        if self.frames is not None and self.frames.key not in self.of(Drop):
+            raise BadInput(
+                f'{path}: `frames.key` names the column that says which frame is a row\'s, with the action "drop"; '
+                f'"{self.frames.key}" is none.'
+            )
         if not self.of(Quasi):
             raise BadInput(f'{path}: no column has the action "quasi". Say which ones others may know of a person.')
         if asked.link == "rows":

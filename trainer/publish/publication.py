@@ -107,7 +107,7 @@ def publish(
             names = {name: [column[row] for row in rows] for name, column in prepared.names.items()}
             made = pseudonymise(plan, names, key, recipient, vault)
             file = folder / f"table{table.suffix.lower()}"
-            table_files.write(file, _columns(prepared, shown, made.columns, rows))
+            table_files.write(file, published_columns(prepared, shown, made.columns, rows))
             found = reader.found(file, plan, prepared.person[rows].tolist())
             reader.require(plan, found)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -123,7 +123,7 @@ def publish(
     return document
 
 
-def _columns(
+def published_columns(
     prepared: Prepared, shown: Generalised, pseudonyms: Mapping[str, Sequence[str]], rows: np.ndarray
 ) -> dict[str, Sequence[str]]:
     """What is written, column by column in the plan's order, for the published rows in their new order."""

@@ -27,27 +27,41 @@ def found(path: Path, plan: Plan, people: Sequence[Person]) -> dict[str, float]:
 
     ``people`` says whose each written row is, where no pseudonym in the file does.
     """
-    columns = _columns(path)
-    quasi, rows = list(plan.of(Quasi)), range(len(next(iter(columns.values()))))
+    return measured(columns_of([path]), plan, people)
+
+
+def measured(columns: Mapping[str, Sequence[str]], plan: Plan, people: Sequence[Person]) -> dict[str, float]:
+    """The same of columns that were read."""
     linked = plan.anonymity.link == "person"
     whose: Sequence[Person] = columns[str(plan.anonymity.people)] if linked else people
-    shown = [tuple(columns[name][row] for name in quasi) for row in rows]
-    classes: dict[Hashable, set[Person]] = defaultdict(set)
-    if linked:
-        records: dict[Person, list[tuple[str, ...]]] = defaultdict(list)
-        for row in rows:
-            records[whose[row]].append(shown[row])
-        for person, held in records.items():
-            classes[tuple(sorted(held))].add(person)
-    else:
-        for row in rows:
-            classes[shown[row]].add(whose[row])
-    worst = {"k": float(min(map(len, classes.values()), default=0))}
+    classes = alike([columns[name] for name in plan.of(Quasi)], whose, linked=linked)
+    worst = {"k": float(min(map(len, classes), default=0))}
     for name, asked in plan.of(Sensitive).items():
         values = dict(zip(whose, columns[name], strict=True))  # of a person, one value
-        groups = [Counter(values[person] for person in group) for group in classes.values()]
+        groups = [Counter(values[person] for person in group) for group in classes]
         worst |= {f"{name}.{key}": value for key, value in _worst(groups, Counter(values.values()), asked).items()}
     return worst
+
+
+def alike(shown: Sequence[Sequence[str]], whose: Sequence[Person], *, linked: bool) -> list[set[Person]]:
+    """Who looks like whom by the columns ``shown``: by all of a person's rows where they are ``linked``."""
+    classes: dict[Hashable, set[Person]] = defaultdict(set)
+    if not linked:
+        for row, person in zip(zip(*shown, strict=True), whose, strict=True):
+            classes[row].add(person)
+        return [*classes.values()]
+    records: dict[Person, list[tuple[str, ...]]] = defaultdict(list)
+    for row, person in zip(zip(*shown, strict=True), whose, strict=True):
+        records[person].append(row)
+    for person, held in records.items():
+        classes[tuple(sorted(held))].add(person)
+    return [*classes.values()]
+
+
+def columns_of(paths: Sequence[Path], names: Sequence[str] | None = None) -> dict[str, list[str]]:
+    """The columns of files, one after the other, as text; all of them, or those of ``names``."""
+    read = [_columns(path, names) for path in paths]
+    return {name: [cell for columns in read for cell in columns[name]] for name in (read[0] if read else names or ())}
 
 
 def require(plan: Plan, measured: Mapping[str, float]) -> None:
@@ -68,13 +82,14 @@ def require(plan: Plan, measured: Mapping[str, float]) -> None:
 _END = "nothing was published. This is a fault of the program; report it with the plan."
 
 
-def _columns(path: Path) -> dict[str, list[str]]:
+def _columns(path: Path, names: Sequence[str] | None) -> dict[str, list[str]]:
     if path.suffix == ".parquet":
-        table = importlib.import_module("pyarrow.parquet").read_table(path).to_pydict()
+        parquet = importlib.import_module("pyarrow.parquet")
+        table = parquet.read_table(path, columns=None if names is None else list(names)).to_pydict()
         return {name: ["" if one is None else str(one) for one in column] for name, column in table.items()}
     with path.open(encoding="utf-8", newline="") as file:
-        names, *lines = csv.reader(file)
-    return {name: [line[at] for line in lines] for at, name in enumerate(names)}
+        header, *lines = csv.reader(file)
+    return {name: [line[at] for line in lines] for at, name in enumerate(header) if names is None or name in names}
 
 
 def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], asked: Sensitive) -> dict[str, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,7 +33,7 @@ def document(
     return {
         "schema": 1,
         "kind": "publication",
-        "plan_sha256": hashlib.sha256(plan.text.encode()).hexdigest(),
+        "plan_sha256": plan.sha256,
         "link": asked.link,
         "asked": {"k": asked.k, "suppress": asked.suppress, **_asked(plan)},
         "found": {name: round(value, 6) for name, value in found.items()},

@@ -35,14 +35,25 @@ def write(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
             rows.writerow(columns)
             rows.writerows(zip(*columns.values(), strict=True))
         return
+    table = arrow_table(columns)
+    importlib.import_module("pyarrow.parquet").write_table(table, path, compression="zstd", write_statistics=False)
+
+
+def arrow_table(columns: Mapping[str, Sequence[str]]) -> Any:
+    """Columns of text as a pyarrow table, of the types that ``write`` gives them. Raises ``BadInput``."""
+    arrow = pyarrow()
+    return arrow.table({name: _array(arrow, values) for name, values in columns.items()})
+
+
+def pyarrow() -> Any:
+    """The library. Raises ``BadInput`` where it is not installed."""
     try:
-        arrow, parquet = importlib.import_module("pyarrow"), importlib.import_module("pyarrow.parquet")
+        importlib.import_module("pyarrow.parquet")
+        return importlib.import_module("pyarrow")
     except ImportError:
         raise BadInput(
             "Parquet files are written with pyarrow, which is not installed: pip install 'edgeveil[parquet]'."
         ) from None
-    arrays = {name: _array(arrow, values) for name, values in columns.items()}
-    parquet.write_table(arrow.table(arrays), path, compression="zstd", write_statistics=False)
 
 
 def _array(arrow: Any, values: Sequence[str]) -> Any:

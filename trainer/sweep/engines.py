@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import json
-import logging
-import os
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.trainer.engines.child_processes import processes as in_processes
+from edgeveil.trainer.engines.job import Job, Run
+from edgeveil.trainer.engines.ray_tasks import ray_tasks
 from edgeveil.trainer.recipe.schema import Recipe
-
-POLL_S = 0.2
 
 Attacks = Literal["auto", "codes", "quick", "all"]
 
@@ -49,51 +43,9 @@ def processes(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[
     ended when the iteration ends early, as by Ctrl-C.
     """
     (out / "logs").mkdir(parents=True, exist_ok=True)
-    threads = str(max(1, (os.cpu_count() or 1) // jobs))
-    environment = {**os.environ, "OMP_NUM_THREADS": threads, "TF_NUM_INTRAOP_THREADS": threads}
-    waiting, running = list(tasks), list[_Child]()
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                running.append(_started(waiting.pop(0), out, environment))
-            for child in [child for child in running if child.process.poll() is not None]:
-                running.remove(child)
-                yield child.task, child.document(out)
-            time.sleep(POLL_S)
-    finally:
-        for child in running:
-            child.process.terminate()
-        for child in running:
-            child.process.wait()
-
-
-class _Child(NamedTuple):
-    task: Task
-    process: subprocess.Popen[bytes]
-    answer: Any  # an open file
-
-    def document(self, out: Path) -> dict[str, Any]:
-        with self.answer:
-            if self.process.returncode == 0:
-                self.answer.seek(0)
-                return json.load(self.answer)
-        log = out / "logs" / f"{self.task.name}.log"
-        return {"crashed": f"its process ended with code {self.process.returncode}; see {log}"}
-
-
-def _started(task: Task, out: Path, environment: dict[str, str]) -> _Child:
-    answer = tempfile.TemporaryFile()  # noqa: SIM115 - its reader closes it
-    with (out / "logs" / f"{task.name}.log").open("w") as log:
-        process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "edgeveil.trainer.sweep.engines", str(out), json.dumps(vars(task))],
-            stdin=subprocess.DEVNULL,
-            stdout=answer,
-            stderr=log,
-            env=environment,
-            # In a session of its own: Ctrl-C reaches only the sweep, which ends its processes itself.
-            start_new_session=True,
-        )
-    return _Child(task, process, answer)
+    # TensorFlow gives no memory back: each has a process of its own.
+    with in_processes(jobs, fresh=True, logs=out / "logs") as run:
+        yield from _each(tasks, out, run)
 
 
 def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
@@ -102,44 +54,22 @@ def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, 
     Nodes need EdgeVeil with its extra ``trainer``, and the data in EDGEVEIL_DATA. Nodes that do not share the folder
     ``out`` train in a temporary one. Raises ``DeviceFailed`` if Ray is not installed.
     """
-    try:
-        import ray as cluster
-    except ImportError:
-        raise DeviceFailed(
-            "--engine ray needs Ray, which is not installed: pip install 'edgeveil[ray]', or use --engine processes."
-        ) from None
-    address = os.environ.get("RAY_ADDRESS")
-    here: dict[str, Any] = {} if address else {"num_cpus": jobs, "include_dashboard": False}
-    cluster.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **here)
-    try:
-        # A worker process ends after its task: TensorFlow gives no memory back.
-        remote = cluster.remote(num_cpus=1, max_calls=1, max_retries=0)(_on_node)
-        running = {remote.remote(vars(task), str(out)): task for task in tasks}
-        while running:
-            (done,), _ = cluster.wait(list(running), num_returns=1)
-            task = running.pop(done)
-            try:
-                document = cluster.get(done)
-            except cluster.exceptions.RayError as error:
-                document = {"crashed": f"its Ray task ended: {type(error).__name__}"}
-            yield task, document
-    finally:
-        cluster.shutdown()
+    with ray_tasks(jobs, fresh=True, instead="--engine processes") as run:
+        yield from _each(tasks, out, run)
 
 
-def _on_node(task: dict[str, Any], out: str) -> dict[str, Any]:
+def _each(tasks: Sequence[Task], out: Path, run: Run) -> Iterator[tuple[Task, dict[str, Any]]]:
+    asked = {task.name: task for task in tasks}
+    function = f"{__name__}:compute"
+    for job, document in run(
+        [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]
+    ):
+        yield asked[job.name], document
+
+
+def compute(task: dict[str, Any], out: str) -> dict[str, Any]:
+    """The document of one point, by the fields of its task and the folder of the sweep."""
     if Path(out).is_dir():
         return Task(**task).run(Path(out))
     with tempfile.TemporaryDirectory() as folder:
         return Task(**task).run(Path(folder))
-
-
-def main() -> None:
-    """Compute one point: folder and task (JSON) are the arguments, its document is printed as JSON."""
-    answer = sys.stdout
-    sys.stdout = sys.stderr  # output of libraries is not part of the document
-    json.dump(Task(**json.loads(sys.argv[2])).run(Path(sys.argv[1])), answer, allow_nan=False)
-
-
-if __name__ == "__main__":
-    main()

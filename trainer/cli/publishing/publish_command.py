@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
-from edgeveil.trainer.cli.common import Json, PassphraseFile, print_json
+from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_json
 from edgeveil.trainer.progress import say
 
-publish = typer.Typer(help="Publish a table for one recipient.", no_args_is_help=True)
+publish = typer.Typer(help="Publish a table, or recordings and their table, for one recipient.", no_args_is_help=True)
 Table = Annotated[Path, typer.Option(help="The table: .csv or .parquet.")]
 
 
@@ -60,3 +60,106 @@ def table_alone(
     else:
         print(statement.text(document), end="")
         say(f"The publication is in {out}. Keep {key}{f' and {vault}' if vault else ''} to yourself.")
+
+
+@publish.command(
+    "archive",
+    epilog="Example: edgeveil publish archive mnist.veil --trust trust --in npz:recordings.npz --table visits.csv "
+    "--plan plan.toml --key pseudonyms.key --vault vault --sign keys/signing.key --recipient university "
+    "--out for-university",
+)
+def archive(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that perturbs each frame.")],
+    trust: Trust,
+    recordings: Annotated[
+        str, typer.Option("--in", help="The recordings: a folder of pictures, npz:FILE or FILE.parquet with x.")
+    ],
+    table: Table,
+    plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
+    key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
+    sign: Annotated[str, typer.Option(help="signing.key of edgeveil keygen, or a pkcs11: address.")],
+    recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
+    vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS) on the same files.")
+    ] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="Chunks worked at a time.")] = 1,
+    artefact: Annotated[str, typer.Option(help="Artefact that perturbs; auto: the first that runs here.")] = "auto",
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
+    ] = None,
+    chunk_rows: Annotated[
+        int | None, typer.Option(min=1, help="Frames of a chunk and of a part; left out, about 16 MiB.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a publication that was broken off.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Publish recordings a second time by a bundle that draws.")
+    ] = False,
+    unaudited: Annotated[
+        bool, typer.Option("--unaudited", help="Take a bundle that nobody audited; the publication says so.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
+    sign_passphrase_file: Annotated[
+        Path | None, typer.Option(help="The same for the signing key; default: as for the master key.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Publish recordings and their table: every frame perturbed, signed as a whole. Exit code 3: a limit is not met."""
+    from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
+    from edgeveil.trainer.publish.plan import Plan
+    from edgeveil.trainer.publish.work.archive_publication import publish_archive
+    from edgeveil.trainer.publish.work.wanted import Wanted
+    from edgeveil.trainer.sealing.keys import Signer
+
+    asked, master = Plan.read(plan), opened_key(key, passphrase_file)
+    signer = Signer.open(sign, passphrase=passphrase_of(sign, sign_passphrase_file or passphrase_file))
+    wanted = Wanted(
+        bundle=bundle,
+        trust=trust,
+        recordings=recordings,
+        table=table,
+        plan=asked,
+        key=key,
+        recipient=recipient,
+        out=out,
+        engine=engine,
+        jobs=jobs,
+        artefact=artefact,
+        ledger=ledger,
+        chunk_rows=chunk_rows,
+        resume=resume,
+        again=again,
+        unaudited=unaudited,
+    )
+    try:
+        with opened_vault(vault, master) as held:
+            document = publish_archive(wanted, master, signer, held)
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume goes on from here.")
+        raise
+    if as_json:
+        print_json(document)
+    else:
+        rows, dropped, found = document["rows"], document["dropped"], document["anonymity"]["found"]
+        print(f"{rows:,} rows in {len(document['parts'])} parts; {dropped} frames dropped; k = {found['k']:.0f}")
+        say(f"The publication is in {out}. Its recipient checks it: edgeveil publish verify {out} --trust DIR")
+
+
+@publish.command("verify", epilog="Example: edgeveil publish verify for-university --trust trust")
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The folder that edgeveil publish archive wrote.")],
+    trust: Trust,
+    as_json: Json = False,
+) -> None:
+    """Check a publication without key or vault: who signed it, every part, and k. Exit code 0: all is as signed."""
+    from edgeveil.trainer.publish.verify_publication import verify_publication
+
+    found = verify_publication(folder, trust)
+    if as_json:
+        print_json(found)
+    else:
+        print(
+            f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} "
+            f"parts; k = {found['k']}, counted over {found['counted']}"
+        )

@@ -1,0 +1,265 @@
+"""Recordings published whole: MNIST's digits as what the made-up visitors did, by every engine, killed and resumed.
+
+100,000 visits of 19,878 people, each with a digit for a frame, through a bundle without an interpreter: a table of 784
+means, so that all of its time is the publisher's. One process, two, and Ray Core with two must make the same parts,
+byte for byte; so must one that is killed (SIGKILL, the whole group) at 20, 50 and 80 % and gone on with, and one that
+loses a worker alone. A bundle that draws is killed and gone on with: what was drawn stays. Time is of this process'
+processor, memory of a worker, with four times the rows too. Records docs/results/publishing/publish.json. About ten
+minutes. Ends with 3 where something is not held. --rows is for a trial.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tomli_w
+
+from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.machine import peak_rss_bytes
+from edgeveil.trainer.datasets.loaders import mnist
+from edgeveil.trainer.engines.child_processes import processes
+from edgeveil.trainer.engines.job import Job
+from edgeveil.trainer.publish import table_files
+from edgeveil.trainer.publish.work.passes import frame_passes
+from scripts.reproduce import record
+from scripts.reproduce.publishing import visitors
+from tests.support import bundles
+from tests.support.publishing import archives
+
+RESULT = Path("docs/results/publishing/publish.json")
+MNIST_HIGH, FEATURES, K, CHUNKS = 255, 784, 10, 12
+MOST_US, MOST_BYTES, MOST_GROWTH = 25.0, 700e6, 1.1
+SHARES = (0.2, 0.5, 0.8)
+QUASI = ("age", "sex", "group", "door")
+Parts = Mapping[str, str]
+
+
+def main() -> int:
+    """Run all, and write the record."""
+    script = record.Script(__file__, __doc__, "--rows 2000 --out trial.json", out=RESULT)
+    script.add_argument("--rows", type=int, default=visitors.ROWS, help="visits (default: all)")
+    asked = script.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        same = _archive(Path(folder) / "same", asked.rows, asked.rows // CHUNKS)
+        parts = _engines(same)
+        document: dict[str, Any] = {
+            **record.here(),
+            "rows": asked.rows,
+            "parts": len(parts["local 1"]),
+            "equal": {name: found == parts["local 1"] for name, found in parts.items()},
+            "cost": _cost(same),
+            "drawn": _drawn(_archive(Path(folder) / "drawn", asked.rows, asked.rows // CHUNKS, drawn=True)),
+            "memory": {"bytes": _peak(same)},
+        }
+        more = _archive(Path(folder) / "more", 4 * asked.rows, asked.rows // CHUNKS)
+        document["memory"]["bytes_four_times_the_rows"] = _peak(more)
+    memory = document["memory"]
+    document["checks"] = {
+        "the same bytes by every engine": all(document["equal"].values()),
+        "what was drawn stays": all(document["drawn"].values()),
+        "cost of a frame": document["cost"]["us_a_frame"] <= MOST_US,
+        "memory": max(memory.values()) <= MOST_BYTES,
+        "memory does not grow": memory["bytes_four_times_the_rows"] <= MOST_GROWTH * memory["bytes"],
+    }
+    record.write(asked.out, script.made_by(asked), document)
+    for name, held in document["checks"].items():
+        if not held:
+            print(f"not held: {name}")
+    return 0 if all(document["checks"].values()) else 3
+
+
+def _archive(folder: Path, rows: int, chunk_rows: int, *, drawn: bool = False) -> archives.Archive:
+    """Digits as recordings, beside the visitors' table, as often as there are rows."""
+    folder.mkdir()
+    table = visitors.made()
+    columns = {one.name: np.array(one.levels.labels[0], object)[one.codes] for one in table.columns}
+    turns = -(-rows // visitors.ROWS)
+    people = int(table.person.max()) + 1
+    cells = {name: np.tile(values, turns)[:rows].tolist() for name, values in columns.items()}
+    whose = np.concatenate([table.person + turn * people for turn in range(turns)])[:rows]
+    order = np.random.default_rng(3).permutation(rows)
+    cells |= {"visitor": [f"visitor {one}" for one in whose], "recording": order.astype(str).tolist()}
+    with (folder / "visits.csv").open("w", newline="") as file:
+        lines = csv.writer(file)
+        lines.writerow(cells)
+        lines.writerows(zip(*cells.values(), strict=True))
+    x = mnist.load(target="parity", sensitive="less-than-five").x.reshape(-1, FEATURES)
+    np.savez(folder / "x.npz", x=x[np.arange(rows) % len(x)])
+    example = archives.example(FEATURES, MNIST_HIGH, drawn=drawn)
+    return archives.with_keys(folder, bundles.make_bundle(folder, example=example), _plan(), chunk_rows=chunk_rows)
+
+
+def _plan() -> str:
+    quasi = {
+        name: {"action": "quasi", "hierarchy": visitors.HIERARCHIES[name].model_dump(exclude_none=True)}
+        for name in QUASI
+    }
+    names = {"action": "pseudonym", "mode": "vault", "normalise": ["spaces"], "epoch": 1}
+    plan = {
+        "anonymity": {"k": K, "people": "visitor", "link": "person", "suppress": 1000},
+        "frames": {"key": "recording", "most_dropped": 0.0},
+        "columns": {
+            **quasi,
+            "visitor": names,
+            "day": {"action": "drop"},
+            "hour": {"action": "target"},
+            "recording": {"action": "drop"},
+        },
+    }
+    return tomli_w.dumps(plan)
+
+
+def _engines(archive: archives.Archive) -> dict[str, Parts]:
+    """The parts' SHA-256 of every way to make them."""
+    found = {}
+    for name, options in {
+        "local 1": (),
+        "local 2": ("--jobs", 2),
+        "ray 2": ("--engine", "ray", "--jobs", 2),
+    }.items():
+        _ended(_started(archive, name, *options))
+        found[name] = _parts(archive, name)
+    killed: list[str] = []
+    for share in SHARES:
+        _kill(_started(archive, "killed", *killed), archive, "killed", round(share * CHUNKS), group=True)
+        killed = ["--resume"]
+    _ended(_started(archive, "killed", "--resume"))
+    found["killed at 20, 50 and 80 %"] = _parts(archive, "killed")
+    child = _started(archive, "worker", "--jobs", 2)
+    _kill(child, archive, "worker", CHUNKS // 2, group=False)
+    _ended(child)
+    found["a worker killed alone"] = _parts(archive, "worker")
+    return found
+
+
+def _drawn(archive: archives.Archive) -> dict[str, bool]:
+    """Whether each chunk was drawn once, and the tables are those of another draw."""
+    _kill(_started(archive, "first", "--jobs", 2), archive, "first", CHUNKS // 2, group=True)
+    before = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in _chunks(archive, "first")}
+    child = _started(archive, "first", "--resume")
+    seen: dict[str, str] = {}
+    while child.poll() is None:
+        with contextlib.suppress(OSError):
+            seen |= {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in _chunks(archive, "first")}
+        time.sleep(0.2)
+    _ended(child)
+    _ended(_started(archive, "second", "--again"))
+    first, second = (_columns(archive, name) for name in ("first", "second"))
+    return {
+        "each chunk once": bool(before) and all(seen.get(name) == digest for name, digest in before.items()),
+        "other draws": first.pop("frame") != second.pop("frame") and first.pop("label") != second.pop("label"),
+        "the same table": first == second,
+    }
+
+
+def _cost(archive: archives.Archive) -> dict[str, float]:
+    """Processor time of passes 2 and 3 in this process, less what the start of a worker takes."""
+    right = frame_passes.engine_of
+    frame_passes.engine_of = archives.here
+    spent: list[float] = []
+    try:
+        wanted = archive.wanted("cost")
+        run: Callable[..., Any] = frame_passes.FramePasses.worked
+
+        def timed(passes: Any, **facts: Any) -> Any:
+            begun = time.process_time()
+            document = run(passes, **facts)
+            spent.append(time.process_time() - begun)
+            return document
+
+        frame_passes.FramePasses.worked = timed  # type: ignore[method-assign]
+        begun = time.process_time()
+        document = archive.published("cost", jobs=wanted.jobs)
+        whole = time.process_time() - begun
+        frame_passes.FramePasses.worked = run  # type: ignore[method-assign]
+    finally:
+        frame_passes.engine_of = right
+    rows = document["rows"]
+    return {
+        "us_a_frame": round(1e6 * spent[0] / rows, 2),
+        "table_s": round(whole - spent[0], 1),
+        "rows": rows,
+    }
+
+
+def _peak(archive: archives.Archive) -> int:
+    """The largest memory of a worker that makes all chunks and parts."""
+    found = []
+    right = frame_passes.engine_of
+
+    @contextlib.contextmanager
+    def watched(_engine: Any, at_once: int) -> Any:
+        with processes(at_once) as run:
+            yield run
+            ((_, answer),) = run([Job("peak", f"{__spec__.name if __spec__ else __name__}:peak", {})])
+            found.append(answer["bytes"])
+
+    frame_passes.engine_of = watched
+    try:
+        archive.published("peak", again=True)
+    finally:
+        frame_passes.engine_of = right
+    return int(found[0])
+
+
+def peak() -> dict[str, int]:
+    """What a worker says of itself."""
+    return {"bytes": peak_rss_bytes()}
+
+
+def _started(archive: archives.Archive, out: str, *options: object) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *archive.command(out, *options)]
+    return subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True, text=True
+    )
+
+
+def _ended(child: subprocess.Popen[str]) -> None:
+    _, said = child.communicate()
+    if child.returncode != 0:
+        raise DeviceFailed(f"A publication ended with {child.returncode}: {said[-2000:]}")
+
+
+def _kill(child: subprocess.Popen[str], archive: archives.Archive, out: str, after: int, *, group: bool) -> None:
+    """Kill a publication, or one of its workers, once so many chunks are there."""
+    while len(_chunks(archive, out)) < after and child.poll() is None:
+        time.sleep(0.005)
+    if child.poll() is not None:
+        raise DeviceFailed(f"A publication ended with {child.returncode} before it was killed.")
+    if group:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+        return
+    workers = Path(f"/proc/{child.pid}/task/{child.pid}/children").read_text().split()
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(int(workers[0]), signal.SIGKILL)
+
+
+def _chunks(archive: archives.Archive, out: str) -> list[Path]:
+    return sorted(archive[out].glob("work/chunk-*.parquet"))
+
+
+def _parts(archive: archives.Archive, out: str) -> Parts:
+    return {name: hashlib.sha256(data).hexdigest() for name, data in archive.parts(out).items()}
+
+
+def _columns(archive: archives.Archive, out: str) -> dict[str, list[Any]]:
+    parquet = table_files.pyarrow().parquet
+    tables = [parquet.read_table(path) for path in sorted(archive[out].glob("part-*.parquet"))]
+    return {name: [cell for one in tables for cell in one.column(name).to_pylist()] for name in tables[0].column_names}
+
+
+if __name__ == "__main__":
+    record.run(main)

@@ -1,0 +1,112 @@
+"""Jobs in processes of this machine. Each process has one job at a time, as a line of JSON through a pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edgeveil.trainer.engines.job import Answers, Job, Run
+
+
+@contextmanager
+def processes(at_once: int, *, fresh: bool = False, logs: Path | None = None) -> Iterator[Run]:
+    """Yield what runs jobs, ``at_once`` at a time.
+
+    With ``fresh`` each job has a process of its own, for libraries that give no memory back. ``logs`` is the folder of
+    a log for each such process; without it their stderr is thrown away. All processes are ended with the block, and
+    where this one dies.
+    """
+    children = _Children(at_once, fresh, logs)
+    try:
+        yield children.run
+    finally:
+        children.close()
+
+
+class _Child(NamedTuple):
+    process: subprocess.Popen[bytes]
+    job: Job
+
+
+class _Children:
+    def __init__(self, at_once: int, fresh: bool, logs: Path | None) -> None:
+        self._at_once, self._fresh, self._logs = at_once, fresh, logs
+        self._idle: list[subprocess.Popen[bytes]] = []
+        self._all: set[subprocess.Popen[bytes]] = set()
+        threads = str(max(1, (os.cpu_count() or 1) // at_once))
+        self._environment = {**os.environ, "OMP_NUM_THREADS": threads, "TF_NUM_INTRAOP_THREADS": threads}
+
+    def run(self, jobs: Sequence[Job]) -> Answers:
+        waiting, running = list(reversed(jobs)), 0
+        with selectors.DefaultSelector() as selector:
+            while waiting or running:
+                while waiting and running < self._at_once:
+                    child = self._given(waiting.pop())
+                    selector.register(child.process.stdout, selectors.EVENT_READ, child)  # type: ignore[arg-type]
+                    running += 1
+                for key, _ in selector.select():
+                    selector.unregister(key.fileobj)
+                    running -= 1
+                    yield key.data.job, self._answer(key.data)
+
+    def close(self) -> None:
+        for process in self._all:
+            process.kill()  # whatever it writes is whole or not there
+        for process in [*self._all]:
+            self._ended(process)
+
+    def _given(self, job: Job) -> _Child:
+        process = self._idle.pop() if self._idle else self._started(job)
+        assert process.stdin is not None  # noqa: S101 - a pipe
+        with suppress(BrokenPipeError):  # it died: its answer is empty
+            process.stdin.write(json.dumps(job).encode() + b"\n")
+            process.stdin.flush()
+        return _Child(process, job)
+
+    def _answer(self, child: _Child) -> dict[str, Any]:
+        assert child.process.stdout is not None  # noqa: S101 - a pipe
+        line = child.process.stdout.readline()
+        if line.endswith(b"\n"):
+            if self._fresh:
+                self._ended(child.process)
+            else:
+                self._idle.append(child.process)
+            return json.loads(line)
+        code = self._ended(child.process)
+        return {"crashed": f"its process ended with code {code}{self._see(child.job)}"}
+
+    def _see(self, job: Job) -> str:
+        return f"; see {self._logs / job.name}.log" if self._logs else ""
+
+    def _started(self, job: Job) -> subprocess.Popen[bytes]:
+        log: Any = (self._logs / f"{job.name}.log").open("w") if self._logs else None
+        try:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "edgeveil.trainer.engines.child_main"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log or subprocess.DEVNULL,
+                env=self._environment,
+                # In a session of its own: Ctrl-C reaches only its parent, which ends it.
+                start_new_session=True,
+            )
+        finally:
+            if log:
+                log.close()
+        self._all.add(process)
+        return process
+
+    def _ended(self, process: subprocess.Popen[bytes]) -> int:
+        self._all.discard(process)
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with suppress(BrokenPipeError):
+                    pipe.close()
+        return process.wait()

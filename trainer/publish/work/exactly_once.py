@@ -1,0 +1,77 @@
+"""A file that is made once: another that comes later never replaces it, however often the work is broken off.
+
+It is written under a name of its own, synced, and given a receipt, a name that holds its SHA-256. Then it gets its own
+name with ``os.link``, which never replaces. A file counts as made if it has what its receipt says.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from edgeveil.edge_runtime.storage.atomic import writing
+
+
+def made(path: Path, receipts: Path) -> str | None:
+    """The SHA-256 of the file at ``path`` if it is whole; None where it is not there, or is not what was made."""
+    try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return None
+    return digest if _receipt(path, receipts, digest).exists() else None
+
+
+def make(path: Path, receipts: Path, data: bytes) -> str:
+    """Make the file and return its SHA-256; that of the one which is there, where another was made first.
+
+    Raises ``WriteFailed``: then nothing is at ``path`` that was not before.
+    """
+    link(path, receipts, digest := prepare(path, receipts, data))
+    return made(path, receipts) or digest
+
+
+def prepare(path: Path, receipts: Path, data: bytes) -> str:
+    """Everything but its name: the data, on the disk, under their receipt. Returns their SHA-256."""
+    digest = hashlib.sha256(data).hexdigest()
+    temporary = receipts / f".{os.urandom(6).hex()}"
+    with writing(path):
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            try:
+                view = memoryview(data)
+                while view:
+                    view = view[os.write(handle, view) :]
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            temporary.rename(_receipt(path, receipts, digest))
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+        sync_folder(receipts)
+    return digest
+
+
+def link(path: Path, receipts: Path, digest: str) -> None:
+    """Give what was prepared its name. A damaged file of that name makes room."""
+    if path.exists() and made(path, receipts) is None:
+        path.unlink()
+    with writing(path), suppress(FileExistsError):
+        os.link(_receipt(path, receipts, digest), path)
+    with writing(path):
+        sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make names in it last. Raises ``OSError``."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _receipt(path: Path, receipts: Path, digest: str) -> Path:
+    return receipts / f"{path.name}.{digest}"

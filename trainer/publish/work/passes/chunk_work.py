@@ -1,0 +1,127 @@
+"""Pass 2: the frames of one chunk of rows, perturbed by the edge runtime, beside what is published of the rows.
+
+A job gets paths and numbers. What goes wrong is told by its place in the code and by numbers of rows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.capture.crops import Capture
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.sources.base import Source
+from edgeveil.trainer.publish.work import exactly_once
+from edgeveil.trainer.publish.work.archive import open_frames
+from edgeveil.trainer.publish.work.passes import row_table
+from edgeveil.trainer.publish.work.passes.outcome import told
+from edgeveil.trainer.publish.work.passes.parquet_bytes import opened, packed
+from edgeveil.trainer.publish.work.passes.row_table import FRAME, PERSON, PLACE, PREFIX
+from edgeveil.trainer.publish.work.perturbing import Opened
+
+BATCH_BYTES = 1 << 20
+
+
+def chunk_path(work: Path, number: int) -> Path:
+    """Where a chunk is."""
+    return work / f"chunk-{number:05d}.parquet"
+
+
+@told
+def work_chunk(
+    *, work: str, bundle: str, sealed: str, trust: str, artefact: str, uri: str, number: int, parts: int
+) -> dict[str, Any]:
+    """Make one chunk; returns its ``rows`` and how many were ``dropped``, by reason.
+
+    ``sealed`` is the SHA-256 of the bundle's manifest, which may not change under way.
+    """
+    machine = _machine(Path(bundle), sealed, Path(trust), artefact, uri)
+    rows = opened(Path(work) / row_table.NAME).read_row_group(number)
+    frames, dropped = machine.perturbed(rows.column(PREFIX + FRAME).to_numpy())
+    left = np.array([at for at, frame in enumerate(frames) if frame is not None], np.int64)
+    part = row_table.parts_of(row_table.place_values(rows.column(PREFIX + PLACE)), parts)[left]
+    left = left[np.argsort(part, kind="stable")]
+    table = rows.take(left).drop_columns([PREFIX + FRAME, PREFIX + PERSON])
+    for output in machine.opened.outputs:
+        values = [frames[at].outputs[output.column] for at in left]
+        table = table.append_column(output.column, output.array(values))
+    counts = np.bincount(part, minlength=parts).tolist()
+    data = packed(table, row_table.published(rows), counts, {"parts": " ".join(map(str, counts))})
+    exactly_once.make(chunk_path(Path(work), number), Path(work), data)
+    return {"rows": len(left), "dropped": dict(dropped)}
+
+
+@dataclass
+class _Machine:
+    """A bundle and its source, opened once by a process; ``at`` is the number of the next frame."""
+
+    opened: Opened
+    uri: str
+    source: Source
+    at: int = 0
+
+    def perturbed(self, wanted: np.ndarray) -> tuple[list[PerturbedFrame | None], Counter[str]]:
+        """For each number, in rising order, the perturbed frame; None for one that was dropped, and the reasons."""
+        found: list[PerturbedFrame | None] = [None] * len(wanted)
+        dropped: Counter[str] = Counter()
+        perturber = self.opened.perturber
+        for batch in self._batches(wanted, dropped):
+            places = {frame.index: place for place, frame in batch}
+
+            def lost(_: RawFrame, reason: str) -> None:
+                dropped[reason] += 1
+
+            for made in perturber.perturb_batch([frame for _, frame in batch], on_drop=lost):
+                found[places[made.index]] = made
+        return found, dropped
+
+    def _batches(self, wanted: np.ndarray, dropped: Counter[str]) -> Iterator[Sequence[tuple[int, RawFrame]]]:
+        spec = self.opened.manifest.input
+        most = max(1, BATCH_BYTES // (int(np.prod(spec.shape)) * np.dtype(spec.dtype).itemsize))
+        capture, batch = Capture(self.opened.manifest), list[tuple[int, RawFrame]]()
+        for place, number in enumerate(wanted.tolist()):
+            if number < 0:
+                dropped[SPENT] += 1
+                continue
+            try:
+                ((_, frame),) = capture.frames(self._frame(number))
+            except FrameDropped as drop:
+                dropped[drop.reason] += 1
+                continue
+            batch.append((place, frame))
+            if len(batch) == most:
+                yield batch
+                batch = []
+        if batch:
+            yield batch
+
+    def _frame(self, number: int) -> RawFrame:
+        if number < self.at:
+            self.source.close()
+            self.source, self.at = open_frames(self.uri, self.opened.manifest), 0
+        self.source.skip(number - self.at)
+        self.at = number + 1
+        frame = self.source.next()
+        if frame is None:
+            raise FrameDropped("missing")
+        return frame
+
+
+_opened: dict[tuple[str, ...], _Machine] = {}
+
+
+def _machine(bundle: Path, sealed: str, trust: Path, artefact: str, uri: str) -> _Machine:
+    key = (str(bundle), sealed, str(trust), artefact, uri)
+    if key not in _opened:
+        pipeline = Opened.of(bundle, trust, artefact=artefact)
+        if pipeline.bundle.manifest_sha256 != sealed:
+            raise BadInput("The bundle is another one than at the start. Put the former back, and add --resume.")
+        _opened[key] = _Machine(pipeline, uri, open_frames(uri, pipeline.manifest))
+    return _opened[key]
