@@ -168,9 +168,7 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "adult --splits 3")
     script.add_argument("data", choices=list(EPSILONS), help="which table")
     script.add_argument("--splits", type=int, default=10, choices=range(2, TENTH + 1), help="of ten (default: 10)")
-    script.add_argument(
-        "--draws", type=int, default=1, choices=range(1, 21), help="of noise for a fit (default: 1)"
-    )
+    script.add_argument("--draws", type=int, default=1, choices=range(1, 21), help="of noise for a fit (default: 1)")
     kept = "splits that are done, from which a run that was ended goes on (default: runs/erm)"
     script.add_argument("--work", type=Path, default=Path("runs/erm"), help=kept)
     asked = script.parse_args()
