@@ -20,7 +20,7 @@ from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
-from edgeveil.trainer.training.private_encoder import guarded
+from edgeveil.trainer.training.private_encoder import PRIVATE_SLICES, guarded
 
 
 def train(
@@ -47,7 +47,8 @@ def train(
         run = Run.create(out, recipe, budget=budget, resume=resume, replace=replace)
         try:
             if run.recipe.private is not None:
-                guarded(run.dataset().for_training(), run.recipe.private)  # refused before the minutes that it takes
+                for name in PRIVATE_SLICES[recipe.perturber.kind]:  # refused before the minutes that it takes
+                    guarded(run.dataset().for_training(), run.recipe.private, name)
             if other is not None:
                 run.adopt_classifiers(other)
         except BadInput:

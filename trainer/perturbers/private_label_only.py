@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.private import cover
-from edgeveil.trainer.private.means import noisy_means
 from edgeveil.trainer.private.noise import Secret
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.private_encoder import guarded, train_encoder
+from edgeveil.trainer.training.private_pictures import noisy_pictures
 
 
 def learn(dataset: Dataset, model: Any, asked: Private, log: Log) -> tuple[np.ndarray, dict[str, Any]]:
@@ -21,16 +20,11 @@ def learn(dataset: Dataset, model: Any, asked: Private, log: Log) -> tuple[np.nd
 
     Raises ``BadInput`` where the budget does not fit the data, or the network mixes the examples of a lot.
     """
-    import tensorflow as tf
-
     part, rows, made = guarded(dataset, asked)
     u, noise = dataset.unit(part.x), Secret()
     steps = train_encoder(model, u, part.y, rows, made, noise=noise, log=log)
-    pictures = tf.Variable(tf.zeros((len(dataset.y_names), *dataset.input.shape)))
-    kept = log.checkpoint("pictures", pictures=SimpleNamespace(variables=[pictures]))
-    if kept.restore() is None:  # drawn once: another draw of a resumed run would have to be paid for
-        pictures.assign(noisy_means(u, part.y, len(dataset.y_names), rows, sigma=made.pictures.sigma, noise=noise))
-        kept.save()
+    count, sigma = len(dataset.y_names), made.pictures.sigma
+    pictures = noisy_pictures(u, part.y, count, rows, sigma=sigma, noise=noise, log=log)
     unit = "row" if dataset.units is None else dataset.units.kind
     log.record(
         private={
@@ -45,4 +39,4 @@ def learn(dataset: Dataset, model: Any, asked: Private, log: Log) -> tuple[np.nd
         "tables": {"means": cover.private("Gaussian mechanism", asked.pictures), "response": cover.PUBLIC},
         "range": cover.PUBLIC,
     }
-    return pictures.numpy(), cover.promise(asked, unit, marks)
+    return pictures, cover.promise(asked, unit, marks)

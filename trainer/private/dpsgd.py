@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -55,9 +55,12 @@ def lots(made: Plan, noise: Noise) -> Iterator[np.ndarray]:
         yield np.flatnonzero(noise.uniform((made.units,)) <= made.claim.rate)
 
 
-def noisy_mean(sums: Sequence[np.ndarray], made: Plan, noise: Noise) -> list[np.ndarray]:
-    """Clipped sums plus Gaussian noise of sigma times the clip, over the expected lot."""
-    deviation = made.claim.sigma * made.clip
+def noisy_mean(sums: Sequence[np.ndarray], made: Plan, noise: Noise, *, share: float = 1.0) -> list[np.ndarray]:
+    """Clipped sums plus Gaussian noise of sigma times the clip, over the expected lot.
+
+    ``share`` is theirs of the squared sensitivity, where other sums take the rest.
+    """
+    deviation = made.claim.sigma * made.clip / share**0.5
     return [(one + noise.gaussian(np.shape(one), deviation)) / made.lot for one in sums]
 
 
@@ -66,6 +69,27 @@ def readings_of(lot: np.ndarray, rows: Sequence[np.ndarray], noise: Noise) -> np
     counts = np.array([len(rows[unit]) for unit in lot], np.int64)
     places = np.minimum((noise.uniform((len(lot),)) * counts).astype(np.int64), counts - 1)
     return np.array([rows[unit][place] for unit, place in zip(lot, places, strict=True)], np.int64)
+
+
+class Beside(Protocol):
+    """Sums that a lot gives beside its gradients, in one Gaussian mechanism with them.
+
+    ``share`` is theirs of the squared sensitivity: gradients get noise of sigma clip / sqrt(1 - share).
+    """
+
+    share: float
+
+    def sums(self, inputs: Any, labels: Any, mask: Any) -> list[Any]:
+        """Sums over a lot, to all of which together a unit adds a vector of length at most 1."""
+
+    def told(self, noisy: Sequence[np.ndarray]) -> None:
+        """The same with noise, once for each lot: the next one's loss may depend on them."""
+
+
+def noisy_beside(sums: Sequence[np.ndarray], made: Plan, noise: Noise, share: float) -> list[np.ndarray]:
+    """Sums of length at most 1 a unit, with the noise that leaves the rest of the sensitivity to gradients."""
+    deviation = made.claim.sigma / share**0.5
+    return [one + noise.gaussian(np.shape(one), deviation) for one in sums]
 
 
 def train(
@@ -79,12 +103,13 @@ def train(
     optimizer: Any,
     noise: Noise,
     after: Callable[[int], None] = lambda _: None,
+    beside: Beside | None = None,
 ) -> None:
     """Train a Keras ``model`` in place on samples x (n, ...) and ``labels``, arrays (n, ...) or a dict of them.
 
     ``rows`` are the row numbers of each unit. The weights after the last step are kept; none is chosen. ``after`` is
-    told each step that is done. Raises ``BadInput`` for fewer than 100 units, and for layers that mix the examples of a
-    lot.
+    told each step that is done; ``beside`` are further sums of each lot. Raises ``BadInput`` for fewer than 100 units,
+    and for layers that mix the examples of a lot.
     """
     import tensorflow as tf
 
@@ -92,16 +117,27 @@ def train(
         raise BadInput(f"Expected at least {FEWEST_UNITS} units to train privately on; got {made.units}.")
     clipped = Clipped(model)
     optimizer.build(clipped.weights)
-    step = tf.function(lambda *lot: clipped.sums(lot[0], lot[1], loss, made.clip, lot[2])[0])
+    share = 0.0 if beside is None else beside.share
+
+    @tf.function
+    def step(inputs: Any, of: Any, mask: Any) -> tuple[list[Any], list[Any]]:
+        more = [] if beside is None else beside.sums(inputs, of, mask)
+        return clipped.sums(inputs, of, loss, made.clip, mask)[0], more
+
     for number, lot in enumerate(lots(made, noise), 1):
-        sums = [np.zeros(weight.shape) for weight in clipped.weights]
+        sums: list[Any] = [0.0] * len(clipped.weights)
+        further: list[Any] = []
         chosen = readings_of(lot, rows, noise)
-        for start in range(0, len(chosen), made.room):
+        for start in range(0, max(1, len(chosen)), made.room):
             part = chosen[start : start + made.room]
-            padded = np.resize(part, made.room)
             mask = (np.arange(made.room) < len(part)).astype(np.float32)
-            found = step(x[padded], tf.nest.map_structure(lambda of, at=padded: of[at], labels), mask)
+            padded = np.resize(part, made.room) if len(part) else np.zeros(made.room, np.int64)
+            found, more = step(x[padded], tf.nest.map_structure(lambda of, at=padded: of[at], labels), mask)
             sums = [total + np.asarray(one, np.float64) for total, one in zip(sums, found, strict=True)]
-        mean = [one.astype(np.float32) for one in noisy_mean(sums, made, noise)]
+            more = [np.asarray(one, np.float64) for one in more]
+            further = [total + one for total, one in zip(further, more, strict=True)] if further else more
+        mean = [one.astype(np.float32) for one in noisy_mean(sums, made, noise, share=1 - share)]
         optimizer.apply(mean, clipped.weights)
+        if beside is not None:
+            beside.told(noisy_beside(further, made, noise, share))
         after(number)

@@ -393,7 +393,8 @@ class Recipe(Section):
             )
         self._spends()
         if self.private is not None:
-            check_private(self.perturber, self.prior.kind, from_training=self.data.bounds is not None)
+            extremes, unseen = self.data.bounds is not None, self.limits.unseen_accuracy is not None
+            check_private(self.perturber, self.prior.kind, from_training=extremes, unseen=unseen)
         self._counts()
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')

@@ -13,52 +13,74 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.datasets.base import Dataset, Part, SliceName
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.private import dpsgd
 from edgeveil.trainer.private.noise import Noise
+from edgeveil.trainer.private.per_example import Loss
 from edgeveil.trainer.private.shares import Shares, shares
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.log import Log
 
+PRIVATE_SLICES: dict[str, tuple[SliceName, ...]] = {
+    "label-only": ("perturber",),
+    "codebook": ("classifiers", "perturber"),
+}  # that a kind's networks learn from
 BLOCK = 10  # steps between checkpoints, and the most that a kill can cost
 
 
-def guarded(dataset: Dataset, asked: Private) -> tuple[Part, list[np.ndarray], Shares]:
-    """The rows that train what ships, those of each unit, and the budget's shares. Raises ``BadInput``."""
+def cross_entropy(logits: Any, of: Any) -> Any:
+    """Of the class, for each example."""
+    import tensorflow as tf
+
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(of, logits)
+
+
+def guarded(dataset: Dataset, asked: Private, name: SliceName = "perturber") -> tuple[Part, list[np.ndarray], Shares]:
+    """The rows of a slice that train what ships, those of each unit, and the budget's shares. Raises ``BadInput``."""
     if dataset.units is None:
         raise ValueError("[private] asks for data that were cut by unit")
-    part, _ = fit_and_validation(dataset, "perturber")
+    part, _ = fit_and_validation(dataset, name)
     rows = dataset.units.rows(part.index)
     return part, rows, shares(asked, len(rows))
 
 
 def train_encoder(
-    model: Any, u: np.ndarray, labels: np.ndarray, rows: Sequence[np.ndarray], made: Shares, *, noise: Noise, log: Log
+    model: Any,
+    u: np.ndarray,
+    labels: Any,
+    rows: Sequence[np.ndarray],
+    made: Shares,
+    *,
+    noise: Noise,
+    log: Log,
+    loss: Loss = cross_entropy,
+    name: str = "perturber",
+    beside: Any = None,
 ) -> dict[str, int]:
-    """Train ``model`` (unit cube to logits) in place on samples u (n, ...); ``rows`` are those of each unit.
+    """Train ``model`` in place on samples u (n, ...) and ``labels``, arrays (n, ...) or a dict of them.
 
-    Returns how many steps were ever ``begun``, which is what was spent, and how many the weights come of (``kept``).
+    ``rows`` are those of each unit, ``name`` is that of the checkpoints, and ``beside`` a ``dpsgd.Beside`` with the
+    ``variables`` that a checkpoint must keep. Returns how many steps were ever ``begun``, which is what was spent, and
+    how many the weights come of (``kept``).
     """
     import keras
-    import tensorflow as tf
 
     asked, steps = made.asked, made.encoder.steps
     optimizer = keras.optimizers.Adam(asked.learning_rate)
     optimizer.build(model.trainable_variables)
     mean = keras.models.clone_model(model)
-    last = log.checkpoint("perturber", model=model, optimizer=optimizer, mean=mean)
-    book = log.checkpoint("perturber-begun")
+    more = {} if beside is None else {"beside": beside}
+    last = log.checkpoint(name, model=model, optimizer=optimizer, mean=mean, **more)
+    book = log.checkpoint(f"{name}-begun")
     kept, averaged = (last.restore() or {"steps": (0, 0)})["steps"]
     before = max((book.restore() or {"begun": 0})["begun"], kept)
     left = steps - before
 
-    def loss(logits: Any, of: Any) -> Any:
-        return tf.nn.sparse_softmax_cross_entropy_with_logits(of, logits)
-
-    with whole_steps() as check, progress("encoder", total=steps, done=before) as advance:
+    word = "encoder" if name == "perturber" else name
+    with whole_steps() as check, progress(word, total=steps, done=before) as advance:
 
         def after(number: int) -> None:
             nonlocal kept, averaged
@@ -76,7 +98,8 @@ def train_encoder(
         if left:
             book.save(begun=before + min(BLOCK, left))
             rest = replace(made.encoder, steps=left)
-            dpsgd.train(model, u, labels, loss, rest, rows=rows, optimizer=optimizer, noise=noise, after=after)
+            given = {"rows": rows, "optimizer": optimizer, "noise": noise, "after": after, "beside": beside}
+            dpsgd.train(model, u, labels, loss, rest, **given)
     if asked.average and averaged:
         model.set_weights(mean.get_weights())
     return {"begun": steps, "kept": kept}

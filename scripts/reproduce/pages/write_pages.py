@@ -330,7 +330,7 @@ def publishing(record: dict[str, Any], linked: dict[str, Any], keyed: dict[str, 
 def private_models(found: Mapping[str, private_page.Record]) -> str:
     """The page on private models and the attacks on them as Markdown."""
     environment = templates()
-    environment.filters["figure"] = private_page.figure
+    environment.filters.update(figure=private_page.figure, signed=private_page.signed)
     functional = found["functional"]
     return environment.get_template("private-models.md.j2").render(
         names=list(found),
@@ -348,7 +348,12 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
         attackers=list(dict.fromkeys(row["attacker"] for row in found["inversion"]["rows"])),
         guesses=list(private_page.guesses(found["inversion"])),
         audit=found["audit"],
+        differences=private_page.differences,
         membership=found.get("membership"),
+        needed=found.get("erm-rows"),
+        clipped=found.get("clipped-sums"),
+        codebook=found.get("codebook"),
+        oracles=found.get("oracles"),
     )
 
 

@@ -1,5 +1,7 @@
 """Clipped sums by the layers' formulas, against one gradient for each example."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -32,16 +34,54 @@ def strange_convolution():
     return keras.Model(image, keras.layers.Dense(3)(keras.layers.Flatten()(x)))
 
 
+def trunk_with_heads(trunk, features):
+    label, code = encoders.label_head(features, 3), encoders.code_head(features, 3, 4, width=8, dropout=0.1)
+    return encoders.encoder(trunk, label, code)
+
+
+def residual_encoder():
+    """Its slopes are fixed: what is trained are the trunk and the layers that read cells and T of it."""
+    rng = np.random.default_rng(1)
+    trunk, label = encoders.vector_trunk(20, width=16, features=8), encoders.label_head(8, 3)
+    cells, kept = keras.layers.Dense(6, name="cells"), keras.layers.Dense(2, name="kept")
+    slope, offset = rng.normal(size=(6, 2, 4)), rng.normal(size=(6, 4))
+    return encoders.residual_encoder(trunk, label, cells, kept, slope=slope, offset=offset)
+
+
+def linear():
+    rng = np.random.default_rng(1)
+    return classifiers.linear(rng.normal(size=(5, 3)), rng.normal(size=3), operator=rng.normal(size=(12, 5)))
+
+
+# Every network of models/encoders.py and models/classifiers.py, by the function that makes it.
 NETWORKS = {
-    "picture encoder": picture_encoder,
-    "vector encoder": lambda: encoders.encoder(
-        encoders.vector_trunk(20, width=16, features=8), encoders.label_head(8, 3), encoders.code_head(8, 3, 4, width=8)
-    ),
+    "image_trunk": picture_encoder,
+    "vector_trunk": lambda: trunk_with_heads(encoders.vector_trunk(20, width=16, features=8), 8),
+    "label_head": lambda: encoders.label_head(8, 3),
+    "code_head": lambda: encoders.code_head(8, 3, 4, width=8, dropout=0.2),
+    "encoder": lambda: trunk_with_heads(encoders.image_trunk((12, 9, 3), width=4, features=8), 8),
+    "residual_encoder": residual_encoder,
     "small": lambda: classifiers.small((16, 16, 1), 3, width=4),
-    "Table 1, MNIST": lambda: classifiers.table1_mnist((10, 10, 1), 3),
-    "Table 1, WiFi": lambda: classifiers.table1_wifi(12, 3),
+    "table1_mnist": lambda: classifiers.table1_mnist((10, 10, 1), 3),
+    "table1_wifi": lambda: classifiers.table1_wifi(12, 3),
     "strides, dilation, no bias": strange_convolution,
 }
+MAPPED = {"track_network": lambda: classifiers.track_network(6, 5, 3, channels=4)}  # convolutions over time
+MIXING = {
+    "normed_mlp": lambda: classifiers.normed_mlp(12, 3),
+    "normed_cnn": lambda: classifiers.normed_cnn((16, 16, 1), 3, width=4),
+}
+FIXED = {"linear": linear}  # in closed form: it has no weights to train
+
+
+def test_no_network_is_left_out():
+    made = {
+        name
+        for module in (encoders, classifiers)
+        for name, value in vars(module).items()
+        if inspect.isfunction(value) and value.__module__ == module.__name__ and not name.startswith("_")
+    }
+    assert made <= {*NETWORKS, *MAPPED, *MIXING, *FIXED}
 
 
 def one_by_one(model, clipped, x, labels, clip, mask):
@@ -59,38 +99,52 @@ def one_by_one(model, clipped, x, labels, clip, mask):
     return sums, norms
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_clipped_sums_are_those_of_gradients_one_by_one(name):
+def both(name, make):
+    """Sums and norms by ``Clipped`` and one by one, of a lot in which some are clipped."""
     keras.utils.set_random_seed(0)
-    model = NETWORKS[name]()
+    model = make()
     rng = np.random.default_rng(0)
     x = rng.normal(size=(BATCH, *model.input_shape[1:])).astype(np.float32)
     labels = rng.integers(0, 3, BATCH)
     mask = np.array([1, 1, 0, 1, 1, 1, 0], np.float32)
     clipped = Clipped(model)
-    assert clipped.by_formula
-    sums, norms = clipped.sums(x, labels, cross_entropy, 0.7, mask)
-    expected, lengths = one_by_one(model, clipped, x, labels, 0.7, mask)
-    assert np.allclose(norms, lengths, rtol=1e-4)
-    assert (np.array(lengths) > 0.7).any(), "nothing was clipped"
+    clip = float(np.median(clipped.sums(x, labels, cross_entropy, 1.0, mask)[1]))
+    found = clipped.sums(x, labels, cross_entropy, clip, mask)
+    return clipped, found, one_by_one(model, clipped, x, labels, clip, mask)
+
+
+@pytest.mark.parametrize("name", {**NETWORKS, **MAPPED})
+def test_clipped_sums_are_those_of_gradients_one_by_one(name):
+    clipped, (sums, norms), (expected, lengths) = both(name, {**NETWORKS, **MAPPED}[name])
+    assert clipped.by_formula == (name in NETWORKS)
+    assert np.allclose(norms, lengths, rtol=1e-5)
     for found, wanted in zip(sums, expected, strict=True):
-        assert np.allclose(found, wanted, rtol=1e-4, atol=1e-5 * np.abs(wanted).max())
+        assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
 
 
-def test_other_layers_are_mapped_one_by_one():
+@pytest.mark.parametrize("name", ["encoder", "table1_wifi"])
+def test_formulas_and_mapping_give_the_same(name):
     keras.utils.set_random_seed(0)
-    series = keras.Input((12, 2))
-    x = keras.layers.Flatten()(keras.layers.Conv1D(4, 3, activation="relu")(series))
-    model = keras.Model(series, keras.layers.Dense(3)(x))
-    clipped = Clipped(model)
-    assert not clipped.by_formula
+    model = NETWORKS[name]()
     rng = np.random.default_rng(0)
-    data = rng.normal(size=(BATCH, 12, 2)).astype(np.float32)
-    labels, mask = rng.integers(0, 3, BATCH), np.ones(BATCH, np.float32)
-    sums, _ = clipped.sums(data, labels, cross_entropy, 0.5, mask)
-    expected, _ = one_by_one(model, clipped, data, labels, 0.5, mask)
-    for found, wanted in zip(sums, expected, strict=True):
-        assert np.allclose(found, wanted, rtol=1e-4, atol=1e-6)
+    x = rng.normal(size=(BATCH, *model.input_shape[1:])).astype(np.float32)
+    labels, clipped = rng.integers(0, 3, BATCH), Clipped(model)
+    ways = []
+    for by_formula in (True, False):
+        clipped.by_formula = by_formula
+        ways.append(clipped.sums(x, labels, cross_entropy, 0.7, np.ones(BATCH, np.float32))[0])
+    for found, wanted in zip(*ways, strict=True):
+        assert np.abs(found - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_networks_with_batch_statistics_are_refused(name):
+    with pytest.raises(BadInput, match="BatchNormalization"):
+        Clipped(MIXING[name]())
+
+
+def test_a_network_in_closed_form_has_nothing_to_train():
+    assert not Clipped(FIXED["linear"]()).weights
 
 
 def test_a_layer_that_is_used_twice_is_mapped():

@@ -70,7 +70,6 @@ def test_settings_that_mean_nothing_are_refused(keys, words):
     [
         ("mnist-prgan", "a generator sees the readings again in every step"),
         ("mnist-minimax", "a generator sees the readings again in every step"),
-        ("mnist-codebook", "carries no noise"),
         ("mnist-laplace", "carries no noise"),
         ("wq", "carries no noise"),
     ],

@@ -7,7 +7,7 @@ carries no more information about x than c' does, and that is counted (edgeveil.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +26,7 @@ from edgeveil.trainer.perturbers.codebook import (
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
+from edgeveil.trainer.perturbers.codebook.private import private_fit
 from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, is_held, pictured
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
 from edgeveil.trainer.perturbers.randomised_response import channel_of
@@ -50,6 +51,10 @@ def fit(
 
     check(section, dataset)
     keras.utils.set_random_seed(int(rng.integers(2**32)))
+    if goal.private is not None:
+        learned = private_fit.learn(dataset.as_priced(), section, goal.private, rng=rng, log=log)
+        fitted = assemble(dataset, learned.encoder, learned.table, learned.pictures, section)
+        return replace(fitted, training=learned.training)
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
     # From here on z is what is priced; the cuts, and whom the gate leaves out, are the same whatever is.
@@ -77,7 +82,7 @@ def check(section: Codebook, dataset: Dataset) -> None:
     """Raise ``BadInput`` where the data have no pictures for every code: no consent, or too few people of a class."""
     if section.synthesis == "donor":
         synthesis.check_consent(dataset.consent, public=section.public_data)
-    if section.synthesis == "centroid":
+    if section.synthesis == "centroid" and dataset.units is None:  # under [private] noise does what the count is for
         names = dataset.y_names
         parts = [fit_and_validation(dataset, "perturber")[0]]
         stream = stream_codes.stream(section.hold, section.acknowledge)

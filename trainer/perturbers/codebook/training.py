@@ -27,6 +27,19 @@ class Trunk(NamedTuple):
     reads: Any
 
 
+def below(spec: InputSpec, section: Codebook) -> Any:
+    """The network below the heads, untrained: from the unit cube to ``section.features``."""
+    from edgeveil.models import encoders, series
+
+    if spec.kind == "series":
+        steps, channels = spec.shape
+        return series.trunk((steps, channels), width=section.width, features=section.features)
+    if spec.kind == "image":
+        height, width, channels = spec.shape
+        return encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
+    return encoders.vector_trunk(spec.shape[0], width=section.width, features=section.features)
+
+
 def trunk(
     spec: InputSpec,
     rows: funnel.Rows,
@@ -44,23 +57,16 @@ def trunk(
     """
     import keras
 
-    from edgeveil.models import encoders, series
+    from edgeveil.models import encoders
 
-    if spec.kind == "series":
-        steps, channels = spec.shape
-        below = series.trunk((steps, channels), width=section.width, features=section.features)
-    elif spec.kind == "image":
-        height, width, channels = spec.shape
-        below = encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
-    else:
-        below = encoders.vector_trunk(spec.shape[0], width=section.width, features=section.features)
+    network = below(spec, section)
     label_head = encoders.label_head(section.features, classes)
     n = len(rows.y)
     cell = np.unique(rows.y * (int(rows.z.max()) + 1) + rows.z, return_inverse=True)[1].reshape(-1)
-    h = below.output
+    h = network.output
     cells = keras.layers.Dense(int(cell.max()) + 1, name="cells")
     reads = keras.layers.Dense(rows.kept.shape[1], name="kept")
-    model = keras.Model(below.inputs, [label_head(h), cells(h), reads(h)])
+    model = keras.Model(network.inputs, [label_head(h), cells(h), reads(h)])
     batch = min(batch, n)
     schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-n // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -82,7 +88,7 @@ def trunk(
 
     watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
     model.fit(rows.features, [rows.y, cell, rows.kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
-    return Trunk(below, label_head, cells, reads)
+    return Trunk(network, label_head, cells, reads)
 
 
 def code_head(

@@ -14,11 +14,13 @@ NEAR = 1e-6  # of a gradient, too
 MOST_STEPS = 200
 
 
-def minimum(rows: np.ndarray, loss: Loss, regularization: float, linear: np.ndarray) -> tuple[np.ndarray, float]:
+def minimum(
+    rows: np.ndarray, loss: Loss, regularization: float, linear: np.ndarray, *, start: np.ndarray | None = None
+) -> tuple[np.ndarray, float]:
     """The w (d,) with the least mean l(rows w) + regularization/2 |w|^2 + linear w, and the norm of its gradient.
 
-    ``rows`` (n, d) are multiplied by their labels -1 or 1. Newton's method; a step is halved while it does not lower
-    the objective, or near the end the gradient.
+    ``rows`` (n, d) are multiplied by their labels -1 or 1. Newton's method from ``start`` (None: 0); a step is halved
+    while it does not lower the objective, or near the end the gradient.
     """
     n, d = rows.shape
 
@@ -28,7 +30,7 @@ def minimum(rows: np.ndarray, loss: Loss, regularization: float, linear: np.ndar
         value = float(loss.value(margin).mean() + regularization / 2 * w @ w + linear @ w)
         return value, rows.T @ loss.slope(margin) / n + regularization * w + linear, margin
 
-    w = np.zeros(d)
+    w = np.zeros(d) if start is None else start
     value, slope, margin = at(w)
     for _ in range(MOST_STEPS):
         if np.linalg.norm(slope) <= CLOSE:

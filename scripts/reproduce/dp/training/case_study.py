@@ -2,7 +2,8 @@
 
 Records docs/results/dp/case-study.json. x ~ N(0, I) of two values, y = 1 with probability 1 / (1 + exp(-theta.x)),
 theta = (6, -5). Poisson lots, gradients clipped row by row, noise for all steps; theta is the mean of the second half
-of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship.
+of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship. Ten repeats of few rows scatter
+widely, so ``scatter`` has many of them at once, with the noise of each accountant.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy import optimize
 from scipy.special import expit
 
 from edgeveil.trainer.measures.intervals import mean
 from edgeveil.trainer.private import dpsgd
-from edgeveil.trainer.private.accounting import Claim
+from edgeveil.trainer.private.accounting import Claim, by_rdp
 from edgeveil.trainer.private.noise import Seeded
 from scripts.reproduce import record
 
@@ -26,6 +28,7 @@ RESULT = Path("docs/results/dp/case-study.json")
 THETA, CLIP, RATE, STEPS, DELTA = np.array([6.0, -5.0]), 0.5, 8.0, 300, 1e-5
 SIZES, EPSILONS = (500, 5_000), (None, 8.0, 1.0, 0.5, 0.1)
 TEST = 50_000
+MANY, TEN = 200, 10  # repeats, and as many as others averaged over
 
 Gradients = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]  # x (k, 2), y (k,), theta (2,) -> (k, 2)
 
@@ -74,7 +77,7 @@ def learn(
 ) -> np.ndarray:
     """theta (2,)."""
     n = len(y)
-    lot = round(n * min(1, 50 / n + 0.02))
+    lot = lot_of(n)
     if epsilon is None:
         made = dpsgd.Plan(n, lot, STEPS, CLIP, Claim(math.inf, DELTA, lot / n, 0.0, STEPS, math.inf, math.inf, 0.0, ""))
     else:
@@ -112,6 +115,45 @@ def errors(repeats: int) -> Iterator[dict[str, Any]]:
         yield {"mistake": name, **measured(SIZES[-1], None, repeats, **way)}
 
 
+def scatter(n: int, epsilon: float | None) -> Iterator[dict[str, Any]]:
+    """L_inf error over ``MANY`` repeats, and where means over ten lie: with the noise that ships, and with more of it,
+    by the Rényi bound alone."""
+    lot = lot_of(n)
+    if epsilon is None:
+        noises = {"none": 0.0}
+    else:
+        ships = dpsgd.plan(n, epsilon=epsilon, delta=DELTA, lot=lot, steps=STEPS, clip=CLIP).claim.sigma
+        log = optimize.brentq(lambda one: by_rdp(lot / n, math.exp(one), STEPS, DELTA) - epsilon, -1.5, 6, xtol=1e-4)
+        noises = {"smaller of both bounds": ships, "RDP": math.exp(log)}
+    for accountant, sigma in noises.items():
+        off = np.abs(_at_once(n, sigma, np.random.default_rng(3)) - THETA).max(axis=1)
+        tens = off.reshape(-1, TEN).mean(axis=1)
+        low, high = np.quantile(tens, [0.05, 0.95])
+        about = {"n": n, "epsilon": epsilon, "accountant": accountant, "sigma": sigma}
+        yield {**about, "error": mean(off)._asdict(), "mean_of_ten": {"low": float(low), "high": float(high)}}
+
+
+def lot_of(n: int) -> int:
+    """The slides' q n, a whole number."""
+    return round(n * min(1, 50 / n + 0.02))
+
+
+def _at_once(n: int, sigma: float, rng: np.random.Generator) -> np.ndarray:
+    """theta (MANY, 2) of ``learn``, over repeats in one array."""
+    x, lot = rng.normal(size=(MANY, n, 2)), lot_of(n)
+    y = rng.random((MANY, n)) < expit(x @ THETA)
+    theta, total = np.zeros((MANY, 2)), np.zeros((MANY, 2))
+    for step in range(STEPS):
+        slope = (expit(np.einsum("rnd,rd->rn", x, theta)) - y)[..., None] * x
+        norms = np.linalg.norm(slope, axis=2)
+        share = (rng.random((MANY, n)) < lot / n) / np.maximum(1, norms / CLIP)
+        noise = rng.normal(scale=sigma * CLIP, size=theta.shape) if sigma else 0.0
+        theta = theta - RATE * (np.einsum("rn,rnd->rd", share, slope) + noise) / lot
+        if step >= STEPS // 2:
+            total += theta
+    return np.asarray(total / (STEPS - STEPS // 2))
+
+
 def main() -> None:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, "--repeats 3", out=RESULT)
@@ -130,6 +172,8 @@ def main() -> None:
         "best_accuracy": float(((test_x @ THETA > 0) == test_y).mean()),
         "repeats": asked.repeats,
         "rows": [measured(n, epsilon, asked.repeats) for n in SIZES for epsilon in EPSILONS],
+        "many": MANY,
+        "scatter": [row for epsilon in (None, 1.0, 0.5, 0.1) for row in scatter(SIZES[0], epsilon)],
         "mistakes": list(errors(asked.repeats)),
         "wall_s": round(time.monotonic() - began),
     }

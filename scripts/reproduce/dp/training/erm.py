@@ -2,18 +2,22 @@
 
 Records docs/results/dp/erm-adult.json or erm-kdd.json. The error is that on the tenth of the rows that was left out, at
 the regularization that does best *there*, as in the slides: a private choice would cost more. Noise is seeded, of the
-laws that ship. On every draw of the objective's noise lemmas 1 and 2 are held against what they bound.
+laws that ship, and a split's error is the mean over draws. On every draw of the objective's noise lemmas 1 and 2 are
+held against what they bound. ``wall_s`` is of the last run: splits that earlier ones did are read back.
 """
 
 from __future__ import annotations
 
+import json
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.datasets.tables import adult, kddcup99
 from edgeveil.trainer.measures.intervals import mean
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
@@ -40,8 +44,12 @@ class Table(NamedTuple):
 
 
 class Solved(NamedTuple):
-    """What one fit left: error where it counts; how much of lemma 1's and 2's bounds it used; the solver's gradient."""
+    """One fit: error where it counts; how much of lemma 1's and 2's bounds it used; the gradient that was left."""
 
+    loss: str
+    method: str
+    epsilon: float | None  # None: without privacy
+    regularization: float
     error: float
     moved: float = 0.0
     lost: float = 0.0
@@ -61,10 +69,8 @@ def tables(data: str) -> dict[str, Table]:
     return {name: Table(one.unit_rows(), np.where(one.label, 1.0, -1.0)) for name, one in found.items()}
 
 
-def fits(
-    table: Table, test: np.ndarray, loss: Loss, regularization: float, epsilons: tuple[float, ...], noise: Seeded
-) -> Iterator[tuple[str, float, Solved]]:
-    """(method, epsilon, what came out) on the rows that are not in ``test`` (m,)."""
+def fits(table: Table, test: np.ndarray, epsilons: tuple[float, ...], split: int, draws: int) -> Iterator[Solved]:
+    """Every fit on the rows that are not in ``test`` (m,), from much regularization to little."""
     train = np.setdiff1d(np.arange(len(table.sign)), test)
     rows = table.rows[train] * table.sign[train, None]
     n, d = rows.shape
@@ -72,51 +78,82 @@ def fits(
     def error(w: np.ndarray) -> float:
         return float((np.where(table.rows[test] @ w > 0, 1.0, -1.0) != table.sign[test]).mean())
 
-    best, left = minimum(rows, loss, regularization, np.zeros(d))
-    yield "none", np.inf, Solved(error(best), gradient=left)
-    for epsilon in epsilons:
-        yield "output", epsilon, Solved(error(best + noise.radial(d, 2 / (n * regularization * epsilon))))
-        scale, more = perturbation(epsilon, n, regularization, loss.curvature)
-        b, total = noise.radial(d, scale), regularization + more
-        without = minimum(rows, loss, total, np.zeros(d))[0] if more else best
-        w, left = minimum(rows, loss, total, b / n)
-        risks = [float(loss.value(rows @ one).mean() + total / 2 * one @ one) for one in (w, without)]
-        length = float(np.linalg.norm(b))
-        moved = float(np.linalg.norm(w - without)) / (length / (total * n))
-        lost = (risks[0] - risks[1]) / (length**2 / (total * n**2))
-        yield "objective", epsilon, Solved(error(w), moved, lost, left)
+    for number, (kind, loss) in enumerate(LOSSES.items()):
+        best = np.zeros(d)
+        for regularization in reversed(WITHOUT_PRIVACY):
+            # The last minimum is near the next one, and that without noise near those with some.
+            best, left = minimum(rows, loss, regularization, np.zeros(d), start=best)
+            yield Solved(kind, "none", None, regularization, error(best), gradient=left)
+            if regularization not in REGULARIZATIONS:
+                continue
+            noise = Seeded(np.random.default_rng([split, number, REGULARIZATIONS.index(regularization)]))
+            for epsilon in epsilons:
+                scale, more = perturbation(epsilon, n, regularization, loss.curvature)
+                total = regularization + more
+                without = minimum(rows, loss, total, np.zeros(d), start=best)[0] if more else best
+                for _ in range(draws):
+                    w = best + noise.radial(d, 2 / (n * regularization * epsilon))
+                    yield Solved(kind, "output", epsilon, regularization, error(w))
+                    b = noise.radial(d, scale)
+                    w, left = minimum(rows, loss, total, b / n, start=without)
+                    risks = [float(loss.value(rows @ one).mean() + total / 2 * one @ one) for one in (w, without)]
+                    length = float(np.linalg.norm(b))
+                    moved = float(np.linalg.norm(w - without)) / (length / (total * n))
+                    lost = (risks[0] - risks[1]) / (length**2 / (total * n**2))
+                    yield Solved(kind, "objective", epsilon, regularization, error(w), moved, lost, left)
 
 
-def measured(name: str, table: Table, epsilons: tuple[float, ...], splits: int) -> dict[str, Any]:
+def of_split(kept: Path, make: Callable[[], Iterator[Solved]]) -> list[Solved]:
+    """What ``make`` finds, from the file ``kept`` where an earlier run got as far."""
+    if not kept.is_file():
+        found = json.dumps([one._asdict() for one in make()]).encode()
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(str(kept), found)
+    return [Solved(**one) for one in json.loads(kept.read_text())]
+
+
+def measured(
+    name: str, table: Table, epsilons: tuple[float, ...], splits: int, *, draws: int, work: Path
+) -> dict[str, Any]:
     """Every loss, method and epsilon at its best regularization, with intervals over splits."""
-    found: dict[tuple[str, str, float, float], list[Solved]] = {}
     folds = np.array_split(np.random.default_rng(0).permutation(len(table.sign)), TENTH)[:splits]
+    word = "-".join(re.findall(r"[a-z0-9]+", name.lower()))
+    solved: list[Solved] = []
+    errors: dict[tuple[str, str, float | None, float], list[float]] = {}
     for split, test in enumerate(folds):
-        for number, (kind, loss) in enumerate(LOSSES.items()):
-            for at, regularization in enumerate(WITHOUT_PRIVACY):
-                noise = Seeded(np.random.default_rng([split, number, at]))
-                asked = epsilons if regularization in REGULARIZATIONS else ()
-                for method, epsilon, solved in fits(table, test, loss, regularization, asked, noise):
-                    found.setdefault((kind, method, epsilon, regularization), []).append(solved)
-    rows = []
-    for kind, method, epsilon in dict.fromkeys(key[:3] for key in found):
-        tried = WITHOUT_PRIVACY if method == "none" else REGULARIZATIONS
-        errors = {one: [s.error for s in found[kind, method, epsilon, one]] for one in tried}
-        best = min(errors, key=lambda one: float(np.mean(errors[one])))
-        about = {"loss": kind, "method": method, "epsilon": None if epsilon == np.inf else epsilon}
-        rows.append({**about, "regularization": best, "error": mean(np.array(errors[best]))._asdict()})
-    draws = [one for key, solved in found.items() if key[1] == "objective" for one in solved]
+        kept = work / f"{word}-{draws}-{split}.json"
+        here = of_split(kept, lambda at=split, of=test: fits(table, of, epsilons, at, draws))  # type: ignore[misc]
+        mine: dict[tuple[str, str, float | None, float], list[float]] = {}
+        for one in here:
+            mine.setdefault((one.loss, one.method, one.epsilon, one.regularization), []).append(one.error)
+        for key, found in mine.items():
+            errors.setdefault(key, []).append(float(np.mean(found)))
+        solved += here
+    rows, best = [], {}
+    for kind, method, epsilon in dict.fromkeys(key[:3] for key in errors):
+        tried = {key[3]: np.array(found) for key, found in errors.items() if key[:3] == (kind, method, epsilon)}
+        chosen = min(sorted(tried), key=lambda one: float(tried[one].mean()))
+        best[kind, method, epsilon] = tried[chosen]
+        about = {"loss": kind, "method": method, "epsilon": epsilon, "regularization": chosen}
+        rows.append({**about, "error": mean(tried[chosen])._asdict()})
+    less = {
+        (kind, epsilon): mean(one - best[kind, "output", epsilon])._asdict()
+        for (kind, method, epsilon), one in best.items()
+        if method == "objective"
+    }
+    draws_of_b = [one for one in solved if one.method == "objective"]
     return {
         "table": name,
         "rows": len(table.sign),
         "columns": table.rows.shape[1],
         "chance": float(min((table.sign > 0).mean(), (table.sign < 0).mean())),
         "errors": rows,
+        "objective_less_output": [{"loss": of[0], "epsilon": of[1], **one} for of, one in less.items()],
         "lemmas": {
-            "draws": len(draws),
-            "lemma_1": _ends([one.moved for one in draws]),
-            "lemma_2": _ends([one.lost for one in draws]),
-            "largest_gradient": max(one.gradient for solved in found.values() for one in solved),
+            "draws": len(draws_of_b),
+            "lemma_1": _ends([one.moved for one in draws_of_b]),
+            "lemma_2": _ends([one.lost for one in draws_of_b]),
+            "largest_gradient": max(one.gradient for one in solved),
         },
     }
 
@@ -131,13 +168,18 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "adult --splits 3")
     script.add_argument("data", choices=list(EPSILONS), help="which table")
     script.add_argument("--splits", type=int, default=10, choices=range(2, TENTH + 1), help="of ten (default: 10)")
+    script.add_argument("--draws", type=int, default=1, choices=range(1, 21), help="of noise for a fit (default: 1)")
+    kept = "splits that are done, from which a run that was ended goes on (default: runs/erm)"
+    script.add_argument("--work", type=Path, default=Path("runs/erm"), help=kept)
     asked = script.parse_args()
     began = time.monotonic()
-    found = [measured(name, table, EPSILONS[asked.data], asked.splits) for name, table in tables(asked.data).items()]
+    settings = {"draws": asked.draws, "work": asked.work}
+    found = [measured(*one, EPSILONS[asked.data], asked.splits, **settings) for one in tables(asked.data).items()]
     document = {
         **record.here(),
         "seed": 0,
         "splits": asked.splits,
+        "draws": asked.draws,
         "tables": found,
         **({"one_dimension": one_dimension()} if asked.data == "adult" else {}),
         "wall_s": round(time.monotonic() - began),

@@ -16,8 +16,9 @@ ROWS_TIMES_REGULARIZATION = (0.1, 1.0, 10.0)
 LOSSES: dict[str, Loss] = {"logistic": Logistic(), "Huber": Huber(0.5)}
 
 
-def log_ratio(n_lambda: float, scale: float, more: float, loss: Loss) -> float:
-    """The largest log-ratio of the densities of w under two of ``ROWS``, for noise b of that ``scale``.
+def log_ratio(n_lambda: float, scale: float, more: float, loss: Loss, *, reach: float = 1.0) -> float:
+    """The largest log-ratio of the densities of w under two of ``ROWS``, times ``reach``, for noise b of that
+    ``scale``.
 
     w is the minimum where b = -(x l'(xw) + (n_lambda + more) w), so a change of variables gives its density. ``more``
     is the further regularization, times the number of rows, which is 1.
@@ -28,7 +29,7 @@ def log_ratio(n_lambda: float, scale: float, more: float, loss: Loss) -> float:
         b = -(row * loss.slope(row * w) + (n_lambda + more) * w)
         return -np.abs(b) / scale + np.log(loss.bend(row * w) * row**2 + n_lambda + more)
 
-    made = [log_density(row) for row in ROWS]
+    made = [log_density(reach * row) for row in ROWS]
     return max(float((one - other).max()) for one in made for other in made)
 
 

@@ -20,12 +20,14 @@ def test_both_attacks_are_measured_on_the_artefact_of_the_target(monkeypatch):
     monkeypatch.setattr(membership, "of_artefact", of_artefact)
     monkeypatch.setattr(membership, "TEST", 100)
     monkeypatch.setattr(membership, "WIDTH", 2)
-    found = membership.measured(membership.Setting("a moment", 100, 20, 2, 2), u, y)
+    found = membership.measured(membership.Setting("a moment", 100, 20, 2, 2, 2), u, y)
     assert set(found["attacks"]) == {"loss", "LiRA"}
     for attack in found["attacks"].values():
         assert 0 <= attack["auc"]["low"] <= attack["auc"]["estimate"] <= attack["auc"]["high"] <= 1
         assert 0 <= attack["tpr"]["estimate"] < 1
     assert found["claim"] is None
-    ((model, logits),) = asked  # of the target alone: shadows are the attacker's own
+    assert found["targets"] == 4
+    assert 0 < found["artefact_off"] < 1e-4
+    ((model, logits),) = asked  # of the first target
     order = np.random.default_rng(0).permutation(400)[:200]
     assert np.allclose(logits, predict(model, u[order]), atol=1e-4)

@@ -19,6 +19,7 @@ from scripts.reproduce.dp.training import (
     functional,
     inversion,
     planted_bugs,
+    rows_needed,
 )
 from scripts.reproduce.pages.dp import private_page
 
@@ -62,14 +63,62 @@ def table(n=3000, d=6):
     return erm.Table(rows, np.where(rows[:, 0] > 0.1 * rng.normal(size=n), 1.0, -1.0))
 
 
-def test_both_lemmas_hold_and_the_error_falls_with_epsilon():
-    made = erm.measured("made", table(), (0.1, 5.0), 3)
+def test_both_lemmas_hold_and_the_error_falls_with_epsilon(tmp_path):
+    made = erm.measured("made", table(), (0.1, 5.0), 3, draws=1, work=tmp_path)
     assert 0 < made["lemmas"]["lemma_1"]["most"] <= 1
     assert 0 < made["lemmas"]["lemma_2"]["most"] <= 0.5
     assert made["lemmas"]["draws"] == 2 * 5 * 2 * 3
     rows = {(row["loss"], row["method"], row["epsilon"]): row["error"]["estimate"] for row in made["errors"]}
     assert rows["logistic", "objective", 5.0] < rows["logistic", "objective", 0.1]
     assert rows["Huber", "output", 5.0] < rows["Huber", "output", 0.1]
+
+
+def test_splits_that_are_done_are_read_back_and_the_others_made(tmp_path, monkeypatch):
+    small = table(600, 3)
+    whole = erm.measured("some Table", small, (1.0,), 3, draws=2, work=tmp_path / "a")
+    erm.measured("some Table", small, (1.0,), 2, draws=2, work=tmp_path / "b")
+    made, plain = [], erm.fits
+
+    def counted(*asked):
+        made.append(asked[3])
+        return plain(*asked)
+
+    monkeypatch.setattr(erm, "fits", counted)
+    assert erm.measured("some Table", small, (1.0,), 3, draws=2, work=tmp_path / "b") == whole
+    assert made == [2]
+    assert erm.measured("some Table", small, (1.0,), 3, draws=1, work=tmp_path / "b") != whole
+    assert made == [2, 0, 1, 2]  # other draws are other fits
+
+
+def test_the_difference_is_that_of_the_same_splits(tmp_path):
+    made = erm.measured("made", table(600, 3), (1.0,), 3, draws=1, work=tmp_path)
+    errors = {(row["loss"], row["method"]): row["error"]["estimate"] for row in made["errors"]}
+    for row in made["objective_less_output"]:
+        less = errors[row["loss"], "objective"] - errors[row["loss"], "output"]
+        assert row["estimate"] == pytest.approx(less, abs=1e-12)
+        assert row["low"] < row["estimate"] < row["high"]
+
+
+@pytest.mark.parametrize("loss", [Logistic(), Huber(0.5)], ids=["logistic", "huber"])
+def test_a_minimum_is_the_same_from_anywhere(loss):
+    rows, linear = table(400, 4).rows, np.array([0.01, -0.02, 0.0, 0.005])
+    cold, left = minimum(rows, loss, 1e-2, linear)
+    warm, also = minimum(rows, loss, 1e-2, linear, start=np.full(4, 3.0))
+    assert max(left, also) <= 1e-9
+    assert np.allclose(cold, warm, atol=1e-6)
+
+
+def test_rows_needed_are_between_two_that_were_tried(monkeypatch):
+    monkeypatch.setattr(rows_needed, "error", lambda n, d, epsilon, _: d / (epsilon * n))
+    assert rows_needed.needed(8, 1.0, None) == pytest.approx(8 / rows_needed.EXCESS, rel=0.05)
+    rows = [rows_needed.needed(8, epsilon, None) for epsilon in rows_needed.EPSILONS]
+    assert rows_needed.slope(rows_needed.EPSILONS, rows) == pytest.approx(-1, abs=0.05)
+
+
+def test_more_rows_err_less_under_the_same_noise():
+    rng = np.random.default_rng(0)
+    few, many = (rows_needed.error(n, 3, 1.0, rng) for n in (64, 2_000))
+    assert many < 0.02 < few
 
 
 @pytest.mark.parametrize("loss", [Logistic(), Huber(0.5)], ids=["logistic", "huber"])
@@ -125,30 +174,26 @@ def test_the_known_example_of_the_accountant_is_held(monkeypatch):
 
 
 def test_the_page_says_held_unless_intervals_are_apart():
-    def table(error):
-        rows = {"objective": error, "output": 0.3}
-        return {
-            "errors": [
-                {
-                    "loss": "l",
-                    "method": method,
-                    "epsilon": 1.0,
-                    "error": {"estimate": one, "low": one - 0.03, "high": one + 0.03},
-                }
-                for method, one in rows.items()
-            ]
-        }
+    def table(less):
+        return {"objective_less_output": [{"estimate": less, "low": less - 0.03, "high": less + 0.03}]}
 
-    assert private_page.objective_against_output([table(0.2)]) == (1, 0, 0)
-    assert private_page.objective_against_output([table(0.2), table(0.32)]) == (2, 1, 0)
-    assert private_page.objective_against_output([table(0.4), table(0.32)]) == (2, 2, 1)
+    assert private_page.objective_against_output([table(-0.1)]) == (1, 0, 0)
+    assert private_page.objective_against_output([table(-0.1), table(0.02)]) == (2, 1, 0)
+    assert private_page.objective_against_output([table(0.1), table(0.02)]) == (2, 2, 1)
+
+
+def test_many_repeats_at_once_are_as_far_off_as_one_after_the_other(monkeypatch):
+    monkeypatch.setattr(case_study, "MANY", 60)
+    at_once = np.abs(case_study._at_once(500, 0.0, np.random.default_rng(0)) - case_study.THETA).max(axis=1)
+    alone = case_study.measured(500, None, 8)["error"]["estimate"]
+    assert abs(at_once.mean() - alone) < 6 * at_once.std() / np.sqrt(8)
 
 
 @pytest.mark.parametrize(
     ("script", "asked"),
     [(functional, ["--repeats", "1"]), (inversion, ["--repeats", "1"]), (case_study, ["--repeats", "1"]),
-     (audit, ["--runs", "10"])],
-    ids=["functional", "inversion", "case-study", "audit"],
+     (audit, ["--runs", "10"]), (rows_needed, ["--seeds", "1"])],
+    ids=["functional", "inversion", "case-study", "audit", "rows-needed"],
 )  # fmt: skip
 def test_too_few_runs_are_the_users_mistake(script, asked, monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["script", *asked])

@@ -1,0 +1,1 @@
+"""Codebooks that guard the people they were trained on."""
