@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Layout, Record
 from edgeveil.edge_runtime.ipc.schedule import schedule
 from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.budget import count_price_here, open_allowance, open_count_allowance, price_here
@@ -91,6 +92,7 @@ class Service(object):
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
+        self._draws = PaidDraws()  # of a file: ``emission`` has those of a stream
         self.begun, self._emitting, self._notified_ready = False, True, False
         self.info: Dict[str, Any] = {}
         self.isolation = ""
@@ -292,7 +294,8 @@ class Service(object):
         training = self.training
         if training is not None and not training.expects(record.number):
             self.counters.add(DROP + "late-round")
-        elif self.allowance.take_of(record.subject):
+        elif record.frame.drawn in self._draws or self.allowance.take_of(record.subject):
+            self._draws.add([record.frame.drawn])
             self.sinks.write_set([record.frame])
             self.counters.add("frames-out")
             if training is not None:
