@@ -1,4 +1,4 @@
-"""RAPPOR from recipe to estimate: trained, exported, sealed, run with a ledger, collected; its answers are charged once."""
+"""RAPPOR from recipe to estimate: trained, exported, sealed, run with a ledger, collected; an answer is charged once."""
 
 import csv
 import json
@@ -24,13 +24,7 @@ def made(tmp_path_factory):
     data = {"source": f"npz:{small_runs.write_npz(folder)}", "target": "y", "sensitive": "z", "low": -8.0, "high": 8.0}
     recipe = small_runs.small_recipe(
         None,
-        data={
-            "source": f"npz:{small_runs.write_npz(folder)}",
-            "target": "y",
-            "sensitive": "z",
-            "low": -8.0,
-            "high": 8.0,
-        },
+        data=data,
         perturber={**perturber, "hold": "track", "instantaneous": ONCE},
         spending={"unit": "subject", "most": 2 * EPSILON},
         budget={"classifier_epochs": 30, "epochs": 1, "batch": 16},
