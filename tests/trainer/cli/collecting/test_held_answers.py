@@ -1,4 +1,4 @@
-"""RAPPOR from recipe to estimate: trained, exported, sealed, run with a ledger, collected; an answer is charged once."""
+"""RAPPOR from recipe to estimate: trained, exported, sealed, run with a ledger, collected; an answer costs once."""
 
 import csv
 import json
