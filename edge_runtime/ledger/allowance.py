@@ -67,7 +67,7 @@ class Allowance(object):
             enough = self._left >= releases
             if enough:
                 self._left -= releases
-            if self._left <= self._ahead // 2 and not self._spent:
+            if (not enough or self._left <= self._ahead // 2) and not self._spent:
                 self._low.set()
         return enough
 
