@@ -58,11 +58,13 @@ class PerturbedFrame(object):
 
     ``index`` is the source's number of its frame (for a live source, that of the tick), ``outputs`` the arrays by name
     in the manifest's order, ``data`` the first of them, ``slot`` its slot in the tick, ``tick_ns`` the time of the tick
-    (nanoseconds since 1970) or None. It has no capture time, so that it cannot decide when it is emitted.
+    (nanoseconds since 1970) or None, ``drawn`` the name of the draws that it repeats, where a promise charges draws
+    (``pipeline.track_memory``), else 0. It has no capture time, so that it cannot decide when it is emitted.
     """
 
-    __slots__ = ("data", "index", "outputs", "slot", "tick_ns")
+    __slots__ = ("data", "drawn", "index", "outputs", "slot", "tick_ns")
     data: np.ndarray
+    drawn: int
     index: int
     outputs: Mapping[str, np.ndarray]
     slot: int
@@ -75,6 +77,8 @@ class PerturbedFrame(object):
         maker: Any = None,
         slot: int = 0,
         tick_ns: Optional[int] = None,
+        *,
+        drawn: int = 0,
     ) -> None:
         if maker is not _PIPELINE:
             raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
@@ -85,17 +89,18 @@ class PerturbedFrame(object):
         object.__setattr__(self, "data", own[next(iter(own))])
         object.__setattr__(self, "slot", slot)
         object.__setattr__(self, "tick_ns", tick_ns)
+        object.__setattr__(self, "drawn", drawn)
 
     @classmethod
     def of_rows(
-        cls, indices: Sequence[int], outputs: Mapping[str, np.ndarray], maker: Any = None
+        cls, indices: Sequence[int], outputs: Mapping[str, np.ndarray], maker: Any = None, *, drawn: Sequence[int] = ()
     ) -> "List[PerturbedFrame]":
-        """One for each index, of the rows of ``outputs`` (n, ...), which are copied once."""
+        """One for each index, of the rows of ``outputs`` (n, ...), which are copied once; ``drawn`` has theirs."""
         if maker is not _PIPELINE:
             raise PrivacyStop("only a pipeline can make a PerturbedFrame: give it a RawFrame")
         own = {n: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for n, v in outputs.items()}
         main, made = next(iter(own)), []
-        for row, index in enumerate(indices):
+        for row, (index, name_of_draws) in enumerate(zip(indices, list(drawn) or [0] * len(indices))):
             frame = object.__new__(cls)
             values = {name: value[row, ...] for name, value in own.items()}
             _set(frame, "index", index)
@@ -103,6 +108,7 @@ class PerturbedFrame(object):
             _set(frame, "data", values[main])
             _set(frame, "slot", 0)
             _set(frame, "tick_ns", None)
+            _set(frame, "drawn", name_of_draws)
             made.append(frame)
         return made
 
@@ -111,6 +117,7 @@ class PerturbedFrame(object):
         moved = object.__new__(PerturbedFrame)
         slot = self.slot if slot is None else slot
         values = {"index": index, "outputs": self.outputs, "data": self.data, "slot": slot, "tick_ns": tick_ns}
+        values["drawn"] = self.drawn
         for name, value in values.items():
             object.__setattr__(moved, name, value)
         return moved

@@ -41,6 +41,7 @@ from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
 from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.ledger.inside_count import COUNTS, InsideCount, SubjectCount
+from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.loop import batch, by_round
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -151,6 +152,7 @@ class Inside(object):
         self._retry, self._said_source = retry, False
         self._watchdog = Watchdog(settings.hang_after, put_off=self._put_off)
         self._loop: Optional[LiveLoop] = None
+        self._draws = PaidDraws()
         self._may_make: Callable[[int], bool] = lambda _releases: True
         self._may_make_of: Callable[[int], bool] = lambda _subject: self._may_make(1)
         self._may_count: Callable[[int], bool] = self._may_make
@@ -272,13 +274,21 @@ class Inside(object):
         )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
-        if state == RELEASED and not self._may_make(len(made)):
+        if state == RELEASED and not self._may_release([frame.drawn for frame in made]):
             self._counters.add(DROP + SPENT)
             return
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
         with self._sending:
             self._pipe.write(data)
         self._sets += 1
+
+    def _may_release(self, drawn: List[int]) -> bool:
+        """Whether releases of these draws may be made together; what is new of them is counted if so."""
+        unpaid = self._draws.unpaid(drawn)
+        if unpaid and not self._may_make(unpaid):
+            return False
+        self._draws.add(drawn)
+        return True
 
     def _counter(self, perturber: Any) -> Any:
         """What counts people, where the bundle has that counted; else None."""
@@ -308,7 +318,7 @@ class Inside(object):
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
             capture=capture if perturber.manifest.capture else None,
-            pay=lambda tracks, _more: [self._may_make(1) for _ in tracks],
+            pay=lambda _tracks, _more, drawn: [self._may_release([name]) for name in drawn],
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=batch.refusal_reporter(

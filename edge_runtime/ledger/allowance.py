@@ -23,7 +23,8 @@ class Allowance(object):
     """Pays for the releases of a stream, which are all of one unit: nothing tells the outside whose they are.
 
     ``slots`` are the releases of a tick, ``tick_s`` the seconds from one to the next. ``clock`` is the device's uptime,
-    in seconds; ``of`` is what is released, where the inside counts that apart (``ledger.inside_count``).
+    in seconds; ``of`` is what is released, where the inside counts that apart (``ledger.inside_count``). ``repeats``:
+    most releases repeat a draw, and cost nothing.
     """
 
     def __init__(
@@ -35,10 +36,12 @@ class Allowance(object):
         tick_s: float,
         clock: Callable[[], float] = up_s,
         of: str = "",
+        repeats: bool = False,
     ) -> None:
         self._of = of
         self._ledger, self._price, self._slots, self._clock = ledger, price, slots, clock
-        self._ahead = max(min(AHEAD, int(AHEAD_S / tick_s) * slots), slots)
+        # Of draws that last, no more than may begin at one tick: what is reserved is lost by a restart.
+        self._ahead = slots if repeats else max(min(AHEAD, int(AHEAD_S / tick_s) * slots), slots)
         self._left = 0
         self._until_s: Optional[float] = None
         self._lock, self._reserving, self._low = threading.Lock(), threading.Lock(), threading.Event()
@@ -64,7 +67,7 @@ class Allowance(object):
             enough = self._left >= releases
             if enough:
                 self._left -= releases
-            if self._left <= self._ahead // 2 and not self._spent:
+            if (not enough or self._left <= self._ahead // 2) and not self._spent:
                 self._low.set()
         return enough
 

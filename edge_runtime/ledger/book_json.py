@@ -18,7 +18,9 @@ def encode(book: Book) -> bytes:
     """The bytes of a ledger."""
     accounts = {name: [one.total, one.last_s, one.periods] for name, one in book.accounts.items()}
     document = {"schema": SCHEMA, "ledger": dict(book._asdict(), accounts=accounts)}
-    return strict_json.dumps(dict(document, crc=zlib.crc32(strict_json.dumps(document)))) + b"\n"
+    rest = strict_json.dumps(document)
+    # Sorted, the CRC's key comes first.
+    return b'{"crc":%d,' % zlib.crc32(rest) + rest[1:] + b"\n"
 
 
 def decode(data: bytes) -> Book:

@@ -33,7 +33,7 @@ def perturb_all(
     progress: Callable[[int, int], None] = lambda *_: None,
     emit_set: Optional[Callable[[List[Any]], None]] = None,
     report: Callable[[int, str], None] = lambda *_: None,
-    pay: Callable[[List[int], int], List[bool]] = lambda tracks, _more: [True] * len(tracks),
+    pay: Callable[[List[int], int, List[int]], List[bool]] = lambda tracks, _more, _drawn: [True] * len(tracks),
     clock: Callable[[], float] = time.perf_counter,
 ) -> Summary:
     """Perturb every frame of ``source`` and pass it to ``emit``, until the source ends or ``interrupted()`` is true.
@@ -41,8 +41,9 @@ def perturb_all(
     A frame that cannot be read or perturbed is counted and dropped. ``capture`` makes the pipeline's frames of the
     source's (``capture.Capture``); None if they are the same. A frame counts as out if any of its crops is, and as
     dropped for ``nobody`` if it has none. For a source in blocks, ``report`` is called with the number of each refused
-    frame and its problem, and all that leaves of a block goes to ``emit_set``, if there is one. ``pay(tracks, more)``
-    says which of these releases are paid for (``ledger.payer.Payer.pay``); the others are dropped as ``budget-spent``.
+    frame and its problem, and all that leaves of a block goes to ``emit_set``, if there is one. ``pay(tracks, more,
+    drawn)`` says which of these releases are paid for (``ledger.payer.Payer.pay``); the others are dropped as
+    ``budget-spent``.
     Other errors of ``source``, ``perturber``, ``pay`` or ``emit`` end the loop: ``PrivacyStop``, ``DeviceFailed``,
     ``LedgerUnfit``.
     """
@@ -65,7 +66,8 @@ def perturb_all(
                 reason = drop.reason
                 continue
             # Of a source of unknown length, as many may follow as are ever paid for ahead.
-            if not pay([crop.track], AHEAD if source.size is None else source.size - frame.index - 1)[0]:
+            more = AHEAD if source.size is None else source.size - frame.index - 1
+            if not pay([crop.track], more, [perturbed.drawn])[0]:
                 reason = SPENT
                 continue
             emit(perturbed.at(frame.index, None, slot) if slot else perturbed)
@@ -92,7 +94,8 @@ def perturb_all(
         else:
             given = perturber.perturb_batch(frames, on_drop=lambda f, r: lost(f.index, r, "it was dropped: " + r))
             tracks = {frame.index: frame.track for frame in frames}
-            paid = pay([tracks[perturbed.index] for perturbed in given], 0)
+            of_each = [tracks[perturbed.index] for perturbed in given]
+            paid = pay(of_each, 0, [perturbed.drawn for perturbed in given])
             leave = [perturbed for perturbed, may in zip(given, paid) if may]
             if emit_set is not None:
                 emit_set(leave)

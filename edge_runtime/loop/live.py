@@ -95,6 +95,7 @@ class LiveLoop(object):
         try:
             made = [self._perturber.perturb(self._blank_frame()) for _ in range(self._schedule.slots)]
             self._last = list(made)
+            self._perturber.restart()  # a blank frame is of no track and begins no period
             return made
         except FrameDropped as drop:
             reason = drop.reason

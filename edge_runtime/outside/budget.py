@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.ledger.inside_count import COUNTS
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.ledger.payer import Payer
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
 
 Charged = TypeVar("Charged")
 
@@ -81,7 +82,7 @@ def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Un
     price = price_here(settings, manifest)
     if price is not None and settings.subject_column is not None:
         return _charged(lambda: OfSubjects(Ledger(settings.ledger), price))
-    return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s)
+    return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats_paid(manifest))
 
 
 def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:

@@ -17,6 +17,7 @@ from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, Record
 from edgeveil.edge_runtime.ipc.schedule import SLACK_S, Schedule
 from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
 
 MOST_WAITING = 2  # sets: one that comes a moment too late for its tick does not push out the next
@@ -52,7 +53,7 @@ class Emission(object):
         spent: Callable[[], bool] = lambda: False,
         guard: Callable[[List[PerturbedFrame], List[PerturbedFrame]], List[PerturbedFrame]] = lambda new, _flat: new,
     ) -> None:
-        self._take, self._spent, self._guard = take, spent, guard
+        self._take, self._spent, self._guard, self._draws = take, spent, guard, PaidDraws()
         self.plan, self._sinks, self._counters, self._say = plan, sinks, counters, say
         self._clock, self._wall = clock, wall
         self._coming: Dict[int, List[PerturbedFrame]] = {}
@@ -132,7 +133,7 @@ class Emission(object):
     def _next_frames(self, now: float) -> List[PerturbedFrame]:
         # Of a late tick, what counts is when it was due.
         due = bool(self._waiting) and self._waiting[0][0] <= self.due_s() - self.slack_s
-        if due and self._take(self.plan.slots):
+        if due and self._pay([frame.drawn for frame in self._waiting[0][1]]):
             _, new = self._waiting.popleft()
             self._last = self._guard(new, self._flat)
             self.fresh_s, self._fresh_in_period = now, True
@@ -143,6 +144,14 @@ class Emission(object):
             self._counters.add(DROP + SPENT)
         self._counters.add("ticks-repeated")
         return self._last if self._last and self.plan.on_fault == "previous" else self._flat
+
+    def _pay(self, drawn: List[int]) -> bool:
+        """Whether a set of these draws is paid for, now or before."""
+        unpaid = self._draws.unpaid(drawn)
+        if unpaid and not self._take(unpaid):
+            return False
+        self._draws.add(drawn)
+        return True
 
     def _announce_state(self, now: float, tick_ns: int) -> None:
         period = int((now - self.start_s) / self.plan.degraded_after_s)

@@ -5,6 +5,7 @@ from typing import Any, Optional
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.record import Record
 from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.outside.training.training import Training
 
 
@@ -16,6 +17,7 @@ class FileLines(object):
     ) -> None:
         self._allowance, self._training, self._sinks = allowance, training, sinks
         self._counters, self._by_subject = counters, by_subject
+        self._draws = PaidDraws()
 
     def release(self, record: Record) -> None:
         """Let it leave, or count why not."""
@@ -23,7 +25,8 @@ class FileLines(object):
         self._counters.add("sets-in")
         if training is not None and not training.expects(record.number):
             self._counters.add(DROP + "late-round")
-        elif self._allowance.take_of(record.subject):
+        elif record.frame.drawn in self._draws or self._allowance.take_of(record.subject):
+            self._draws.add([record.frame.drawn])
             self._sinks.write_set([record.frame])
             self._counters.add("frames-out")
             if training is not None:

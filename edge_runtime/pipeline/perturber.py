@@ -169,6 +169,10 @@ class Perturber(object):
         """Forget an ended track of a stream; its number may then belong to another person."""
         self.pipeline.forget(track)
 
+    def restart(self) -> None:
+        """Forget all that is held of a stream: what comes next is of nothing that was before."""
+        self.pipeline.restart()
+
     def close(self) -> None:
         """Close the interpreters."""
         self.pipeline.close()

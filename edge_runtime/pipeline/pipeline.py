@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
+from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
 from edgeveil.edge_runtime.pipeline.draw_pool import Pool
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
@@ -42,6 +43,7 @@ class Pipeline(object):
         self.input = manifest.input.name
         self.drawn = {stage.output: stage for stage in manifest.stages if stage.stage == "draw"}
         self.promises = manifest.spending is not None
+        self._names_draws = repeats_paid(manifest)
         self.clipped = 0  # frames of a promise with a value beyond the bounds: it counts as the bound, and that is said
         self._bounds = (manifest.input.low, manifest.input.high) if self.promises else None
         self.pools: List[Pool] = []
@@ -90,7 +92,12 @@ class Pipeline(object):
 
     def infer(self, in_flight: "InFlight") -> None:
         """The model, for the result of ``preprocess``; one thread for all frames, in order."""
-        in_flight.step(lambda: self._infer(in_flight.flow, None, [in_flight.frame.track]))
+
+        def one() -> None:
+            self._infer(in_flight.flow, None, [in_flight.frame.track])
+            in_flight.drawn = self._drawn(1)[0]
+
+        in_flight.step(one)
 
     def postprocess(self, in_flight: "InFlight") -> PerturbedFrame:
         """The stages after the model: the ``PerturbedFrame``. Raises ``FrameDropped`` and nothing else."""
@@ -99,7 +106,8 @@ class Pipeline(object):
             # Raised here, where no array is in scope and no other error is chained: a printed traceback shows
             # nothing of the frame.
             raise FrameDropped(in_flight.reason)
-        return PerturbedFrame(in_flight.frame.index, {name: value[0, ...] for name, value in out.items()}, _PIPELINE)
+        values = {name: value[0, ...] for name, value in out.items()}
+        return PerturbedFrame(in_flight.frame.index, values, _PIPELINE, drawn=in_flight.drawn)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One ``RawFrame`` in, its ``PerturbedFrame`` out. Every error is a ``FrameDropped``."""
@@ -114,7 +122,9 @@ class Pipeline(object):
         """
         outputs, reason = self._attempt(frames) if frames else ({}, None)
         if reason is None:
-            return [*PerturbedFrame.of_rows([frame.index for frame in frames], outputs, _PIPELINE)] if frames else []
+            indices = [frame.index for frame in frames]
+            drawn = self._drawn(len(frames))
+            return [*PerturbedFrame.of_rows(indices, outputs, _PIPELINE, drawn=drawn)] if frames else []
         if len(frames) == 1:
             return [reason]
         return [self.perturb_batch([frame])[0] for frame in frames]
@@ -132,6 +142,14 @@ class Pipeline(object):
     def forget(self, track: int) -> None:
         """Forget an ended track of the stream."""
         self.track_memory.forget(track)
+
+    def restart(self) -> None:
+        """Forget all tracks, or the period, of the stream."""
+        self.track_memory.restart()
+
+    def _drawn(self, rows: int) -> List[int]:
+        """The names of the draws of the last ``rows``, where draws are charged and not releases; else 0."""
+        return self.track_memory.drawn[:rows] if self._names_draws else [0] * rows
 
     def close(self) -> None:
         """Close the interpreters."""
@@ -200,14 +218,18 @@ class Pipeline(object):
 
 
 class InFlight(object):
-    """One frame between the parts of a pipeline: ``frame``, its ``flow``, and the ``reason`` if it is dropped."""
+    """One frame between the parts of a pipeline: ``frame``, its ``flow``, and the ``reason`` if it is dropped.
 
-    __slots__ = ("flow", "frame", "reason")
+    ``drawn`` is the name of its draws (``track_memory``).
+    """
+
+    __slots__ = ("drawn", "flow", "frame", "reason")
 
     def __init__(self, frame: RawFrame) -> None:
         self.frame = frame
         self.flow = Flow({})
         self.reason = ""
+        self.drawn = 0
 
     def erase(self) -> None:
         """Overwrite the frame and everything computed from it with zeros, where the memory is writable."""

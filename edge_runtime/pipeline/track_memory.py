@@ -6,12 +6,16 @@ Until a track has voted, its class is ``groups``, one more than the last class; 
 output meanwhile. So the output does not depend on x during the vote either.
 
 A failed run of the pipeline changes nothing here: a dropped frame has not voted.
+
+Every kept value has a random name. The names of those that a frame is made of, joined, are the name of its draws: two
+frames of one name repeat the same draws, which a ledger charges once.
 """
 
 import collections
 import copy
+import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
 import numpy as np
 
@@ -19,10 +23,10 @@ from edgeveil.edge_runtime.manifest.manifest import Stream
 
 MAX_TRACKS = 4096  # remembered at a time; the least recently seen track is forgotten, and would vote again
 
-# One track or period: for every hold stage, by its output, the votes, the first value of each class, and of all.
+_Kept = NamedTuple("_Kept", [("value", np.ndarray), ("name", int)])
+# One track or period: for every hold stage, by its output, the votes, and what is kept for each class, or (None) all.
 _TrackState = NamedTuple(
-    "_TrackState",
-    [("votes", Dict[str, List[int]]), ("first", Dict[str, Dict[int, int]]), ("only", Dict[str, np.ndarray])],
+    "_TrackState", [("votes", Dict[str, List[int]]), ("kept", Dict[str, Dict[Optional[int], _Kept]])]
 )
 
 
@@ -30,6 +34,7 @@ class TrackMemory(object):
     """The memory of a pipeline's hold stages; ``stream`` is that of the manifest.
 
     Call ``begin`` before the stages, ``commit`` after all of them succeeded. ``clock`` gives seconds for periods.
+    ``drawn`` has the name of each row's draws since ``begin``: 0 where it repeats none.
     """
 
     def __init__(self, stream: Optional[Stream], *, clock: Any = time.monotonic, most: int = MAX_TRACKS) -> None:
@@ -40,11 +45,13 @@ class TrackMemory(object):
         self._kept: "collections.OrderedDict[Any, _TrackState]" = collections.OrderedDict()
         self._open: Dict[Any, _TrackState] = {}
         self._keys: Optional[List[Any]] = None
+        self.drawn: List[int] = []
 
     def begin(self, tracks: Optional[List[int]]) -> None:
         """Set the tracks of the next rows, in order. None: each row stands for a whole track of equal rows."""
         self._open = {}
         self._keys = tracks
+        self.drawn = [0] * len(tracks or ())
         if tracks is not None and self._hold == "period":
             self._keys = [int(self._clock() // self._period_s)] * len(tracks)
 
@@ -65,6 +72,10 @@ class TrackMemory(object):
         if self._hold == "track":
             self._kept.pop(track, None)
 
+    def restart(self) -> None:
+        """Forget all: what was kept is of no frame of the stream."""
+        self._kept.clear()
+
     def majority(self, name: str, labels: np.ndarray, groups: int) -> np.ndarray:
         """Labels (n,) of 0 .. groups - 1 in, the majority of each frame's track out; ``groups`` until it has voted.
 
@@ -82,24 +93,26 @@ class TrackMemory(object):
 
     def keep(self, name: str, values: np.ndarray, by: np.ndarray) -> np.ndarray:
         """Values (n,) in; for each frame, the first value of its track or period with the same ``by`` (n,) out."""
-        if self._keys is None:
-            return values
-        out = np.empty(len(values), np.int64)
-        for place, key in enumerate(self._keys):
-            out[place] = self._state(key).first.setdefault(name, {}).setdefault(int(by[place]), int(values[place]))
-        return out
+        return self._first_of(name, values, by.tolist())
 
     def first(self, name: str, values: np.ndarray) -> np.ndarray:
         """Values (n, ...) in; for each frame, the first value of its track or period, (n, ...) out."""
+        return self._first_of(name, values, [None] * len(values))
+
+    def _first_of(self, name: str, values: np.ndarray, by: Sequence[Optional[int]]) -> np.ndarray:
         if self._keys is None:
             return values
         out = np.empty_like(values)
         for place, key in enumerate(self._keys):
-            # A copy: what a frame was made of is overwritten after use.
-            out[place] = self._state(key).only.setdefault(name, np.array(values[place]))
+            kept = self._state(key).kept.setdefault(name, {})
+            if by[place] not in kept:
+                # A copy: what a frame was made of is overwritten after use.
+                kept[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"))
+            out[place], one = kept[by[place]]
+            self.drawn[place] ^= one
         return out
 
     def _state(self, key: Any) -> _TrackState:
         if key not in self._open:
-            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {}, {})
+            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {})
         return self._open[key]

@@ -33,7 +33,8 @@ def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_
     with writing(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        os.fchmod(handle, 0o600)  # who may read a file may lock it
+        if os.fstat(handle).st_mode & 0o777 != 0o600:
+            os.fchmod(handle, 0o600)  # who may read a file may lock it
         deadline = time.monotonic() + wait_s
         while not _taken(handle):
             if time.monotonic() >= deadline:
@@ -43,8 +44,11 @@ def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_
                     )
                 )
             pause(_PAUSE_S)
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, "edgeveil-edge {} (process {})\n".format(what, os.getpid()).encode(), 0)
+        holder = "edgeveil-edge {} (process {})\n".format(what, os.getpid()).encode()
+        # Unchanged it is left alone: a write to it would go to the disk with the next sync of anything.
+        if os.pread(handle, len(holder) + 1, 0) != holder:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, holder, 0)
         yield
     finally:
         os.close(handle)

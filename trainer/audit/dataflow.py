@@ -55,7 +55,7 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
         return "a class leaves that is not the one the code is of"
     table, released, by_code = walk.channel(root, manifest["outputs"])
     # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
-    rows = len(tables[by_code]) if codes and by_code is not None else None
+    rows = len(tables[by_code]) if codes and by_code is not None else walk.voted(root)
     mixes = table is not None and not (codes and _keeps_class(tables[table], walk.made_by[root].groups))
     if mixes and others:
         return "the channel leaves the class of y-hat, which leaves as well"
@@ -75,6 +75,11 @@ class _Walk:
         if stage.stage == "table":
             return {name}
         return set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
+
+    def voted(self, root: str) -> int | None:
+        """Of how many classes tracks vote for one by ``root``; None where they do not."""
+        votes = [stage.groups for stage in self._stages if stage.op == "majority" and stage.input == root]
+        return votes[0] if votes else None
 
     def channel(self, root: str, outputs: Sequence[Mapping[str, Any]]) -> tuple[str | None, str, str | None]:
         """The table of the one draw that all of the world sees ``root`` through, what it makes, and a table by c."""

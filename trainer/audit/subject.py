@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
-from edgeveil.trainer.audit.dataflow import SENT, Bottleneck, bottleneck
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs import received
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -136,15 +136,16 @@ def _perturbed(
     rows: np.ndarray,
     backends: Mapping[str, Any],
 ) -> Perturbed:
-    table = tables[found.table] if isinstance(found, Bottleneck) and found.table is not None else None
-    released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, found, table))
+    table = None
+    if isinstance(found, Bottleneck) and found.table is not None:
+        table = tables[found.table][: found.rows]  # without the row of tracks that have not voted
+    released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, table))
     return Perturbed(released, outputs, found, table, backends)
 
 
 def _codes(
     declared: Sequence[Mapping[str, Any]],
     outputs: Mapping[str, np.ndarray],
-    found: Bottleneck | str,
     table: np.ndarray | None,
 ) -> Codes | None:
     """The codes among the outputs, and for a codebook the codes before its channel."""
@@ -153,7 +154,9 @@ def _codes(
             continue
         value = outputs[output["name"]]
         if value.ndim == 1 and value.dtype.kind in "iu":
-            return Codes(value) if isinstance(found, str) or table is None else Codes(value, outputs[SENT], table)
+            # A code may be drawn of the channel's answer, which is then what can be counted.
+            counted = table is not None and np.array_equal(value, outputs[RELEASED])
+            return Codes(value, outputs[SENT], table) if counted else Codes(value)
     return None
 
 

@@ -75,7 +75,7 @@ def collect(
         kind,
         reporting.decoder,
         categories=reporting.categories,
-        dependent=spending.unit != "release",
+        dependent=reporting.held or spending.unit != "release",
         names=reporting.names,
     )
     gate = Gate(reporting, capture.slots if capture else 1)
@@ -84,7 +84,8 @@ def collect(
         with contextlib.closing(feed.blocks()) as blocks:
             for block in blocks:
                 passed = gate.passed(block)
-                estimate.add(passed.reports, gate.units(passed))
+                # What a device sends of a kept answer hangs together, whichever of its slots and tracks it is of.
+                estimate.add(passed.reports, keys(passed.sender) if reporting.held else gate.units(passed))
                 counted += len(passed.reports)
                 if most is not None and counted >= most:
                     break

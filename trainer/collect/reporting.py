@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Output, Spending
+from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
 from edgeveil.trainer.collect import decoders
 
 COIN = 2**62  # a coin is true with probability numerator / COIN
@@ -26,6 +27,7 @@ class Reporting(NamedTuple):
     categories: bool
     names: tuple[str, ...]
     spending: Spending
+    held: bool  # whether a device sends of one answer again and again
 
 
 def reporting(bundle: Bundle, name: str | None = None) -> Reporting:
@@ -48,7 +50,7 @@ def reporting(bundle: Bundle, name: str | None = None) -> Reporting:
     classes = tuple(manifest.perturber.target_classes)
     categories = op not in (*_BY_TABLE, "hybrid")
     names = classes if categories and len(classes) == decoder.width else ()
-    return Reporting(output, op, decoder, categories, names, manifest.spending)
+    return Reporting(output, op, decoder, categories, names, manifest.spending, repeats_paid(manifest))
 
 
 def _origin(tensor: str, made: Mapping[str, Any]) -> Any:

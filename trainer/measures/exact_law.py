@@ -26,7 +26,7 @@ from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import compile_mecha
 
 MOST_DRAWS = 2**21  # runs of a stage, over all inputs
 GRID = (0.0, 0.25, 0.5, 1.0)  # of hybrid's inputs, along each axis
-ENUMERATED = ("duchi-linf", "hybrid", "oue", "hrr")
+ENUMERATED = ("duchi-linf", "hybrid", "oue", "rappor", "hrr")
 Stage = Mapping[str, Any]
 Law = dict[bytes, Fraction]
 Weighted = tuple[np.ndarray, list[int]]  # all values (n, ...) of one draw, and the integer weight of each
@@ -131,7 +131,7 @@ def _values_of_vector(stage: Stage, noise: Sequence[Stage]) -> int:
 
 def _inputs_size(stage: Stage, noise: Sequence[Stage]) -> int:
     op = stage["op"]
-    if op == "oue":
+    if op in ("oue", "rappor"):
         return int(noise[1]["shape"][0])
     if op == "hrr":
         return int(noise[0]["bound"])
@@ -140,7 +140,7 @@ def _inputs_size(stage: Stage, noise: Sequence[Stage]) -> int:
 
 def _inputs(stage: Stage, noise: Sequence[Stage]) -> np.ndarray:
     """Corners of the unit cube, or a grid in it, float32 (n, d); or every category int64 (n,)."""
-    if stage["op"] in ("oue", "hrr"):
+    if stage["op"] in ("oue", "rappor", "hrr"):
         return np.arange(_inputs_size(stage, noise), dtype=np.int64)
     along = GRID if stage["op"] == "hybrid" else (0.0, 1.0)
     return np.array(list(itertools.product(along, repeat=_values_of_vector(stage, noise))), np.float32)

@@ -9,6 +9,7 @@ x~ of a class or code is made of mean pictures.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,9 +18,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import mechanism_stages
+from edgeveil.trainer.perturbers import kept_answers, mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit as codebook
+from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
 from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
 from edgeveil.trainer.recipe.perturber import Local
@@ -113,11 +115,11 @@ def _label(section: Local, dataset: Dataset, model: Any) -> FittedPerturber:
     part, classes = dataset.part("perturber"), len(dataset.y_names)
     u = dataset.unit(part.x)
     means = np.stack([u[part.y == label].mean(axis=0) for label in range(classes)])[:, None]
-    made = mechanism_stages.of_category(section.mechanism, "predicted", classes, section.epsilon)
+    made = _of_category(section, "predicted", classes)
     fitted = reported(
         dataset.input, class_of(dataset.input, model, "predicted"), made, **_pictures(dataset, made, means)
     )
-    return replace(fitted, models={"classifier": model})
+    return replace(fitted, models={"classifier": model}, stream=_stream(section))
 
 
 def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int) -> FittedPerturber:
@@ -127,9 +129,21 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
     pictures = table.reshape(codes, -1, *table.shape[1:])
     if table.dtype.kind in "iu":  # whole samples already
         pictures = dataset.unit(pictures).reshape(pictures.shape)
-    made = mechanism_stages.of_category(section.mechanism, "code", codes, section.epsilon)
+    made = _of_category(section, "code", codes)
     told = reported(dataset.input, fitted.stages[: until + 1], made, **_pictures(dataset, made, pictures))
-    return replace(told, models=fitted.models, substituted=fitted.substituted)
+    return replace(told, models=fitted.models, substituted=fitted.substituted, stream=_stream(section))
+
+
+def _of_category(section: Local, input_: str, k: int) -> Mechanism:
+    if section.instantaneous is not None:
+        return kept_answers.rappor(input_, k, section.epsilon, section.instantaneous)
+    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon)
+    return made if section.hold == "none" else kept_answers.held(made)
+
+
+def _stream(section: Local) -> Mapping[str, Any] | None:
+    """The manifest's; the first frame of a track decides."""
+    return stream_codes.stream("track:1" if section.hold == "track" else section.hold)
 
 
 def _pictures(dataset: Dataset, made: Mechanism, pictures: np.ndarray) -> dict[str, np.ndarray | None]:

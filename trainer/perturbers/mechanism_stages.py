@@ -169,20 +169,33 @@ def automatic(k: int, alpha: float) -> str:
     return "k-rr" if k < 3 * math.exp(alpha) + 2 else "oue"
 
 
+def check_categories(name: str, k: int) -> None:
+    """Raise ``BadInput`` unless a mechanism takes so many categories."""
+    if not 2 <= k <= MOST_PLACES:
+        raise BadInput(f"{name} takes 2 to {MOST_PLACES} categories; got {k}. Report something else, or merge them.")
+
+
 def of_category(name: str, input_: str, k: int, alpha: float) -> Mechanism:
     """A mechanism for ``input_``, an index below k. Raises ``BadInput`` for fewer than 2 or more than 4096."""
     name = automatic(k, alpha) if name == "auto" else name
-    if not 2 <= k <= MOST_PLACES:
-        raise BadInput(f"{name} takes 2 to {MOST_PLACES} categories; got {k}. Report something else, or merge them.")
+    check_categories(name, k)
     if name == "k-rr":
         channel = {"stage": "draw", "distribution": "channel", "input": input_, "table": "response", "output": REPORT}
         return Mechanism(name, (channel,), (), "int64", tables={"response": channel_of(k, alpha)})
     if name == "oue":
-        other = unlikely(odds(alpha))
-        noise = (draw("own", "coin", [], numerator=COIN // 2), draw("others", "coin", [k], numerator=other))
-        q = float(Fraction(other, COIN))
-        stages = _stage(name, input_, noise)
-        return Mechanism(name, stages, (k,), "int8", np.eye(k) / (0.5 - q), np.full(k, -q / (0.5 - q)))
+        return unary(name, input_, k, COIN // 2, unlikely(odds(alpha)))
     rows = 1 << (k - 1).bit_length()
     noise = (draw("row", "integer", [], bound=rows), draw("truth", "coin", [], numerator=likely(odds(alpha))))
     return Mechanism(name, _stage(name, input_, noise), (), "int64")
+
+
+def unary(name: str, input_: str, k: int, own: int, other: int) -> Mechanism:
+    """Noisy bits: a 1 at the category's place by the coin ``own``, elsewhere by ``other``; both are numerators."""
+    noise = (draw("own", "coin", [], numerator=own), draw("others", "coin", [k], numerator=other))
+    law = of_bits(k, Fraction(own, COIN), Fraction(other, COIN))
+    return Mechanism(name, _stage(name, input_, noise), (k,), "int8", *law)
+
+
+def of_bits(k: int, p: Fraction, q: Fraction) -> tuple[np.ndarray, np.ndarray]:
+    """Slope and offset of bits that are 1 with probability ``p`` at the category's place and ``q`` elsewhere."""
+    return np.eye(k) * float(1 / (p - q)), np.full(k, float(-q / (p - q)))

@@ -11,8 +11,9 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.gradient_rules import parameters_of
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged
+from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged, repeats
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
+from edgeveil.trainer.perturbers.kept_answers import epsilon_of_one, instantaneous
 from edgeveil.trainer.recipe.schema import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
@@ -58,9 +59,12 @@ def facts(fitted: FittedPerturber, *, from_training: bool) -> dict[str, Any]:
     (stage, *_) = charged(fitted.stages, fitted.outputs)
     alpha = claim["micro_epsilon"] / MICRO
     of, values, variance = _estimate(stage, fitted, alpha)
+    law = instantaneous(fitted.stages)
     return {
         **claim,
         "epsilon": alpha,
+        "repeats": repeats(fitted.stages, fitted.outputs),
+        **({} if law is None else {"instantaneous_epsilon": epsilon_of_one(law)}),
         "bounds": "from-training" if from_training else "public",
         "of": of,
         "values": values,
@@ -72,7 +76,10 @@ def _estimate(stage: Mapping[str, Any], fitted: FittedPerturber, alpha: float) -
     """What is estimated, of how many values, and the largest variance of one report's estimate of one of them."""
     name = stage.get("op", "laplace")
     if stage["stage"] == "draw":
-        name, values = "k-rr", len(fitted.tables[stage["table"]])
+        name, values = "k-rr", fitted.tables[stage["table"]].shape[1]
+    elif name == "rappor":
+        p, q = instantaneous(fitted.stages) or (0.5, 0.5)
+        return "share", math.prod(fitted.outputs[0]["shape"]), q * (1 - q) / (p - q) ** 2
     elif name in ("oue", "hrr"):
         noise = {one["output"]: one for one in fitted.stages if one["stage"] == "draw"}
         values = noise[stage["noise"][-1]]["shape"][0] if name == "oue" else noise[stage["noise"][0]]["bound"]
@@ -90,8 +97,10 @@ def sentence(found: Mapping[str, Any]) -> str:
     largest = ", ".join(f"{row['largest']:g}" for row in found["expected_error"].values())
     unit, most = found["unit"].replace("release", "device"), found["most_micro_epsilon"] / MICRO
     extremes = f" {EXTREMES}" if found["bounds"] == "from-training" else ""
+    one = "One kept answer" if found["repeats"] else "One release"
+    again = ", and what is sent of it again nothing" if found["repeats"] else ""
     return (
-        f"One release costs {found['epsilon']:g} epsilon, and a {unit} may spend {most:g}. "
+        f"{one} costs {found['epsilon']:g} epsilon{again}; a {unit} may spend {most:g}. "
         f"Expected error of {what} from the reports of n devices: {errors}; the largest of {found['values']} values: "
         f"{largest}.{extremes}"
     )

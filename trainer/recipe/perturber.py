@@ -173,7 +173,9 @@ class Codebook(Section):
         gt=0,
         le=MOST_EPSILON,
         description="alpha of randomised response (k-rr) behind the code, over the codes of all classes: as of "
-        "label-only. It is a channel of its own, so it goes with no other `channel`, `merge_below` or held stream.",
+        "label-only. It is a channel of its own, so it goes with no other `channel` or `merge_below`. Where `hold` is "
+        "a track or a period it is behind the class, and the answer is kept and charged once: that of a track before "
+        "its vote and that of after it, that of a period's first frame.",
     )
     merge_below: int = Field(
         default=0,
@@ -244,8 +246,6 @@ class Codebook(Section):
             raise ValueError('"frame" with `acknowledge`, which is for that value only')
         if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
             raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
-        if info.data.get("epsilon") is not None and hold != "none":
-            raise ValueError('"none" with `epsilon`: what is held is released many times, and the ledger counts each')
         return hold
 
     @property
@@ -255,7 +255,8 @@ class Codebook(Section):
 
     @model_validator(mode="after")
     def _one_channel(self) -> Codebook:
-        if self.epsilon is not None and (self.channel != "none" or self.merge_below):
+        held = self.hold.startswith(("track", "period"))  # its code is drawn of the answer, whatever the class was
+        if self.epsilon is not None and ((self.channel != "none" and not held) or self.merge_below):
             raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
         return self
 
@@ -322,7 +323,7 @@ class Laplace(Section):
 
 
 VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
-CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr")
+CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
 
 
 class Local(Section):
@@ -333,10 +334,11 @@ class Local(Section):
         description='What is reported: "reading", the vector itself; "gradient", that of a loss at the parameters of a '
         'training round (edgeveil federate); "label", the class that D_y predicts; "code", the code of a `codebook`.'
     )
-    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr"] = Field(
+    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
         description='Of a reading or gradient: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
         'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
-        "below 3 e^alpha + 2 of them, else oue."
+        'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
+        "sends an instantaneous one of it with every frame."
     )
     epsilon: float = Field(
         gt=0,
@@ -362,6 +364,20 @@ class Local(Section):
         description="gradient: the most of each of its values, either way; what is further is clipped.",
     )
     codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|track|period:[1-9][0-9]{0,3}s)$",
+        description='label, code: "track" or "period:600s" answers once for a track or clock period, of its first '
+        'frame; the ledger is charged for that answer, and what is sent of it again costs nothing. "none": every '
+        "frame is answered anew, and charged.",
+    )
+    instantaneous: float | None = Field(
+        default=None,
+        gt=0,
+        lt=MOST_EPSILON,
+        description="rappor: alpha of one instantaneous answer where no other is seen. All those of a permanent answer "
+        "together tell at most `epsilon`, which must be larger, and which is what is charged.",
+    )
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Local:
@@ -376,6 +392,7 @@ class Local(Section):
         if set(gradient.values()) != {self.of == "gradient"}:
             wrong = next(name for name, there in gradient.items() if there != (self.of == "gradient"))
             raise ValueError(f'{"" if self.of == "gradient" else "no "}{wrong} with `of = "{self.of}"`')
+        self._keeps(wants_vector)
         if (self.of == "code") != (self.codebook is not None):
             wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
             raise ValueError(f'{wanted} with `of = "{self.of}"`')
@@ -384,6 +401,23 @@ class Local(Section):
                 "no `channel`, `merge_below`, `epsilon` or `hold` in [perturber.codebook]: its code is reported"
             )
         return self
+
+    def _keeps(self, is_vector: bool) -> None:
+        """Raise ``ValueError`` where what is kept does not fit the mechanism."""
+        if is_vector and self.hold != "none":
+            raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
+        rappor = self.mechanism == "rappor"
+        if rappor and self.hold == "none":
+            raise ValueError(
+                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
+            )
+        if rappor != (self.instantaneous is not None):
+            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if self.instantaneous is not None and self.instantaneous >= self.epsilon:
+            raise ValueError(
+                f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
+                f"{self.instantaneous:g}"
+            )
 
 
 Perturber = Annotated[

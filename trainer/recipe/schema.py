@@ -264,7 +264,7 @@ class Quick(Section):
 
 
 class Spending(Section):
-    """What a unit may spend in all: every release costs its epsilon, and the board's ledger stops at `most`."""
+    """What a unit may spend in all: every release or kept answer costs its epsilon, and the ledger stops at `most`."""
 
     unit: Literal["release", "track", "subject"] = Field(
         description='Whose releases add up: "release" (all of the device), "track" (those of one track), "subject" '

@@ -2,12 +2,14 @@
 
 An output is *covered* where it is made of reports, constants and fresh noise alone. What leaves is then differentially
 private, whatever the receiver knows: a stage that turns an uncovered value into a covered one *charges* its epsilon,
-which the module ``epsilon`` computes, and all that comes after costs nothing. Reports that leave together add up.
+which the module ``epsilon`` computes, and all that comes after costs nothing. Reports that leave together add up. What
+a stream keeps is charged when it is drawn: to release it again, or to answer of it anew, costs nothing.
 """
 
 from typing import Any, List, Mapping, Sequence, Set
 
 from edgeveil.edge_runtime.formats.validate import one_of, positive, record, refuse, whole
+from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 UNITS = ("release", "track", "subject")
 MICRO = 10**6  # steps of epsilon in 1
@@ -51,7 +53,7 @@ def _charges(stage: Stage) -> bool:
 def _covered(stages: Sequence[Stage]) -> Set[str]:
     """The names of the covered values."""
     covered: Set[str] = set()
-    voted: Set[str] = set()  # classes of tracks: each changes once, after so many frames, whatever they show
+    voted = _voted(stages)
     used: Set[str] = set()
     steps = {stage["output"] for stage in stages if stage.get("distribution") == "laplace"}
     for number, stage in enumerate(stages):
@@ -59,13 +61,43 @@ def _covered(stages: Sequence[Stage]) -> Set[str]:
         if used & steps.intersection(reads):
             refuse("reused-noise", "stages[{}].noise".format(number), "two stages add the same noise")
         used.update(reads)
-        if stage["stage"] == "hold" and stage["op"] == "majority":
-            voted.update(writes)
         if stage["stage"] == "hold" and stage["op"] == "keep":
             reads = [name for name in reads if name != stage["by"] or name not in voted]
         if _charges(stage) or all(name in covered for name in reads):
             covered.update(writes)
     return covered
+
+
+def _voted(stages: Sequence[Stage]) -> Set[str]:
+    """The classes of tracks: each changes once, after so many frames, whatever they show."""
+    return {stage["output"] for stage in stages if stage["stage"] == "hold" and stage["op"] == "majority"}
+
+
+def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
+    """Whether all that is charged is kept for a track or period, so that it is charged once for all of its releases.
+
+    It is kept by ``first``, or by ``keep`` for a class that was voted. With independent noise on top, an answer given
+    again tells no more than what is kept (post-processing).
+    """
+    covered, voted = _covered(stages), _voted(stages)
+    needed, found = {output["tensor"] for output in outputs}, False
+    for stage in reversed(stages):
+        reads, writes = reads_and_writes(stage)
+        if not needed.intersection(writes):
+            continue
+        if stage["stage"] == "hold" and (stage["op"] == "first" or (stage["op"] == "keep" and stage["by"] in voted)):
+            found = True
+        elif _charges(stage) and stage["input"] not in covered:
+            return False
+        else:
+            needed.update(reads)
+    return found
+
+
+def repeats_paid(manifest: Manifest) -> bool:
+    """Whether the ledger is charged for each draw of a bundle's stream, and not for each release."""
+    document = manifest.document
+    return manifest.spending is not None and repeats(document["stages"], document["outputs"])
 
 
 def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:

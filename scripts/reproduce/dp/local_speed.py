@@ -3,7 +3,8 @@
 Mechanisms: vectors a second through the whole pipeline, 4,096 at a time, one core. The stream: csv:- to csv:- of 11
 values by duchi-linf, charged to a ledger, beside the same source and sink with nothing between, at two lengths: memory
 that grows with the stream would show. The ledger: one charge, on this machine's disk, for one release, for as many as a
-service reserves ahead, and for as many as a file's block. Records docs/results/dp/local-speed.json.
+service reserves ahead, and for as many as a file's block; in turns with it, what the disk alone costs: as many bytes
+written, synced and renamed, and the folder synced. Records docs/results/dp/local-speed.json.
 """
 
 import os
@@ -34,6 +35,7 @@ BATCH, SECONDS, PLACES = 4096, 1.0, 11
 MECHANISMS = (("duchi-linf", 11), ("duchi-linf", 520), ("duchi-l2", 11), ("hybrid", 11), ("laplace", 11))
 GOALS = {("duchi-linf", 11): 1e6, ("duchi-linf", 520): 3e4, ("duchi-l2", 11): 3e5}  # vectors a second
 CHARGES = 200
+RELEASE_GOAL_US = 5  # of as many as a service reserves ahead
 BLOCK = READ // 28  # lines of 11 such values in one read
 # The runtime's own source and sink, and what goes between them is handed on as it is.
 ALONE = """
@@ -98,20 +100,44 @@ def stream(folder: Path, lines: int, repeats: int) -> list[dict[str, Any]]:
 
 
 def charges(folder: Path) -> list[dict[str, Any]]:
-    """Microseconds of a charge, and of each release that it pays for."""
+    """Microseconds of a charge, of what the disk alone costs, and of each release that a charge pays for."""
     create(str(folder / "charged"))
     ledger, rows = Ledger(str(folder / "charged")), []
     for releases in (1, AHEAD, BLOCK):
-        took = []
-        for _ in range(CHARGES):
+        took = np.empty((CHARGES, 2))
+        for turn in took:
             started = time.perf_counter()
             paid = ledger.charge({None: releases}, 1, [Limit(10**15, None)]).paid[None]
-            took.append(time.perf_counter() - started)
+            charged = time.perf_counter()
+            _written((folder / "charged").stat().st_size, folder)
+            turn[:] = charged - started, time.perf_counter() - charged
             if paid != releases:
                 raise LimitNotMet(f"{releases} releases were to be paid for; got {paid}")
-        median = 1e6 * float(np.median(took))
-        rows.append({"releases": releases, "charge_us": round(median, 1), "release_us": round(median / releases, 3)})
+        charge, disk = (round(1e6 * float(one), 1) for one in np.median(took, axis=0))
+        goal = {"goal_us": RELEASE_GOAL_US, "least_us": round(disk / releases, 3)} if releases == AHEAD else {}
+        rows.append(
+            {
+                "releases": releases,
+                "charge_us": charge,
+                "disk_us": disk,
+                "release_us": round(charge / releases, 3),
+                **goal,
+            }
+        )
     return rows
+
+
+def _written(size: int, folder: Path) -> None:
+    """What a charge asks of the disk, and nothing else: a file of ``size`` bytes, replaced and lasting."""
+    new = folder / "bare.tmp"
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o640)
+    os.write(handle, b"0" * size)
+    os.fsync(handle)
+    os.close(handle)
+    new.rename(folder / "bare")
+    handle = os.open(folder, os.O_RDONLY)
+    os.fsync(handle)
+    os.close(handle)
 
 
 def main() -> int:

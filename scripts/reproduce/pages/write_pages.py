@@ -308,6 +308,7 @@ def local_privacy(record: dict[str, Any], federated: dict[str, Any], devices: di
         claims=local_page.claims(record["means"], federated),
         laws=list(local_page.law_rows(record)),
         unbiased=list(local_page.unbiased_rows(record)),
+        ratios=list(local_page.ratio_rows(record["means"])),
         sgd=list(local_page.sgd_rows(federated)),
     )
 

@@ -158,6 +158,16 @@ def test_a_record_may_say_whose_it_is_and_a_changed_one_is_broken():
         told.unpack(data[:22] + bytes([data[22] ^ 1]) + data[23:])
 
 
+def test_a_record_may_say_which_draws_it_repeats():
+    outputs = manifest().outputs
+    frame = PerturbedFrame(1, {"report": np.array([1, -1], np.int8)}, _PIPELINE, drawn=2**64 - 5)
+    both = Layout(outputs, subjects=True, draws=True)
+    assert both.size == Layout(outputs, draws=True).size + 8 == Layout(outputs).size + 16
+    record = both.unpack(both.pack(frame, 5, subject=7))
+    assert (record.subject, record.frame.drawn, record.frame.data.tolist()) == (7, 2**64 - 5, [1, -1])
+    assert Layout(outputs).unpack(Layout(outputs).pack(frame, 5)).frame.drawn == 0
+
+
 def test_no_mutation_of_a_round_gets_past_its_bounds():
     rng, taken = np.random.default_rng(1), 0
     good = asked(3, (0.5, -1.0))

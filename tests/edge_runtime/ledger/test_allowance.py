@@ -18,8 +18,9 @@ def board(tmp_path):
     return Board(tmp_path)
 
 
-def allowance(board, releases, period_s=None, slots=1, tick_s=0.1, page=None):
-    made = Allowance(board.ledger(), price(releases, period_s), slots=slots, tick_s=tick_s, clock=board.clock)
+def allowance(board, releases, period_s=None, slots=1, tick_s=0.1, page=None, **options):
+    limits = price(releases, period_s)
+    made = Allowance(board.ledger(), limits, slots=slots, tick_s=tick_s, clock=board.clock, **options)
     made.start(Counters() if page is None else page)
     return made
 
@@ -43,6 +44,14 @@ def taken(made, most, releases=1):
 def test_64_releases_or_a_minutes_are_reserved_and_at_least_a_ticks(board, tick_s, slots, ahead):
     allowance(board, 1000, tick_s=tick_s, slots=slots)
     assert board.spent() == ahead
+
+
+def test_of_answers_that_are_kept_a_ticks_are_reserved_and_more_when_they_are_missing(board):
+    made = allowance(board, 1000, slots=4, repeats=True)
+    assert board.spent() == 4
+    assert made.take(1)
+    assert taken(made, 3, releases=4) == 3  # the first of these was one short
+    assert 13 <= board.spent() <= 17
 
 
 def test_it_goes_on_to_the_limit_and_no_further(board):

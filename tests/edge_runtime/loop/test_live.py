@@ -22,6 +22,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 from edgeveil.edge_runtime.sources.base import Source, now_ns
 from tests.support import bundles
+from tests.support.promised import held_examples
 
 
 class Given(Source):
@@ -94,6 +95,14 @@ def test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards(perturber):
     assert drops(counts)["unreadable"] == 1
     assert drops(counts).get("shape", 0) + drops(counts).get("newer-frame", 0) >= 1
     assert all(not data.any() for data in raw)
+
+
+def test_a_blank_frame_begins_no_period(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=held_examples.example("oue", "period"))
+    with Perturber.open(str(made.path), trust=str(made.trust)) as held:
+        (flat,) = loop(held, [], Counters()).flat()
+        drawn = [held.perturb(RawFrame(reading(), place)).drawn for place in range(3)]
+    assert 0 != flat.drawn != drawn[0] == drawn[1] == drawn[2]
 
 
 class Quantising:

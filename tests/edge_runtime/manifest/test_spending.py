@@ -14,10 +14,12 @@ import pytest
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.fingerprint import PARTS, pipeline_sha256
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import charged
+from edgeveil.edge_runtime.manifest.promises.spending import charged, repeats, repeats_paid
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from tests.support import bundles
+from tests.support.promised import held_examples
 from tests.support.promised import local_examples as local
 
 PROMISE = {"micro_epsilon": 10**7, "unit": "track", "most_micro_epsilon": 10**8, "period_s": 60}
@@ -193,6 +195,43 @@ def test_a_code_held_by_a_majority_is_covered_and_by_the_class_of_a_frame_is_not
     assert refusal(manifest) == "uncovered"
     manifest["stages"][3] = {"stage": "hold", "op": "first", "input": "drawn", "output": "kept"}
     check_manifest(manifest, sealed=False)
+
+
+@pytest.mark.parametrize("stream", held_examples.STREAMS)
+@pytest.mark.parametrize(("op", "again"), [("k-rr", False), ("oue", False), ("hrr", False), ("rappor", True)])
+def test_a_kept_answer_is_charged_once(op, again, stream):
+    manifest, members = held_examples.example(op, stream, again=again)
+    opened = read(manifest, members).manifest
+    assert repeats_paid(opened)
+    assert spent(manifest, members) <= Decimal("1.000001")
+    plain, members = local.example(op)
+    assert not repeats_paid(read(plain, members).manifest)
+    assert spent(plain, members) == spent(manifest, members)
+    del manifest["spending"]
+    check_manifest(manifest, sealed=False)
+    assert not repeats_paid(parse(manifest))
+
+
+def test_an_answer_given_anew_of_a_kept_class_is_charged_each_time():
+    manifest, _ = held_examples.parts("k-rr", "track")
+    *before, answer, hold = manifest["stages"]
+    kept = {**hold, "input": "label", "output": "class"}
+    outputs = [{**manifest["outputs"][0], "tensor": "report"}]
+    assert not repeats([*before, kept, {**answer, "input": "class"}], outputs)
+    # Beside a kept answer, too: what is charged each time would be free.
+    twice = [*manifest["stages"], kept, {**answer, "input": "class", "output": "fresh"}]
+    assert not repeats(twice, [*manifest["outputs"], {**outputs[0], "name": "fresh", "tensor": "fresh"}])
+    assert repeats(twice, manifest["outputs"])
+
+
+def test_what_is_kept_for_a_class_that_is_not_voted_is_charged_each_time():
+    manifest, _ = bundles.held_example()
+    majority, draw, keep = (stage for stage in manifest["stages"] if stage["stage"] in ("hold", "draw"))
+    outputs = [{"tensor": keep["output"]}]
+    before = manifest["stages"][: manifest["stages"].index(majority)]
+    assert repeats([*before, majority, draw, keep], outputs)
+    label = majority["input"]
+    assert not repeats([*before, {**draw, "input": label}, {**keep, "by": label}], outputs)
 
 
 def test_two_sums_of_one_noise_are_refused():

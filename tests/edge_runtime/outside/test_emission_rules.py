@@ -217,6 +217,39 @@ def test_a_full_disk_costs_its_own_frames_and_is_said_once():
     assert stage.said == ["sink", "sink-again"]
 
 
+def test_a_set_of_draws_that_were_paid_for_leaves_without_another_payment():
+    paid, budget = [], [2]
+
+    def take(releases):
+        may = budget[0] >= releases
+        if may:
+            budget[0] -= releases
+            paid.append(releases)
+        return may
+
+    stage = Stage(slots=2)
+    stage.emission._take, stage.emission._spent = take, lambda: budget[0] == 0
+
+    def give(*drawn):
+        for slot, name in enumerate(drawn):
+            one = PerturbedFrame(0, frame(7).outputs, _PIPELINE, slot=slot, drawn=name)
+            stage.emission.take(Record(stage.number, slot, RELEASED, one))
+        stage.number += 1
+        stage.now = stage.emission.due_s() + 1e-6
+        stage.emission.tick()
+        stage.now = stage.emission.due_s()
+        stage.emission.tick()
+
+    give(5, 5)
+    give(5, 6)
+    assert paid == [1, 1]
+    give(6, 8)  # what is not paid for does not leave, and does not when it comes again
+    give(8, 6)
+    assert stage.counters.get("drop:budget-spent") == 2
+    give(6, 5)
+    assert (paid, stage.counters.get("frames-out")) == ([1, 1], 3)
+
+
 def test_sets_out_of_order_stop_everything():
     stage = Stage(slots=2)
     with pytest.raises(PrivacyStop):

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 from tests.support import bundles
+from tests.support.promised import held_examples, local_examples
 
 TRACK = Stream("track", 3, None)
 UNDECIDED = 4
@@ -165,3 +166,42 @@ def test_the_manifest_lets_nothing_unheld_out():
     with pytest.raises(BundleRefused) as caught:
         check_manifest(bundles.with_members(manifest, members))
     assert caught.value.reason == "unheld"
+
+
+def test_frames_of_one_draw_have_one_name_and_others_have_others():
+    parts, tables = held_examples.parts("oue", "track")
+    pipeline = local_examples.pipeline(parts, tables)
+
+    def names(*tracks):
+        made = [pipeline.perturb(RawFrame(OF[0], 0, track=track)) for track in tracks]
+        return [frame.drawn for frame in made], [frame.data.tobytes() for frame in made]
+
+    (one, two, again), (first, _, repeated) = names(1, 2, 1)
+    assert one == again
+    assert first == repeated
+    assert len({0, one, two}) == 3
+    together = pipeline.perturb_batch([RawFrame(OF[3], place, track=track) for place, track in enumerate([2, 1, 3])])
+    assert [frame.drawn for frame in together][:2] == [two, one]
+    pipeline.forget(1)
+    assert names(1, 2)[0][1] == two
+    assert names(1)[0][0] not in (0, one)
+    pipeline.restart()
+    assert names(2)[0][0] not in (0, two)
+    bad = pipeline.perturb_batch([RawFrame(np.zeros(3, np.uint8), 0, track=2), RawFrame(OF[0], 1, track=2)])
+    assert bad[0] == "shape"
+    assert bad[1].drawn == names(2)[0][0]
+
+
+def test_a_vote_gives_a_track_another_name():
+    parts, _ = bundles.held_example()
+    parts["spending"] = {"micro_epsilon": 10**7, "unit": "track", "most_micro_epsilon": 10**8, "period_s": None}
+    parts["outputs"] = parts["outputs"][:1]
+    tables = {
+        name: np.load(io.BytesIO(bundles.held_example()[1][one["file"]])) for name, one in parts["tables"].items()
+    }
+    pipeline = local_examples.pipeline(parts, tables)
+    drawn = [frame.drawn for frame in pipeline.perturb_batch(frames([1] * 6, [0] * 6))]
+    assert drawn[0] == drawn[1] != drawn[2] == drawn[5]
+    del parts["spending"]
+    drawn = [frame.drawn for frame in local_examples.pipeline(parts, tables).perturb_batch(frames([1] * 6, [0] * 6))]
+    assert set(drawn) == {0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import math
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal, localcontext
 from typing import Any
@@ -162,6 +163,12 @@ def example(op: str, alpha: float = 1.0, d: int = 4) -> tuple[bundles.Manifest, 
         "outputs": {"numpy": {"report": "golden/numpy.report.npy"}},
     }
     return manifest, members
+
+
+def recorded_input(members: bundles.Members) -> np.ndarray:
+    """The golden input."""
+    found: np.ndarray = np.load(io.BytesIO(members["golden/input.npy"]))
+    return found
 
 
 def pipeline(parts: dict[str, Any], tables: dict[str, np.ndarray]) -> Pipeline:

@@ -25,15 +25,15 @@ BOTH = pytest.mark.parametrize("noise", [Secret(), Seeded(4)], ids=["secret", "s
     ids=["uniform", "gaussian", "laplace", "length of a radial vector", "height of a direction"],
 )
 def test_it_has_the_law_it_says(noise, drawn, law):
-    # The system's noise differs in every run: one in a million fails for nothing.
-    assert stats.kstest(drawn(noise), law.cdf).pvalue > 1e-6
+    # The system's noise differs in every run: one in a billion fails for nothing.
+    assert stats.kstest(drawn(noise), law.cdf).pvalue > 1e-9
 
 
 @BOTH
 def test_values_of_an_odd_count_are_independent(noise):
     values = noise.gaussian((9_999,), 1.0)
     assert values.shape == (9_999,)
-    assert abs(np.corrcoef(values[:4_999], values[5_000:])[0, 1]) < 5 / math.sqrt(4_999)
+    assert abs(np.corrcoef(values[:4_999], values[5_000:])[0, 1]) < 6 / math.sqrt(4_999)
 
 
 def test_uniform_values_are_above_nothing_and_reach_one():

@@ -5,15 +5,16 @@ Unlike an attack's figure this is a guarantee, whatever the attacker knows: it n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import MICRO, check_covered
+from edgeveil.edge_runtime.manifest.promises.spending import MICRO, check_covered, repeats
 from edgeveil.trainer.measures import exact_law
+from edgeveil.trainer.perturbers.kept_answers import epsilon_of_one, instantaneous
 
 CONDITIONS = (
     "for readings clipped to {bounds}, a generator of the operating system that is sound, and an attacker who does not "
@@ -49,20 +50,33 @@ def section(
         "enumerated": law.as_dict(),
         "spending": None if claim is None else dict(claim),
         "bounds": bounds,
-        "sentence": sentence(float(cost) if claimed is None else claimed, claim, bounds),
+        "sentence": sentence(float(cost) if claimed is None else claimed, claim, bounds, **_kept(stages, outputs)),
     }
 
 
-def sentence(alpha: float, claim: Mapping[str, Any] | None, bounds: str) -> str:
-    """The guarantee in words, with its conditions."""
-    stops = "releases add up, and nothing counts them"
+def _kept(stages: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Whether an answer is kept, and what one instantaneous answer of it tells where no other is seen."""
+    law = instantaneous(stages)
+    return {"held": repeats(stages, outputs), "once": None if law is None else epsilon_of_one(law)}
+
+
+def sentence(
+    alpha: float, claim: Mapping[str, Any] | None, bounds: str, *, once: float | None = None, held: bool = False
+) -> str:
+    """The guarantee in words, with its conditions. ``held``: an answer is kept and charged once; ``once``: what one
+    instantaneous answer of it tells."""
+    what, of = ("answers", "its readings") if held else ("releases", "its reading")
+    stops = f"{what} add up, and nothing counts them"
     if claim is not None:
         most = f"{claim['most_micro_epsilon'] / MICRO:g}"
         again = "" if claim["period_s"] is None else f" in {claim['period_s']:g} s that the board is on"
-        of = f"releases {'' if claim['unit'] == 'release' else 'of one ' + claim['unit'] + ' '}add up"
-        stops = f"{of}, and the ledger stops them at {most}{again}"
+        whose = "" if claim["unit"] == "release" else f"of one {claim['unit']} "
+        stops = f"{what} {whose}add up, and the ledger stops them at {most}{again}"
+    kept = ", however often it is released while its track or period lasts" if held else ""
+    alone = "" if once is None else f", and one release alone by e^{once:.4g}"
     return (
-        f"One release of this bundle changes the odds of anything about its reading by a factor of at most e^{alpha:g} "
+        f"One {what[:-1]} of this bundle changes the odds of anything about {of} by a factor of at most "
+        f"e^{alpha:g}{kept}{alone} "
         f"(alpha-local differential privacy, alpha = {alpha:g}, {HERE if claim is None else ON_BOARD}), "
         f"{CONDITIONS.format(bounds=BOUNDS[bounds])}; {stops}."
     )

@@ -40,7 +40,7 @@ def section(
     classes = len(dataset.y_names), len(dataset.z_names)
     rows = [_row(length, slices, classes, trees, seed) for length in tracks.LENGTHS]
     found["tracks"] = rows
-    if stream["hold"] == "track":
+    if stream["hold"] == "track" and "label" in slices["test"][1]:
         found |= _certified(dataset, slices["test"], classes, seed, tried)
     return found
 
@@ -84,11 +84,12 @@ def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], tre
 
 
 def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The output as whole numbers: the code, else the label, else the number of each different frame."""
+    """The output as whole numbers: the code, else the label, else the number of each different frame or report."""
     for name in ("code", "label"):
         if name in out and out[name].dtype.kind in "iu" and out[name].ndim == 1:
             return np.asarray(out[name])
-    frames = out["frame"].reshape(len(out["frame"]), -1)
+    frames = out["frame"] if "frame" in out else out[next(iter(out))]
+    frames = frames.reshape(len(frames), -1)
     return np.unique(frames, axis=0, return_inverse=True)[1].reshape(-1)
 
 

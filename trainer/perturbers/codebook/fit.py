@@ -240,7 +240,9 @@ def _held(
     np.add.at(share, (part.y, code), 1.0)
     pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
     donor = section.synthesis == "donor"
-    return stream_codes.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
+    return stream_codes.assemble(
+        dataset.input, encoder, share, pictures, stream, substituted=donor, epsilon=section.epsilon
+    )
 
 
 def _metric(log: Log, stage: str, advance: Steps) -> training.Report:

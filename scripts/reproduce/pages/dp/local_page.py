@@ -66,14 +66,12 @@ def claims(means: Record, federated: Record) -> list[tuple[str, str, str]]:
         (
             "Minimax estimators are significantly more accurate than Laplace",
             _word(means["better_than_laplace"]),
-            "Laplace over Duchi: "
-            + "; ".join(f"alpha {alpha}: {_list(rows['laplace'])}" for alpha, rows in means["ratios"].items()),
+            "Laplace over Duchi: " + _ratios(means, "laplace"),
         ),
         (
             "They are the best there is",
             _word(means["duchi_is_best"]),
-            "hybrid over Duchi: "
-            + "; ".join(f"alpha {alpha}: {_list(rows['hybrid'])}" for alpha, rows in means["ratios"].items()),
+            "Duchi over hybrid: " + _ratios(means, "duchi-linf"),
         ),
         (
             "LPSGD: even for low privacy, errors do not converge",
@@ -98,5 +96,29 @@ def _word(held: bool) -> str:
     return "held" if held else "not held"
 
 
-def _list(values: list[float]) -> str:
-    return ", ".join(f"{one:.2f}" for one in values)
+def _ratios(means: Record, above: str) -> str:
+    by_alpha: dict[float, list[str]] = {}
+    for row in means["ratios"]:
+        if row["above"] == above:
+            by_alpha.setdefault(row["alpha"], []).append(f"{row['ratio']:.2f}")
+    return "; ".join(f"alpha {alpha:g}: {', '.join(found)}" for alpha, found in by_alpha.items())
+
+
+def ratio_rows(means: Record) -> Iterator[dict[str, Any]]:
+    """For each ratio of errors its range and its values by n, each with its interval and a word."""
+    keys = dict.fromkeys((row["alpha"], row["above"], row["below"]) for row in means["ratios"])
+    for alpha, above, below in keys:
+        rows = [row for row in means["ratios"] if (row["alpha"], row["above"], row["below"]) == (alpha, above, below)]
+        least, most = rows[0]["least"], rows[0]["most"]
+        yield {
+            "alpha": alpha,
+            "name": f"{above} over {below}",
+            "range": f"above {least:g}" if most is None else f"{least:g} to {most:g}",
+            "by_n": [row | {"word": _verdict(row)} for row in rows],
+        }
+
+
+def _verdict(row: Record) -> str:
+    if row["inside"]:
+        return "held"
+    return "**not held**" if row["refuted"] else "outside, not told apart from its range"

@@ -92,7 +92,7 @@ def test_vectors_are_unbiased(op, alpha, d):
     for x in (np.zeros(d), np.full(d, 16), np.linspace(1, 15, d).round()):
         found = estimate(op, parts, run(np.tile(x.astype(np.uint8), (n, 1)))["report"], d)
         z = (found.mean(axis=0) - (x / 8 - 1)) / (found.std(axis=0) / math.sqrt(n))
-        assert np.abs(z).max() < 5.5
+        assert np.abs(z).max() < 6  # all of these together fail for nothing once in a million runs
 
 
 @pytest.mark.parametrize("d", [2, 5, 16])
@@ -104,7 +104,7 @@ def test_categories_are_unbiased(op, d):
         x = np.where(np.arange(d) == c, 16, 3).astype(np.uint8)
         found = estimate(op, parts, run(np.tile(x, (n, 1)))["report"], d)
         z = (found.mean(axis=0) - (np.arange(d) == c)) / (found.std(axis=0) / math.sqrt(n))
-        assert np.abs(z).max() < 5
+        assert np.abs(z).max() < 6
 
 
 @pytest.mark.parametrize(
@@ -163,13 +163,13 @@ def test_a_permanent_answer_is_held_and_an_instantaneous_one_is_not():
     ]
     parts["outputs"] = [{**parts["outputs"][0], "tensor": name, "name": name} for name in ("kept", "again")]
     pipeline = local.pipeline(parts, {})
-    x = np.tile(np.array([0, 16, 0, 0], np.uint8), (400, 1))
-    out = pipeline.run(x, tracks=[0, 1] * 200)
+    x = np.tile(np.array([0, 16, 0, 0], np.uint8), (1600, 1))
+    out = pipeline.run(x, tracks=[0, 1] * 800)
     for track in (0, 1):
         assert (out["kept"][track::2] == out["kept"][track]).all()
         assert len({bits.tobytes() for bits in out["again"][track::2]}) > 4
         share = out["again"][track::2].mean(axis=0)
-        np.testing.assert_allclose(share, np.where(out["kept"][track], 0.75, 0.25), atol=0.16)
+        np.testing.assert_allclose(share, np.where(out["kept"][track], 0.75, 0.25), atol=0.16)  # 10 deviations
     pipeline.forget(0)
     later = [pipeline.run(x[:1], tracks=[0])["kept"].tobytes() for _ in range(5)]
     assert len(set(later)) == 1

@@ -2,6 +2,7 @@
 
 import copy
 
+import keras
 import numpy as np
 import pytest
 import tomllib
@@ -9,13 +10,16 @@ import tomllib
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
+from edgeveil.edge_runtime.manifest.promises.spending import repeats
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
-from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
-from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.perturbers.codebook.stream_codes import assemble, majority, stream
+from edgeveil.trainer.perturbers.promise import promised
+from edgeveil.trainer.recipe.schema import Recipe, Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
@@ -60,6 +64,33 @@ def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
     assert len(np.unique(code[:, 2:])) > 4  # tracks draw for themselves
     shown = {row.tobytes() for row in run.dataset().for_training().x}
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
+
+
+@pytest.mark.parametrize("hold", ["track:3", "period:600s"])
+def test_a_held_class_with_an_epsilon_answers_once(tmp_path, hold):
+    """Of a track twice: before its vote, of nothing, and after it."""
+    u = keras.Input((6,), name="u")
+    encoder = keras.Model(u, keras.layers.Dense(3, name="label_logits")(u))
+    spec = InputSpec("vector", (6,), "float32", (0.0,) * 6, (1.0,) * 6)
+    share, pictures = np.kron(np.eye(3), [0.5, 0.5]), np.eye(6, dtype=np.float32)
+    fitted = assemble(spec, encoder, share, pictures, stream(hold), substituted=False, epsilon=1.0)
+    assert 1 - 1e-6 < epsilon_of(fitted.stages, fitted.outputs, fitted.tables) <= 1
+    assert repeats(fitted.stages, fitted.outputs)
+    plain = assemble(spec, encoder, share, pictures, stream(hold), substituted=False)
+    with pytest.raises(BadInput, match=r"What leaves has no epsilon|is not made of reports"):
+        promised(plain, Spending(unit="release", most=9.0))
+    fitted = promised(fitted, Spending(unit="release", most=9.0))
+    pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
+    x, changes = np.random.default_rng(0).random((60, 6)).astype(np.float32), []
+    for track in range(40):
+        pipeline.restart()
+        made = [pipeline.perturb(RawFrame(row.copy(), 0, track=track)) for row in x[:6]]
+        changes.append([one.drawn for one in made])
+        parts = [slice(0, 2), slice(2, 6)] if hold == "track:3" else [slice(0, 6)]
+        assert [len({one.drawn for one in made[part]}) for part in parts] == [1] * len(parts)
+        assert all(len({one.outputs["code"].item() for one in made[part]}) == 1 for part in parts)
+        assert all(one.outputs["code"] // 2 == one.outputs["label"] for one in made)
+    assert len({one for of in changes for one in of}) == 40 * len(parts)
 
 
 def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):

@@ -1,0 +1,112 @@
+"""Answers that a stream keeps: what they cost, what one of them alone tells, and what a recipe may not ask for."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
+from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
+from edgeveil.edge_runtime.manifest.promises.spending import repeats
+from edgeveil.trainer.measures import exact_law
+from edgeveil.trainer.perturbers import kept_answers, mechanism_stages, promise
+from edgeveil.trainer.perturbers.codebook import stream_codes
+from tests.trainer.perturbers.test_local import LABEL, READING, recipe
+
+OUTPUTS = [{"tensor": "report"}]
+
+
+def law(stages, k):
+    """P(bits | category) of one instantaneous answer, by all values of the permanent bits, in fractions."""
+    p, q, ones, zeros = (Fraction(stage["numerator"], COIN) for stage in stages if "numerator" in stage)
+    found = []
+    for category in range(k):
+        laws = {}
+        for kept in itertools.product((0, 1), repeat=k):
+            own = [p if place == category else q for place in range(k)]
+            here = math.prod(one if bit else 1 - one for bit, one in zip(kept, own, strict=True))
+            for bits in itertools.product((0, 1), repeat=k):
+                again = [ones if bit else zeros for bit in kept]
+                there = math.prod(one if bit else 1 - one for bit, one in zip(bits, again, strict=True))
+                laws[bits] = laws.get(bits, 0) + here * there
+        found.append(laws)
+    return found
+
+
+@pytest.mark.parametrize(("alpha", "once"), [(2.0, 1.0), (1.0, 0.01), (20.0, 3.0), (5.0, 4.9)])
+def test_one_answer_alone_tells_less_than_all_of_them_together(alpha, once):
+    made = kept_answers.rappor("label", 3, alpha, once)
+    ratio = max(max(one.values()) / min(one.values()) for one in zip_laws(law(made.stages, 3)))
+    assert once - 1e-9 < math.log(ratio.numerator) - math.log(ratio.denominator) <= once + 1e-12
+    assert kept_answers.epsilon_of_one(kept_answers.instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
+    assert alpha - 1e-9 < epsilon_of(made.stages, OUTPUTS, {}) <= alpha
+    enumerated = exact_law.largest_ratio(made.stages, OUTPUTS, {})
+    assert enumerated.epsilon == pytest.approx(alpha, abs=1e-9)
+    assert repeats(made.stages, OUTPUTS)
+
+
+def zip_laws(laws):
+    return [{place: one[bits] for place, one in enumerate(laws)} for bits in laws[0]]
+
+
+def test_the_decoder_is_of_both_answers():
+    made = kept_answers.rappor("label", 3, 2.0, 1.0)
+    for category, one in enumerate(law(made.stages, 3)):
+        mean = sum(np.array(bits) * float(p) for bits, p in one.items())
+        assert mean @ made.slope + made.offset == pytest.approx(np.eye(3)[category], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
+def test_a_held_report_costs_what_it_costs_once(name):
+    plain = mechanism_stages.of_category(name, "label", 4, 1.0)
+    held = kept_answers.held(plain)
+    tables = dict(plain.tables or {})
+    assert epsilon_of(held.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
+    assert (repeats(plain.stages, OUTPUTS), repeats(held.stages, OUTPUTS)) == (False, True)
+    assert (held.shape, held.dtype) == (plain.shape, plain.dtype)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 7])
+def test_a_track_without_a_vote_answers_with_any_class_alike(classes):
+    row = stream_codes.alike(classes)
+    assert row.sum(dtype=np.uint64) == 2**32
+    assert np.ptp(row) <= 1
+
+
+RAPPOR = {"kind": "local", "of": "label", "mechanism": "rappor", "epsilon": 1.0, "hold": "track", "instantaneous": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("perturber", "says"),
+    [
+        ({**RAPPOR, "hold": "none"}, '`hold` of "track" or "period:600s" with "rappor"'),
+        ({key: value for key, value in RAPPOR.items() if key != "instantaneous"}, "`instantaneous` with `mechanism"),
+        ({**LABEL, "instantaneous": 0.5}, "no `instantaneous` with"),
+        ({**RAPPOR, "instantaneous": 1.0}, "`instantaneous` below `epsilon`.* 1; got 1"),
+        ({**RAPPOR, "instantaneous": 0.0}, "`perturber.instantaneous`: expected greater than 0"),
+        ({**RAPPOR, "hold": "track:7"}, "`perturber.hold`"),
+        ({**READING, "hold": "track"}, 'no `hold` with `of = "reading"`'),
+        ({**RAPPOR, "of": "reading"}, 'with `of = "reading"`; got "rappor"'),
+    ],
+)
+def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        recipe(tmp_path / "none.npz", perturber)
+    assert "\n" not in str(caught.value)
+
+
+def test_too_few_and_too_many_categories_are_refused():
+    for k in (1, 4097):
+        with pytest.raises(BadInput, match=f"rappor takes 2 to 4096 categories; got {k}"):
+            kept_answers.rappor("label", k, 1.0, 0.5)
+
+
+def test_what_a_run_says_of_a_kept_answer():
+    found = {"of": "share", "expected_error": {}, "unit": "release", "most_micro_epsilon": 10**7, "bounds": "public"}
+    said = promise.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": True})
+    assert "One kept answer costs 2 epsilon, and what is sent of it again nothing; a device may spend 10." in said
+    said = promise.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": False})
+    assert "One release costs 2 epsilon; a device" in said
