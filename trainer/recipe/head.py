@@ -15,8 +15,7 @@ class _Head(Section):
 
     of: Literal["reading", "sent"] = Field(
         default="reading",
-        description='What it classifies: "reading", the sample in the unit cube, or "sent", what the perturber makes of '
-        "it.",
+        description='What it classifies: "reading", the sample in the unit cube, or "sent", what is sent of it.',
     )
     epsilon: float = Field(
         default=1.0,
@@ -47,7 +46,10 @@ class _WithinNorm(_Head):
 
 class _PerturbedRisk(_WithinNorm):
     regularization: float = Field(
-        default=1e-3, gt=0, le=1e6, description="Weight of |w|^2 / 2 beside the mean loss, not chosen on these data."
+        default=1e-3,
+        gt=0,
+        le=1e6,
+        description="Weight of half w's squared norm beside the mean loss; not chosen here.",
     )
     method: Literal["objective", "output"] = Field(default="objective", description="What the noise is added to.")
 
