@@ -60,7 +60,7 @@ def test_rows_that_are_remembered_are_recognised_by_both_attacks(dataset, rememb
         "membership TPR at 1 % FPR by LiRA from the artefact",
     ]
     for attack in ("loss", "LiRA"):
-        assert found[f"membership AUC by {attack} from the artefact"]["low"] > 0.6
+        assert found[f"membership AUC by {attack} from the artefact"]["low"] > 0.57
     assert found["membership AUC by loss from the artefact"]["n"] == 240 + 240
 
 
