@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 
@@ -12,11 +13,14 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.perturbers import check, fit_function, promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.head import Head
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import locked
-from edgeveil.trainer.runs.fitted import HIDES_NOTHING, constant, unchanged
+from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
+from edgeveil.trainer.runs.head import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.training import private_head
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers
 from edgeveil.trainer.training.linear_classifiers import train_linear
@@ -49,6 +53,7 @@ def train(
             if run.recipe.private is not None:
                 for name in PRIVATE_SLICES[recipe.perturber.kind]:  # refused before the minutes that it takes
                     guarded(run.dataset().for_training(), run.recipe.private, name)
+            private_head.check(run.recipe, run.dataset().for_training())
             if other is not None:
                 run.adopt_classifiers(other)
         except BadInput:
@@ -93,6 +98,8 @@ def _train(run: Run) -> Run:
     )
     missed = _unmet(run, score)
     run.save_perturber(fitted)
+    if recipe.head is not None:
+        _fit_head(run, fitted)
     through = int(unchanged(dataset.input, part.x, sent).sum())
     facts = {**score.as_dict(), "rows": len(part), "unchanged": through}
     run.record(state="finished", limit_met=not missed, validation=facts)
@@ -113,6 +120,23 @@ def _train(run: Run) -> Run:
         return run
     target_missed = score.target_accuracy < recipe.limits.target_accuracy
     raise LimitNotMet(f"{missed} {_advice(recipe, target_missed=target_missed)}")
+
+
+def _fit_head(run: Run, fitted: FittedPerturber) -> None:
+    """Fit [head], unless the run has it: another draw of a resumed run would have to be paid for."""
+    section, dataset = cast(Head, run.recipe.head), run.dataset().for_training()
+    head = FittedHead.of_run(run.folder)
+    if head is None:
+        with run.stage("head"):
+            head, facts = private_head.fit(section, dataset, fitted.frames)
+        run.record(head=facts)
+        head.save(run.folder)
+    part = run.validation()
+    given = part.x if head.of == "reading" else fitted.frames(part.x)
+    right = float((head.predict(dataset.unit(given)) == part.y).mean())
+    run.record(head={**run.facts["head"], "validation_accuracy": right})
+    rests = f"epsilon {head.promise['epsilon']:g}" if head.promise else "its noise is of a seed, and promises nothing"
+    say(f"The head, {head.mechanism} ({rests}), has y right in {right:.3f} of validation. --emit both sends its label.")
 
 
 def _unmet(run: Run, score: CheckpointScore) -> str:

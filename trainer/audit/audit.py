@@ -40,6 +40,7 @@ from edgeveil.trainer.audit.sections import (
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
+from edgeveil.trainer.audit.training_data import head_section, membership_rows, training_spending
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.graphs.prediction import asked_once
@@ -68,6 +69,7 @@ def audit(
     there: OnBoard | None = None,
     cache: Path | None = None,
     resume: bool = False,
+    spending: bool = False,
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
@@ -79,6 +81,7 @@ def audit(
     here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
     where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
     that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
+    ``spending``: what [private] promises of the training is measured too, by running its mechanisms.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
@@ -87,6 +90,8 @@ def audit(
         raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
     load_tensorflow()
+    if spending and "private" not in opened.run.facts:
+        raise BadInput("--spending measures what a training under [private] spends; this run promises nothing of it.")
     asked = opened.run.recipe.certificate or Certificate(tried=1)
     asked = asked if tried is None else asked.model_copy(update={"tried": tried})
     dataset = opened.run.dataset()
@@ -111,7 +116,7 @@ def audit(
 
         journal.begins = begin
         tries = replace(tries, journal=journal)
-        about = _Audit(opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there)
+        about = _Audit(opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending)
 
         def done(found: Sequence[Row]) -> None:
             figures = {"right": found[0].accuracy} if found else {}
@@ -181,6 +186,7 @@ class _Audit:
     asked: Certificate
     strata: np.ndarray | None
     there: OnBoard | None
+    spending: bool
 
     def description(self, perturbed: Perturbed) -> dict[str, Any]:
         """The document's part that says what was audited, on which data."""
@@ -221,15 +227,23 @@ class _Audit:
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
         if (training := cover.section(self.subject.manifest)) is not None:
-            found["training"] = training
+            measured = {"measured": training_spending.measured(self.run.facts["private"])} if self.spending else {}
+            found["training"] = {**training, **measured}
+        head = head_section.section(self.subject.manifest, self.run.folder, dataset, perturbed.outputs)
+        if head is not None:
+            found["head"] = head
         found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
         found["collateral"] = self._retained(released)
         found["probes"] = probes.run_all(released, dataset, dataset.slices.rows(), self.budget, self.seed)
+        target = self.classifiers["target"]
         if self.there is not None:
-            target = self.classifiers["target"]
             found["on_board"] = board_section.section(self.there, self.subject, dataset, perturbed, target)
             found["probes"]["membership"] = [not_run("membership", board_section.MEMBERSHIP)]
-        elif self.subject.manifest.get("stream") is not None:
+            return found
+        found["probes"]["membership"] += membership_rows.rows(
+            self.subject, self.run, dataset, target, self.budget, self.seed
+        )
+        if self.subject.manifest.get("stream") is not None:
             found["streams"] = self._streams()
         return found
 

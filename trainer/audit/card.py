@@ -37,6 +37,7 @@ _FURTHER = (
     "collateral",
     "spending",
     "training",
+    "head",
     "diagnostic",
     "limits",
     "permutation",
@@ -143,6 +144,8 @@ def _guarantees(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, A
             yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
         if document.get("training", {}).get("given"):
             yield {"artefact": title(document), "sentence": document["training"]["sentence"]}
+        if document.get("head", {}).get("given"):
+            yield {"artefact": title(document), "sentence": document["head"]["sentence"]}
         found = document.get("certificate") or {}
         if found.get("per_code", {}).get("given"):
             yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
@@ -169,9 +172,10 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
     if (audit.get("spending") or {}).get("bounds") == "from-training":
         yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
     yield from dict.fromkeys(
-        document["training"]["sentence"]
+        document[part]["sentence"]
+        for part in ("training", "head")
         for document in documents
-        if "training" in document and not document["training"]["given"]
+        if part in document and not document[part]["given"]
     )
     stream = manifest.get("stream") or {}
     if stream.get("hold") == "frame":

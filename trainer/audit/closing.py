@@ -31,6 +31,8 @@ def closing(document: Mapping[str, Any]) -> list[str]:
         f"and {y} alone gives {percent(guess(document))}; most bits: {span(gained, '+.3f')} ({bits['name']}).",
         *([f"Promised: {document['spending']['sentence']}"] if document.get("spending") else []),
         *([f"Of training: {document['training']['sentence']}"] if "training" in document else []),
+        *measured_spending(document),
+        *_of_head(document, y),
         f"Certified: {_certified(document['certificate'])}",
     ]
 
@@ -53,6 +55,24 @@ def headline(document: Mapping[str, Any]) -> str:
         f"{document['artefact']} of {document['perturber']} on {data['name']}: {data['rows']['test']} test rows, "
         f"{document['budget']} audit, 95 % intervals ({document['intervals']})"
     )
+
+
+def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> list[str]:
+    """What a training's mechanisms spend by running them, a line for each; ``broken``: of claims that do not hold."""
+    return [
+        f"Of {row['mechanism']}, mu is {row['claimed']:.4g} as claimed and at least {row['at_least']:.4g} by "
+        f"{row['runs']:,} runs of each of two neighbours"
+        + (", not above the claim." if row["holds"] else ": the claim does not hold. Do not ship this, and report it.")
+        for row in document.get("training", {}).get("measured", [])
+        if not (broken and row["holds"])
+    ]
+
+
+def _of_head(document: Mapping[str, Any], y: str) -> list[str]:
+    if "head" not in document:
+        return []
+    of = {"reading": "the reading", "sent": "what is sent"}[document["head"]["of"]]
+    return [f"Head, of {of}: {y} is right {rate(document['head']['target'])}. {document['head']['sentence']}"]
 
 
 def limit_lines(document: Mapping[str, Any]) -> list[str]:

@@ -72,9 +72,9 @@ class _Walk:
         stage = self.made_by.get(name)
         if stage is None:
             return {""}
-        if stage.stage == "table":
-            return {name}
-        return set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
+        reads = set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
+        # What is decided of a code's picture is a function of the code.
+        return {name} if stage.stage == "table" and "" in reads else reads
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""

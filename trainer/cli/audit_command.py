@@ -59,6 +59,9 @@ def audit(
     tried: Annotated[
         int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
     ] = None,
+    spending: Annotated[
+        bool, typer.Option("--spending", help="Also run the mechanisms of a private training, against what it claims.")
+    ] = False,
     on: OptionalOn = None,
     into: Annotated[
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
@@ -91,7 +94,7 @@ def audit(
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.closing import next_step, summary
+    from edgeveil.trainer.audit.closing import measured_spending, next_step, summary
     from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
@@ -100,6 +103,7 @@ def audit(
         beside: dict[str, Any] = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust}
         beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
         beside |= {"--budget": budget, "--seed": seed, "--tried": tried, "--full": full or None}
+        beside |= {"--spending": spending or None}
         beside |= {"--resume": resume or None, "--replace": replace or None}
         _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
         return
@@ -109,6 +113,7 @@ def audit(
             "--resume": resume or None,
             "--replace": replace or None,
             "--full": full or None,
+            "--spending": spending or None,
             "--after": after,
             "--labels": labels,
             "--out": out,
@@ -121,8 +126,15 @@ def audit(
         return
     budget, seed = budget or "quick", seed or 0
     if before is not None or after is not None:
-        others = {"the target": target, "--artefact": artefact, "--run": run, "--trust": trust, "--tried": tried}
-        given = [name for name, value in {**others, "--on": on, "--into": into}.items() if value is not None]
+        others: dict[str, Any] = {
+            "the target": target,
+            "--artefact": artefact,
+            "--run": run,
+            "--trust": trust,
+            "--tried": tried,
+        }
+        others |= {"--on": on, "--into": into, "--spending": spending or None}
+        given = [name for name, value in others.items() if value is not None]
         if before is None or after is None or given:
             raise BadInput(
                 "Samples are audited with --before and --after together, and without a bundle or export; "
@@ -149,14 +161,17 @@ def audit(
         if into is not None:
             raise BadInput("--into adds the column of a board: name the board with --on.")
         if target.is_dir():
-            shown = ExportFolder.open(target).audit if full and not (replace or as_json) else None
+            shown = ExportFolder.open(target).audit if full and not (replace or as_json or spending) else None
             if shown is not None and artefact in (None, shown["artefact"]):
                 print(as_text(shown), flush=True)
                 return
             require_new(target, replace=replace)
             require_ships(artefact or USUAL)
-        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, resume=resume, **settings)
+        settings |= {"resume": resume, "spending": spending}
+        document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
     else:
+        if spending:
+            raise BadInput("--spending runs the training's mechanisms here: leave it out with --on.")
         if target.is_dir():
             raise BadInput("A board runs sealed bundles: seal this export, flash it, and name the .veil file.")
         folder = None if into is None else ExportFolder.open(into)
@@ -176,6 +191,8 @@ def audit(
     if on is None and target.is_dir():  # shown first: where the disk is full, it is not lost
         say(f"Wrote {save(document, target)}. {next_step(document, target)}")
         say(f"Every table: edgeveil audit {target} --full")
+    if broken := measured_spending(document, broken=True):
+        raise LimitNotMet(" ".join(broken))
     if document["limits"]["exceeded"]:
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 

@@ -214,7 +214,8 @@ def export(
         bool, typer.Option("--all-formats", help="Every format, not only those that the boards need.")
     ] = False,
     emit: Annotated[
-        Literal["frame", "code"], typer.Option(help="What is sent: frame, or the code of a cleaner or codebook alone.")
+        Literal["frame", "both", "code"],
+        typer.Option(help="What is sent: frame; both, with the label of [head]; or a cleaner's or codebook's code."),
     ] = "frame",
     pool: Annotated[
         int | None,

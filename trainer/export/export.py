@@ -18,6 +18,7 @@ from edgeveil.trainer.export import board_report, golden, runners, variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.convert import edgetpu
 from edgeveil.trainer.export.convert.code_output import as_code
+from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
 from edgeveil.trainer.export.lint import lint, refuse
@@ -30,6 +31,7 @@ from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.head import Head
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.runs.versions import package_versions
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -52,8 +54,9 @@ def export(
 
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
-    ``"frame"``, or ``"code"`` for a cleaner or codebook that sends its code, of which the receiver makes x'; of a
-    codebook's it draws from ``pool`` (codes, m, *shape), where that is given. After Ctrl-C what was made is kept beside
+    ``"frame"``; ``"both"`` for the label of the run's head beside it; or ``"code"`` for a cleaner or codebook that
+    sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
+    that is given. After Ctrl-C what was made is kept beside
     ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
@@ -85,6 +88,8 @@ def _export(
         raise BadInput("--pool is what the receiver of a code draws from: give it with --emit code.")
     if emit == "code":
         fitted = as_code(fitted, source.dataset().part("perturber").x, pool)
+    if emit == "both":
+        fitted = with_head(fitted, Head.of_run(source.folder))
     made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
     made = made if fitted.models else []
     if fitted.models and not made:
@@ -92,7 +97,7 @@ def _export(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
             f"{variants.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
-    with progress("export", total=2 * len(made) + 2) as count:
+    with progress("export", total=(len(fitted.models) + 1) * len(made) + 2) as count:
 
         def advance() -> None:
             count()

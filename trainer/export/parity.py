@@ -24,7 +24,7 @@ def compare(
     ``max_abs`` and ``mean_abs`` are in units of x', or of the code where no frame is sent (codes that are numbered are
     off by 1 where they differ, so the mean is the share of these), ``max_abs_unit`` and
     ``mean_abs_unit`` in the unit cube; ``target_agreement`` is the share of samples whose arg max of D_y (``target``,
-    a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of a label output, null where
+    a Keras model from the unit cube to logits) is the same, ``label_agreement`` that of all label outputs, null where
     there is none.
     """
     row: dict[str, Any] = {"frames": len(next(iter(keras.values())))}
@@ -40,8 +40,8 @@ def compare(
         row |= {"max_abs_unit": float(unit.max()), "mean_abs_unit": float(unit.mean())}
         labels = [predict(target, dataset.unit(x)).argmax(axis=1) for x in (ours, theirs)]
         row["target_agreement"] = float((labels[0] == labels[1]).mean())
-    label = names.get("label")
-    row["label_agreement"] = float((artefact[label] == keras[label]).mean()) if label else None
+    agree = [artefact[o["name"]] == keras[o["name"]] for o in fitted.outputs if o["kind"] == "label"]
+    row["label_agreement"] = float(np.all(agree, axis=0).mean()) if agree else None
     return row
 
 

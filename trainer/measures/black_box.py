@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import optimize, stats
@@ -52,14 +53,28 @@ def lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float = 0.0, confi
 
 def gaussian_lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float, confidence: float = 0.95) -> Spent:
     """The same for a mechanism that is Gaussian: from a bound on mu, the distance of the two laws in deviations."""
+    found = mu_lower_bound(one, other, confidence=confidence)
+    return Spent(epsilon_of_mu(found.mu, delta), delta, confidence, found.runs, found.one, found.other)
+
+
+class Apart(NamedTuple):
+    """Two laws lie at least ``mu`` deviations apart, as the event's rates say, judged on ``runs`` of each neighbour."""
+
+    mu: float
+    runs: int
+    one: float
+    other: float
+
+
+def mu_lower_bound(one: np.ndarray, other: np.ndarray, *, confidence: float = 0.95) -> Apart:
+    """How far apart the laws of the scores (n,) are, where a Gaussian mechanism made them or what they come of."""
     half = len(one) // 2
     cut, sign = _best_cut(one[:half], other[:half])
     hits, misses = sign * one[half:] > sign * cut, sign * other[half:] > sign * cut
     seen = clopper_pearson(int(hits.sum()), len(hits), confidence)[0]
     false = clopper_pearson(int(misses.sum()), len(misses), confidence)[1]
     mu = max(0.0, float(stats.norm.ppf(seen) - stats.norm.ppf(false)))
-    epsilon = epsilon_of_mu(mu, delta)
-    return Spent(epsilon, delta, confidence, len(hits), float(hits.mean()), float(misses.mean()))
+    return Apart(mu, len(hits), float(hits.mean()), float(misses.mean()))
 
 
 def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, float]:

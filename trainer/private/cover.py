@@ -14,7 +14,10 @@ from edgeveil.trainer.private.guarantee import Guarantee
 from edgeveil.trainer.recipe.private import Private
 
 PUBLIC, DATA = "public", "data"
+HEAD = "head"  # the model that has a guarantee of its own, from a slice of its own
 COVERS = "all networks, tables, ranges and calibration of this bundle"
+BUT_HEAD = f"{COVERS} but for its head, whose guarantee stands apart"
+HEAD_COVERS = "the head of this bundle"
 GIVEN = (
     "public classes, bounds and number of units",
     "slices by a keyed hash of each unit's number",
@@ -30,6 +33,12 @@ OUTSIDE = (
 def private(mechanism: str, share: float) -> str:
     """The mark of what a mechanism made, for a share of the budget."""
     return f"private: {mechanism}, {share:.4g} of the budget"
+
+
+def head_mark(mechanism: str, promise: Mapping[str, Any]) -> str:
+    """The mark of a head, whose slice is its own."""
+    delta = f" and delta {promise['delta']:.3g}" if promise["delta"] else ""
+    return f"private: {mechanism}, epsilon {promise['epsilon']:.4g}{delta} on a slice of its own"
 
 
 def promise(asked: Private, unit: str, marks: Mapping[str, Any]) -> dict[str, Any]:
@@ -58,9 +67,31 @@ def section(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     if without:
         said = f"There is no guarantee for the people behind the training data: {_listed(without)} without noise."
     else:
-        given = Guarantee(found["epsilon"], found["delta"], found["unit"], found["neighbours"], COVERS, GIVEN, OUTSIDE)
+        covers = BUT_HEAD if HEAD in manifest["models"] else COVERS
+        given = Guarantee(found["epsilon"], found["delta"], found["unit"], found["neighbours"], covers, GIVEN, OUTSIDE)
         said = given.sentence()
     return {**found, "given": not without, "unpaid": without, "sentence": said}
+
+
+def head_section(manifest: Mapping[str, Any], mechanism: str, promised: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``head`` section of an audit: what ``promised`` (a ``Guarantee``'s fields) its fit, and the sentence.
+
+    It is ``given`` only where all of the bundle is private: else other parts tell of the same people.
+    """
+    training = section(manifest)
+    if training is None:
+        why = "without [private] nothing guards what else ships"
+    elif not training["given"]:
+        why = f"{_listed(training['unpaid'])} without noise"
+    elif training["marks"]["models"].get(HEAD) != head_mark(mechanism, promised):
+        why = "the run has another head than the bundle"
+    else:
+        why = ""
+    sentence = Guarantee(**promised).sentence()
+    if why:
+        sentence = f"The head was fitted by {mechanism}, and there is no guarantee for the people behind it: {why}."
+    size = {key: promised[key] for key in ("epsilon", "delta", "unit", "neighbours")}
+    return {"mechanism": mechanism, **size, "given": not why, "sentence": sentence}
 
 
 def _parts(manifest: Mapping[str, Any], marks: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.count import Count
+from edgeveil.trainer.recipe.head import Head, check_head
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
 from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
@@ -353,6 +354,9 @@ class Recipe(Section):
     private: Private | None = Field(
         default=None, description="What the bundle may tell of the people it was trained on. Left out: no promise."
     )
+    head: Head | None = Field(
+        default=None, description="A private linear classifier of y that ships too. Left out: none."
+    )
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
     certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
@@ -395,6 +399,8 @@ class Recipe(Section):
         if self.private is not None:
             extremes, unseen = self.data.bounds is not None, self.limits.unseen_accuracy is not None
             check_private(self.perturber, self.prior.kind, from_training=extremes, unseen=unseen)
+        if self.head is not None:
+            check_head(self.head, self.perturber, promises=self.promises)
         self._counts()
         if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
             raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')

@@ -10,6 +10,7 @@
     RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
     RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
     RUN/perturber/        the result: perturber.json, networks, tables
+    RUN/head.npz          the head, where the recipe has one
 """
 
 from __future__ import annotations

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import shutil
-from dataclasses import replace
 from types import SimpleNamespace
 
 import jsonschema
@@ -12,11 +11,6 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
-from edgeveil.trainer.attacks import problem
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.card import card
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import export as exporting
 from edgeveil.trainer.export import golden, measure
@@ -154,25 +148,6 @@ def test_a_budget_that_does_not_fit_is_refused_before_anything_is_trained(run, t
     with pytest.raises(BadInput, match=words):
         train(recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_the_card_of_an_audited_bundle_carries_the_sentence(exported, tmp_path, monkeypatch):
-    few = (Fixed(), CodeCounts())
-    for module in ("audit.audit", "attacks.run_all"):
-        monkeypatch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=1, trees=5))
-    document = audit(exported.folder, cache=tmp_path / "cache")
-    jsonschema.validate(json.loads(json.dumps(document)), json.loads((SCHEMAS / "audit.schema.json").read_text()))
-    sentence = cover.section(exported.manifest)["sentence"]
-    made = card(document, exported.manifest)
-    assert sentence in [one["sentence"] for one in made["guarantees"]]
-    document["training"] = cover.section({**exported.manifest, "tables": {"means": {}, "more": {}}})
-    made = card(document, exported.manifest)
-    assert not any("people" in one["sentence"] for one in made["guarantees"])
-    assert "There is no guarantee for the people behind the training data: the table more depends on them without " in (
-        "\n".join(made["warnings"])
-    )
 
 
 def test_without_private_a_run_is_what_it_was(tmp_path):

@@ -1,0 +1,150 @@
+"""Membership from the artefact: was this row among those that the network was trained on?
+
+The third attacker of ``membership`` holds the bundle, and so runs its network on any row: the logits of y that come
+before the class. Two attacks: the loss alone, and LiRA with shadow networks of the same shape, each trained on half of
+the rows (``attacks.training_data.membership_inference``). Shadows are trained plainly, also where the network was
+trained privately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.attacks.problem import Budget
+from edgeveil.trainer.attacks.training_data.membership_inference import confidence, halves, likelihood_ratio
+from edgeveil.trainer.audit.probes import areas
+from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.audit.probes.areas import Scored
+from edgeveil.trainer.audit.probes.membership import FEWEST, FEWEST_UNITS, MOST
+from edgeveil.trainer.datasets.base import Dataset, SliceName
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.graphs.prediction import predict
+
+AUC, TPR = "membership AUC by {} from the artefact", "membership TPR at 1 % FPR by {} from the artefact"
+LOSS, LIRA = "loss", "LiRA"
+SHADOWS = {"quick": 8, "thorough": 32}
+MEANING = "whether a row trained the network whose logits the attacker reads; interval by resampled units"
+
+Logits = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Where a manifest decides the class of y: the tensor ``logits`` that ``model`` makes as ``output``."""
+
+    model: str
+    output: str
+    logits: str
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the network was trained, as far as an attacker who knows the recipe does the same: the slice by its name, and
+    Adam's ``rate``, the ``batch`` and the ``epochs``."""
+
+    slice: SliceName
+    rate: float
+    batch: int
+    epochs: int
+
+
+def network(manifest: Mapping[str, Any], head: str) -> Network | None:
+    """The network that ships and reads y off the sample, but for the ``head``; None where there is none."""
+    made = {
+        name: Network(stage["model"], output, name)
+        for stage in manifest["stages"]
+        if stage["stage"] == "artefact" and stage["model"] != head
+        for output, name in stage["outputs"].items()
+    }
+    decided = (stage["input"] for stage in manifest["stages"] if stage.get("op") == "argmax")
+    return next((made[name] for name in decided if name in made), None)
+
+
+def only_logits(manifest: Mapping[str, Any], found: Network, classes: int) -> dict[str, Any]:
+    """The manifest whose one output are the logits: it ends with the stage that makes them."""
+    stages = manifest["stages"]
+    last = next(n for n, stage in enumerate(stages) if found.logits in dict(stage.get("outputs") or {}).values())
+    output = {"name": "logits", "kind": "code", "tensor": found.logits, "shape": [classes], "dtype": "float32"}
+    return {**manifest, "stages": stages[: last + 1], "outputs": [output], "stream": None}
+
+
+def run(
+    logits: Logits, shipped: Any, dataset: Dataset, training: Training, budget: Budget, seed: int
+) -> list[dict[str, Any]]:
+    """AUC and true positives at 1 % false ones, of the attack by the loss and of LiRA.
+
+    ``logits`` asks the artefact, of raw samples (n, ...); ``shipped`` is the same network in Keras, from the unit cube
+    to the logits alone, of which shadows take the shape. As many others as members, so that a shadow, trained on half
+    of both, sees as many rows as the network did.
+    """
+    rng = np.random.default_rng([seed, 7])
+    members = fit_and_validation(dataset, training.slice)[0].index
+    others = np.concatenate([dataset.slices.attack, dataset.slices.test])
+    most = min(MOST, len(members), len(others))
+    sides = [rng.permutation(side)[:most] for side in (members, others)]
+    part = dataset.rows(np.concatenate(sides))
+    member = np.repeat([True, False], [len(side) for side in sides])
+    unit = np.arange(len(member)) if part.cluster is None else part.cluster
+    units = [len(np.unique(unit[member == side])) for side in (True, False)]
+    if min(map(len, sides)) < FEWEST or min(units) < FEWEST_UNITS:
+        reason = (
+            f"{len(members)} rows of {units[0]} units trained the network and {len(others)} of {units[1]} did not; "
+            f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
+        )
+        return [not_run(name.format(attack), reason) for attack in (LOSS, LIRA) for name in (AUC, TPR)]
+    target = confidence(logits(part.x), part.y)
+    inside = halves(len(member), SHADOWS[budget.name], rng)
+    shadows = _shadows(shipped, dataset.unit(part.x), part.y, inside, training, budget, seed)
+    scores = {LOSS: target, LIRA: likelihood_ratio(target, shadows, inside)}
+    found = []
+    for attack, score in scores.items():
+        scored = Scored(score, member, np.zeros(len(member), np.int64), unit, unit)
+        for name, measure, chance in ((AUC, areas.area, 0.5), (TPR, areas.recognised, 0.01)):
+            value = scored.measured(measure, rng)
+            found.append(row(name.format(attack), value, n=len(member), chance=chance, meaning=MEANING))
+    return found
+
+
+def _shadows(
+    shipped: Any, u: np.ndarray, labels: np.ndarray, inside: np.ndarray, training: Training, budget: Budget, seed: int
+) -> np.ndarray:
+    """Confidences (shadows, n) of networks of the same shape, each trained on its half of the rows."""
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(seed)
+    model, optimizer = keras.models.clone_model(shipped), keras.optimizers.Adam(training.rate)
+    optimizer.build(model.trainable_variables)
+    untouched = [np.asarray(variable) for variable in optimizer.variables]
+    x, y = tf.constant(u), tf.constant(labels, tf.int32)
+
+    @tf.function
+    def step(rows: tf.Tensor) -> None:
+        with tf.GradientTape() as tape:
+            logits = model(tf.gather(x, rows), training=True)
+            loss = tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(y, rows), logits)
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+
+    half = len(labels) // 2
+    batch = min(training.batch, half)
+    # All shadows together cost what one network's training may.
+    most = budget.macs / (len(inside) * max(1, keras_macs(shipped).macs) * half)
+    epochs = max(1, min(training.epochs, budget.epochs, int(most)))
+    found = []
+    for number, mine in enumerate(inside):
+        rng = np.random.default_rng([seed, number])
+        model.set_weights(keras.models.clone_model(shipped).get_weights())  # drawn anew
+        for variable, value in zip(optimizer.variables, untouched, strict=True):
+            variable.assign(value)
+        rows = np.flatnonzero(mine)
+        for _ in range(epochs):
+            order = rng.permutation(rows)[: len(rows) // batch * batch]
+            for lot in order.reshape(-1, batch):
+                step(tf.constant(lot))
+        found.append(confidence(predict(model, u), labels))
+    return np.array(found)
