@@ -33,14 +33,15 @@ def test_it_says_how_it_is_used_and_what_it_does_not_know(name):
     assert "nope" in done.stderr
 
 
-def test_the_bench_environment_is_that_of_the_lock(tmp_path):
+@pytest.mark.parametrize("name", ["bench", "oracles"])
+def test_an_environment_is_that_of_its_lock(tmp_path, name):
     """An environment of the lock that is there is left alone: so the script finds the lock from wherever it is run."""
-    folder = tmp_path / "bench"
+    folder = tmp_path / name
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/python").symlink_to(sys.executable)
-    want = hashlib.sha256((ROOT / "requirements/bench.txt").read_bytes()).hexdigest()
+    want = hashlib.sha256((ROOT / f"requirements/{name}.txt").read_bytes()).hexdigest()
     (folder / "lock.sha256").write_text(want + "\n")
-    command = [str(ROOT / "scripts/environments/bench")]
+    command = [str(ROOT / "scripts/environments" / name)]
     done = subprocess.run(
         command,
         cwd=tmp_path,

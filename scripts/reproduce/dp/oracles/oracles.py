@@ -45,7 +45,7 @@ PLAN = """
 [anonymity]
 k = 5
 people = "person"
-link = "nothing"
+link = "none"
 suppress = 10
 
 [columns.person]
