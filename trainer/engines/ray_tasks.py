@@ -27,7 +27,13 @@ def ray_tasks(at_once: int, *, fresh: bool = False, instead: str) -> Iterator[Ru
         ) from None
     address = os.environ.get("RAY_ADDRESS")
     here: dict[str, Any] = {} if address else {"num_cpus": at_once, "include_dashboard": False}
-    ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **here)
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR, **here)
+    except Exception as error:  # a start that times out has no type of its own
+        raise DeviceFailed(
+            f"Ray did not start ({type(error).__name__}): see whether RAY_ADDRESS is right and the machine is not too "
+            f"busy, or use {instead}."
+        ) from None
     try:
         remote = ray.remote(num_cpus=1, max_calls=1 if fresh else 0, max_retries=0)(_run)
 

@@ -96,7 +96,10 @@ def example(features=FEATURES, high=16, *, drawn=False):
         manifest["stages"].insert(2, channel)
         manifest["stages"][3]["input"] = manifest["outputs"][1]["tensor"] = "code"
         manifest["tables"]["q"] = {"file": "tables/q.npy", "shape": [features, features], "dtype": "uint32"}
-        members["tables/q.npy"] = bundles.npy(np.ones((features, features), np.uint32))
+        rest = 2 ** (features - 1).bit_length() - features  # a row sums to a power of two
+        members["tables/q.npy"] = bundles.npy(
+            np.ones((features, features), np.uint32) + np.diag(np.full(features, rest, np.uint32))
+        )
         members["golden/draws.code.npy"] = members["golden/numpy.label.npy"]
         manifest["golden"]["draws"] = {"code": "golden/draws.code.npy"}
     return manifest, members

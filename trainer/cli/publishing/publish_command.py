@@ -65,8 +65,7 @@ def table_alone(
 @publish.command(
     "archive",
     epilog="Example: edgeveil publish archive mnist.veil --trust trust --in npz:recordings.npz --table visits.csv "
-    "--plan plan.toml --key pseudonyms.key --vault vault --sign keys/signing.key --recipient university "
-    "--out for-university",
+    "--plan plan.toml --key pseudonyms.key --vault vault --sign keys/signing.key --recipient university --out study",
 )
 def archive(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that perturbs each frame.")],
@@ -146,7 +145,7 @@ def archive(
         say(f"The publication is in {out}. Its recipient checks it: edgeveil publish verify {out} --trust DIR")
 
 
-@publish.command("verify", epilog="Example: edgeveil publish verify for-university --trust trust")
+@publish.command("verify", epilog="Example: edgeveil publish verify study --trust trust")
 def verify(
     folder: Annotated[Path, typer.Argument(help="The folder that edgeveil publish archive wrote.")],
     trust: Trust,

@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow.parquet
 import pytest
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
 from edgeveil.edge_runtime.sources.npz import NpzSource
 from edgeveil.trainer.pseudonyms.master_key import open_key
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish import reader
-from edgeveil.trainer.publish.work import finishing
+from edgeveil.trainer.publish.verify_publication import verify_publication
+from edgeveil.trainer.publish.work import exactly_once, finishing
+from edgeveil.trainer.publish.work.archive_publication import publish_archive
 from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
+from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.promised import counted_bundles
 from tests.support.publishing import archives
@@ -273,6 +276,59 @@ def test_a_ledger_that_has_too_little_is_not_charged(tmp_path):
     plain = archives.make(tmp_path / "plain")
     with pytest.raises(BadInput, match="leave out --ledger"):
         plain.published(ledger=tmp_path / "more")
+
+
+@pytest.mark.parametrize("method", ["incognito", "mondrian"])
+def test_rows_that_nothing_links(own, monkeypatch, method):
+    pseudonym = 'action = "pseudonym"\nmode = "vault"\nnormalise = ["nfkc", "case", "spaces"]\nepoch = 1\n'
+    assert pseudonym in own.plan
+    own.plan = own.plan.replace(pseudonym, 'action = "drop"\nnormalise = ["nfkc", "case", "spaces"]\n')
+    own.plan = own.plan.replace('link = "person"', f'link = "none"\nmethod = "{method}"')
+    if method == "mondrian":
+        own.plan = own.plan.replace("suppress = 20", "suppress = 0")
+    else:
+        bad_frames(monkeypatch, {20, 60, 100})
+    key = open_key(own["pseudonyms.key"])
+    signer = keys.Signer.open(own["keys/signing.key"])
+    document = publish_archive(own.wanted(), key, signer)
+    rows = rows_of(own["out"])
+    assert "visitor" not in rows[0]
+    assert document["anonymity"]["people"] is None
+    owners = {}
+    for row in own.rows:
+        owners.setdefault((row["minutes"], row["illness"]), set()).add(" ".join(row["visitor"].split()).lower())
+    classes = {}
+    for row in rows:
+        shown = row["day"], row["door"], row["age"]
+        classes.setdefault(shown, set()).update(owners[str(row["minutes"]), row["illness"]])
+    assert min(map(len, classes.values())) >= 3
+    assert document["anonymity"]["found"]["k"] >= 3
+    found = verify_publication(own["out"], own.made.trust)
+    assert found["counted"] == "rows"
+    assert found["k"] >= document["anonymity"]["found"]["k"]
+
+
+def test_after_a_privacy_stop_nothing_is_left(own, monkeypatch):
+    right, count = chunk_work._Machine.perturbed, iter(range(100))
+
+    def stop(machine, wanted):
+        if next(count) == 1:
+            raise PrivacyStop("frames leave as they came")
+        return right(machine, wanted)
+
+    monkeypatch.setattr(chunk_work._Machine, "perturbed", stop)
+    with pytest.raises(PrivacyStop, match="as they came"):
+        own.published()
+    assert not own["out"].exists()
+
+
+def test_a_file_is_never_replaced(tmp_path):
+    path, receipts = tmp_path / "chunk", tmp_path / "work"
+    receipts.mkdir()
+    first = exactly_once.make(path, receipts, b"first")
+    assert exactly_once.make(path, receipts, b"second") == first
+    assert path.read_bytes() == b"first"
+    assert exactly_once.made(path, receipts) == first
 
 
 @pytest.mark.parametrize("as_lists", [False, True])
