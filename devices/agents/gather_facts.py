@@ -31,6 +31,7 @@ SERVICE_FILES = (
 )
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
+PROCESSORS = "/proc/cpuinfo"
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
@@ -62,7 +63,9 @@ if name == "openvino":
         library = importlib.import_module("openvino.runtime")
     version = version or library.get_version()
     try:
-        found = ["myriad"] if any(one.startswith("MYRIAD") for one in library.Core().available_devices) else []
+        there = [one.partition(".")[0] for one in library.Core().available_devices]
+        found = ["myriad"] if "MYRIAD" in there else []
+        found += ["openvino:" + one for one in ("GPU", "NPU") if one in there]
     except Exception as error:
         sys.stderr.write("%s: %s" % (type(error).__name__, error))
 print(json.dumps([version or "unknown", found]))
@@ -84,7 +87,7 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "schema": 1,
         "architecture": _architecture(),
         "bits": BITS,
-        "board": _text("/proc/device-tree/model"),
+        "board": _text("/proc/device-tree/model") or _processor(),
         "system": _os_release(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "executable": sys.executable,
@@ -230,6 +233,12 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
         "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
     }
+
+
+def _processor() -> Optional[str]:
+    """What a PC, which has no device tree, says of its processor: "Intel(R) N100"; None on any other."""
+    lines = (_text(PROCESSORS) or "").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _os_release() -> Optional[str]:

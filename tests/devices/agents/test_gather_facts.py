@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing.placement import place
+from edgeveil.devices.flashing.readiness.matching import matching
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
+from edgeveil.edge_runtime.device import check_device
 from tests.support.boards.pythons import python_of
 
 SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
@@ -70,6 +73,27 @@ def test_an_openvino_without_a_version_of_its_own_is_asked_by_its_call(tmp_path)
     found = probe(sys.executable, tmp_path)
     assert found["interpreters"]["openvino"].startswith("2022.3.2")
     assert found["devices"] == ["myriad"]
+
+
+def test_the_devices_of_a_pc_are_words_that_the_runtime_takes(tmp_path):
+    (tmp_path / "openvino").mkdir()
+    core = 'class Core:\n    available_devices = ["CPU", "GPU.0", "GPU.1", "NPU"]\n'
+    (tmp_path / "openvino/__init__.py").write_text(f'__version__ = "2026.4.1"\n{core}')
+    found = probe(sys.executable, tmp_path)["devices"]
+    assert found == ["openvino:GPU", "openvino:NPU"]
+    assert [check_device(one) for one in found] == found
+
+
+def test_a_pc_is_known_by_its_processor(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Intel(R) N100\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(gather_facts, "PROCESSORS", str(tmp_path / "cpuinfo"))
+    facts = Facts("x86_64", "3.12.3", 10**10, False, True, True, board=gather_facts._processor())
+    known = {name: profiles.load(name) for name in profiles.names()}
+    assert matching(facts, known, lambda _path: True).name == "intel-n100"
+    ultra = replace(facts, board="Intel(R) Core(TM) Ultra 7 155H")
+    assert matching(ultra, known, lambda _path: True).name == "intel-core-ultra"
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nBogoMIPS\t: 108.00\n")
+    assert gather_facts._processor() is None
 
 
 # environment: profile, what its planner then takes
