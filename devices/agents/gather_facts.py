@@ -91,7 +91,7 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "system": _os_release(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "executable": sys.executable,
-        "glibc": platform.libc_ver()[1] or None,
+        "glibc": _glibc(),
         "free_bytes": space.f_bavail * space.f_frsize,
         "volatile": _volatile(place) or (_volatile("/etc") if place != "/etc" else None),
         "read_only": bool(space.f_flag & 1) or not _writable(place),
@@ -112,6 +112,15 @@ def _architecture() -> str:
     """The architecture of the programs here: a 32-bit system may run on a 64-bit kernel, which reports its own."""
     machine = platform.machine()
     return "armv7l" if machine == "aarch64" and BITS == 32 else machine
+
+
+def _glibc() -> Optional[str]:
+    """The system's own; before Python 3.8, ``platform.libc_ver`` says what Python was linked with, which is older."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        return None  # another C library
+    return version if name == "glibc" and version else None
 
 
 def _present(accelerator: str) -> bool:

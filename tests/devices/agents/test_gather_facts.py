@@ -11,11 +11,13 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.placement import place
 from edgeveil.devices.flashing.readiness.matching import matching
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
 from edgeveil.edge_runtime.device import check_device
 from tests.support.boards.pythons import python_of
+from tests.support.checkout import ROOT
 
 SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 CRASHES = {
@@ -117,6 +119,34 @@ def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     facts = Facts.of({**found, "architecture": profile.architecture})
     bundle = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
     placed = place(facts, bundle, profile, Wanted(), None, settings_kept=False)
+    assert (placed.artefact, placed.backend) == (artefact, backend)
+
+
+STORED = json.loads((ROOT / "docs/results/devices/userlands.json").read_text())["userlands"]
+BUNDLE = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
+
+
+def test_the_stored_facts_are_of_ten_userlands_and_more():
+    assert len(STORED) >= 10
+    versions = {tuple(map(int, one["facts"]["python"].split(".")[:2])) for one in STORED.values()}
+    assert versions == {(3, minor) for minor in range(6, 14)}
+    # The C library is the system's, whatever this Python was linked with: wheels are chosen by it.
+    assert len({one["facts"]["glibc"] for one in STORED.values()}) == 1
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_the_planner_takes_of_the_stored_facts_what_fits_and_names_what_is_missing(name):
+    stored = STORED[name]["facts"]
+    assert stored["failed"] == {}
+    board, artefact, backend = TAKEN.get(name, ("raspberry-pi-cpu", None, None))
+    profile = profiles.load(board)
+    machine = {"free_bytes": 10**10, "read_only": False, "sudo": True, "systemd": True}
+    facts = Facts.of({**stored, **machine, "architecture": profile.architecture})
+    if artefact is None:
+        with pytest.raises(Refused, match="An interpreter was expected"):
+            place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
+        return
+    placed = place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
     assert (placed.artefact, placed.backend) == (artefact, backend)
 
 
