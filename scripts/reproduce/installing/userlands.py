@@ -1,8 +1,8 @@
 """What the probe of a board finds under the real Pythons of boards, each with what its board has installed.
 
-``devices/agents/gather_facts.py`` goes to each interpreter of ``scripts/environments/pythons.py`` on its standard input,
-as a flash sends it. What is this machine's own, and no fact of the interpreter, is left out. The planner's tests read
-these facts. Records docs/results/devices/userlands.json.
+``devices/agents/gather_facts.py`` goes to each interpreter of ``scripts/environments/pythons.py`` on its standard
+input, as a flash sends it. What is this machine's own, and no fact of the interpreter, is left out. The planner's tests
+read these facts. Records docs/results/devices/userlands.json.
 """
 
 import json
@@ -15,17 +15,8 @@ from scripts.reproduce import record
 
 RESULT, AGENT = Path("docs/results/devices/userlands.json"), "devices/agents/gather_facts.py"
 # Of the machine: its name, users, disk and processor; the system is named once for all.
-LEFT_OUT = frozenset(
-    "board",
-    "executable",
-    "free_bytes",
-    "uid",
-    "sudo",
-    "systemd",
-    "edgeveil",
-    "ledger",
-    "read_only",
-    "volatile",
+LEFT_OUT = (
+    *("board", "edgeveil", "executable", "free_bytes", "ledger", "read_only", "sudo", "systemd", "uid", "volatile"),
 )
 
 

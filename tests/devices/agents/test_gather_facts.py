@@ -116,6 +116,7 @@ def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     profile = profiles.load(board)
     found = probe(python_of(name), **profile.service.environment)
     assert found["failed"] == {}
+    assert found["glibc"] == os.confstr("CS_GNU_LIBC_VERSION").split()[1]
     facts = Facts.of({**found, "architecture": profile.architecture})
     bundle = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
     placed = place(facts, bundle, profile, Wanted(), None, settings_kept=False)
