@@ -31,6 +31,7 @@ SERVICE_FILES = (
 )
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
+PROCESSORS = "/proc/cpuinfo"
 INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
@@ -62,7 +63,9 @@ if name == "openvino":
         library = importlib.import_module("openvino.runtime")
     version = version or library.get_version()
     try:
-        found = ["myriad"] if any(one.startswith("MYRIAD") for one in library.Core().available_devices) else []
+        there = [one.partition(".")[0] for one in library.Core().available_devices]
+        found = ["myriad"] if "MYRIAD" in there else []
+        found += ["openvino:" + one for one in ("GPU", "NPU") if one in there]
     except Exception as error:
         sys.stderr.write("%s: %s" % (type(error).__name__, error))
 print(json.dumps([version or "unknown", found]))
@@ -84,11 +87,11 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "schema": 1,
         "architecture": _architecture(),
         "bits": BITS,
-        "board": _text("/proc/device-tree/model"),
+        "board": _text("/proc/device-tree/model") or _processor(),
         "system": _os_release(),
         "python": "{}.{}.{}".format(*sys.version_info[:3]),
         "executable": sys.executable,
-        "glibc": platform.libc_ver()[1] or None,
+        "glibc": _glibc(),
         "free_bytes": space.f_bavail * space.f_frsize,
         "volatile": _volatile(place) or (_volatile("/etc") if place != "/etc" else None),
         "read_only": bool(space.f_flag & 1) or not _writable(place),
@@ -109,6 +112,15 @@ def _architecture() -> str:
     """The architecture of the programs here: a 32-bit system may run on a 64-bit kernel, which reports its own."""
     machine = platform.machine()
     return "armv7l" if machine == "aarch64" and BITS == 32 else machine
+
+
+def _glibc() -> Optional[str]:
+    """The system's own; before Python 3.8, ``platform.libc_ver`` says what Python was linked with, which is older."""
+    try:
+        name, _, version = (os.confstr("CS_GNU_LIBC_VERSION") or "").partition(" ")
+    except (ValueError, OSError):
+        return None  # another C library
+    return version if name == "glibc" and version else None
 
 
 def _present(accelerator: str) -> bool:
@@ -230,6 +242,12 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
         "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
     }
+
+
+def _processor() -> Optional[str]:
+    """What a PC, which has no device tree, says of its processor: "Intel(R) N100"; None on any other."""
+    lines = (_text(PROCESSORS) or "").splitlines()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), None)
 
 
 def _os_release() -> Optional[str]:

@@ -41,6 +41,8 @@ class OpenVINO(Backend):
             "PERFORMANCE_HINT": "LATENCY",
         }
         place = _openvino_name(self.device)
+        if "NPU" in place:
+            del wanted["INFERENCE_PRECISION_HINT"]  # it computes in float16 alone, and refuses to be asked for more
         if self.device == CPU:
             known = core.get_property("CPU", "SUPPORTED_PROPERTIES")
         else:

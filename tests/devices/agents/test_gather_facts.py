@@ -4,15 +4,20 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.placement import place
+from edgeveil.devices.flashing.readiness.matching import matching
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
+from edgeveil.edge_runtime.device import check_device
 from tests.support.boards.pythons import python_of
+from tests.support.checkout import ROOT
 
 SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 CRASHES = {
@@ -72,6 +77,27 @@ def test_an_openvino_without_a_version_of_its_own_is_asked_by_its_call(tmp_path)
     assert found["devices"] == ["myriad"]
 
 
+def test_the_devices_of_a_pc_are_words_that_the_runtime_takes(tmp_path):
+    (tmp_path / "openvino").mkdir()
+    core = 'class Core:\n    available_devices = ["CPU", "GPU.0", "GPU.1", "NPU"]\n'
+    (tmp_path / "openvino/__init__.py").write_text(f'__version__ = "2026.4.1"\n{core}')
+    found = probe(sys.executable, tmp_path)["devices"]
+    assert found == ["openvino:GPU", "openvino:NPU"]
+    assert [check_device(one) for one in found] == found
+
+
+def test_a_pc_is_known_by_its_processor(tmp_path, monkeypatch):
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nmodel name\t: Intel(R) N100\n\nprocessor\t: 1\n")
+    monkeypatch.setattr(gather_facts, "PROCESSORS", str(tmp_path / "cpuinfo"))
+    facts = Facts("x86_64", "3.12.3", 10**10, False, True, True, board=gather_facts._processor())
+    known = {name: profiles.load(name) for name in profiles.names()}
+    assert matching(facts, known, lambda _path: True).name == "intel-n100"
+    ultra = replace(facts, board="Intel(R) Core(TM) Ultra 7 155H")
+    assert matching(ultra, known, lambda _path: True).name == "intel-core-ultra"
+    (tmp_path / "cpuinfo").write_text("processor\t: 0\nBogoMIPS\t: 108.00\n")
+    assert gather_facts._processor() is None
+
+
 # environment: profile, what its planner then takes
 TAKEN = {
     "py36": ("jetson-nano", "onnx-float32", "onnxruntime"),
@@ -90,9 +116,38 @@ def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     profile = profiles.load(board)
     found = probe(python_of(name), **profile.service.environment)
     assert found["failed"] == {}
+    assert found["glibc"] == os.confstr("CS_GNU_LIBC_VERSION").split()[1]
     facts = Facts.of({**found, "architecture": profile.architecture})
     bundle = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
     placed = place(facts, bundle, profile, Wanted(), None, settings_kept=False)
+    assert (placed.artefact, placed.backend) == (artefact, backend)
+
+
+STORED = json.loads((ROOT / "docs/results/devices/userlands.json").read_text())["userlands"]
+BUNDLE = BundleFacts("11", "mnist", 1, 1, "aa", artefacts=("onnx-float32", "tflite-int8"))
+
+
+def test_the_stored_facts_are_of_ten_userlands_and_more():
+    assert len(STORED) >= 10
+    versions = {tuple(map(int, one["facts"]["python"].split(".")[:2])) for one in STORED.values()}
+    assert versions == {(3, minor) for minor in range(6, 14)}
+    # The C library is the system's, whatever this Python was linked with: wheels are chosen by it.
+    assert len({one["facts"]["glibc"] for one in STORED.values()}) == 1
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_the_planner_takes_of_the_stored_facts_what_fits_and_names_what_is_missing(name):
+    stored = STORED[name]["facts"]
+    assert stored["failed"] == {}
+    board, artefact, backend = TAKEN.get(name, ("raspberry-pi-cpu", None, None))
+    profile = profiles.load(board)
+    machine = {"free_bytes": 10**10, "read_only": False, "sudo": True, "systemd": True}
+    facts = Facts.of({**stored, **machine, "architecture": profile.architecture})
+    if artefact is None:
+        with pytest.raises(Refused, match="An interpreter was expected"):
+            place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
+        return
+    placed = place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
     assert (placed.artefact, placed.backend) == (artefact, backend)
 
 

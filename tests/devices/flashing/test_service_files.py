@@ -87,6 +87,20 @@ def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
     assert lines(made, "SupplementaryGroups") == ["video"]
 
 
+@pytest.mark.parametrize(
+    ("board", "device", "file"),
+    [
+        ("intel-n100", "openvino:GPU", "/dev/dri/renderD128"),
+        ("intel-core-ultra", "openvino:NPU", "/dev/accel/accel0"),
+    ],
+)
+def test_of_a_pc_the_inside_opens_the_one_file_of_its_accelerator(board, device, file):
+    made = service_files.files(ROOT, "camera:0", ["none"], profiles.load(board), device)
+    assert lines(made, "DeviceAllow") == ["/dev/video0 rw", f"{file} rw"]
+    assert lines(made, "SupplementaryGroups") == ["video render"]
+    assert lines(made, "PrivateNetwork") == ["yes"]
+
+
 def test_what_tries_an_update_has_the_accelerator_that_will_run_it():
     for device, private in (("cpu", "yes"), ("edgetpu", "no")):
         made = service_files.update_files(ROOT, "https://updates.example/hall", Service(), device=device)

@@ -37,6 +37,8 @@ def test_the_boards_that_ship():
     assert profiles.names() == [
         "coral-dev-board",
         "coral-usb",
+        "intel-core-ultra",
+        "intel-n100",
         "jetson-nano",
         "jetson-orin-nano",
         "raspberry-pi-cpu",
@@ -113,7 +115,7 @@ def test_the_page_on_boards_has_a_row_for_each_and_an_example_that_loads():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(BadInput, match=r"there is no profile 'jetson'.*coral-dev-board, coral-usb, jetson-nano"):
+    with pytest.raises(BadInput, match=r"there is no profile 'jetson'.*coral-dev-board, coral-usb, intel-core-ultra"):
         profiles.load("jetson")
 
 
