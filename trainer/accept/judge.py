@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.acceptance.shift import SHIFTED, UNKNOWN, reference_o
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.trainer.accept.tallies_file import SiteTallies, TappedLine
 from edgeveil.trainer.measures.intervals import rate
 
@@ -50,7 +51,7 @@ def judge(tallies: SiteTallies, bundle: Bundle, demands: Demands) -> dict[str, A
     audit = read_audit(bundle.manifest, bundle.members)
     parts = {
         "y": _of_y(tallies, bundle, audit, demands),
-        "counts": _of_counts(tallies, bundle, demands),
+        "counts": of_counts(tallies.counts, bundle.manifest.counts, demands),
         "shift": _of_shift(tallies, bundle, audit, demands),
     }
     words = [part["word"] for part in parts.values()]
@@ -91,17 +92,17 @@ def _of_y(tallies: SiteTallies, bundle: Bundle, audit: Mapping[str, Any] | None,
     return {**found, "taps": len(hits), "by_class": by_class, "audited": audited}
 
 
-def _of_counts(tallies: SiteTallies, bundle: Bundle, demands: Demands) -> dict[str, Any]:
-    rules = bundle.manifest.counts
+def of_counts(counts: Sequence[TappedLine], rules: CountRules | None, demands: Demands) -> dict[str, Any]:
+    """The share of crossings counted right, with its interval by period; ``rules`` are those of the bundle."""
     if rules is None:
         return {"word": NOT_JUDGED, "why": "this bundle counts nobody"}
     if rules.noise is not None:
         return {"word": NOT_JUDGED, "why": "its counts leave with noise: what is tapped is not what is sent"}
-    if not any(sum(one.tapped) for one in tallies.counts):
+    if not any(sum(one.tapped) for one in counts):
         return {"word": NOT_JUDGED, "why": "no crossing was tapped in a whole period"}
     found = {
-        f"{line} {way}": matched([one for one in tallies.counts if one.line == line], place)
-        for line in dict.fromkeys(one.line for one in tallies.counts)
+        f"{line} {way}": matched([one for one in counts if one.line == line], place)
+        for line in dict.fromkeys(one.line for one in counts)
         for place, way in enumerate(("in", "out"))
     }
     hits, period = [], []

@@ -130,8 +130,8 @@ def _identities(watch: Watch, heads: list[dict[Any, Point]]) -> dict[str, int]:
     return {"passages": len(walk_of), "switches": switches, "breaks": breaks}
 
 
-def replayed(file: Path) -> dict[str, Any]:
-    """The recording: crossings that the marked heads decide, and what was counted."""
+def replay(file: Path) -> tuple[Watch, list[Point | None]]:
+    """The recording, watched with the lines of ``GRID``; and the marked heads, None where none is."""
     manifest = _manifest()
     crop = manifest.capture.crop
     with np.load(file) as data:
@@ -151,6 +151,12 @@ def replayed(file: Path) -> dict[str, Any]:
     watch = Watch(GRID, [], crop)
     for picture in depth:
         watch.people([one.place for one in find(picture, floor.height(picture), HEAD_MM, MOST_SEEN)])
+    return watch, heads
+
+
+def replayed(file: Path) -> dict[str, Any]:
+    """The recording: crossings that the marked heads decide, and what was counted."""
+    watch, heads = replay(file)
     right, missed, extra, counted, grazes = 0, [], [], 0, 0
     for line in GRID:
         must = crossings(line, heads, MARGIN + NEAR_PX)
@@ -164,8 +170,8 @@ def replayed(file: Path) -> dict[str, Any]:
         counted += len(found)
         grazes += len(found) - len(one.right)
     return {
-        "frames": len(depth),
-        "marked": int(present.sum()),
+        "frames": len(heads),
+        "marked": sum(head is not None for head in heads),
         "lines": len(GRID),
         "judged": right + len(missed),
         "right": right,

@@ -105,7 +105,7 @@ def test_keys_of_the_page_are_those_of_the_code_and_of_the_schema():
     keys = re.findall(r"^\| `([a-z_]+)` \|", section, re.MULTILINE)
     example, members = bundles.artefact_example()
     example = bundles.with_members(example, members)
-    assert set(keys) == {*example, "spending", "training", "count"} == set(SCHEMA["properties"])
+    assert set(keys) == {*example, "spending", "training", "count", "detector"} == set(SCHEMA["properties"])
 
 
 def test_the_schema_takes_the_examples():

@@ -16,6 +16,7 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
+from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support import seeds
@@ -29,7 +30,7 @@ PERTURBERS = {
         "synthesis": "donor", "donors": 2, "public_data": True,
     },
     "prgan": {
-        "kind": "prgan", "alpha": 5.0, "distance": 0.5, "learning_rate": 5e-3,
+        "kind": "prgan", "alpha": 20.0, "distance": 4.0, "learning_rate": 5e-3,
         "generator": {"architecture": "conv", "width": 8, "halvings": 2, "blocks": 1},
     },
     "label-only": {"kind": "label-only", "picture": "donor", "donors": 4, "public_data": True},
@@ -116,11 +117,12 @@ def test_a_prgan_of_recordings_is_trained_and_exported_as_int8(data, run, tmp_pa
     assert 0 < np.abs(dataset.unit(sent) - dataset.unit(x)).mean() < 0.2
 
 
-def test_too_many_halvings_of_a_short_series_are_refused(data, run, tmp_path):
+def test_too_many_halvings_of_a_short_series_are_refused(data, run):
     asked = recipe(data, "prgan").model_dump(exclude_none=True)
-    asked["perturber"]["generator"]["halvings"] = 6
-    with pytest.raises(BadInput, match="samples of 32 steps: take at most 5"):
-        train(Recipe.check(asked), tmp_path / "run", classifiers=run.folder)
+    asked["perturber"]["generator"]["halvings"] = 5
+    short = replace(run.dataset().input, shape=(20, 2))
+    with pytest.raises(BadInput, match="samples of 20 steps: take at most 4"):
+        build_generator(short, Recipe.check(asked).perturber.generator)
 
 
 def test_pictures_classifiers_do_not_take_series(data, tmp_path):
