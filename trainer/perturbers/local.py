@@ -18,7 +18,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import kept_answers, mechanism_stages
+from edgeveil.trainer.perturbers import held_reports, mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit as codebook
 from edgeveil.trainer.perturbers.codebook import stream_codes
@@ -136,9 +136,9 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
 
 def _of_category(section: Local, input_: str, k: int) -> Mechanism:
     if section.instantaneous is not None:
-        return kept_answers.rappor(input_, k, section.epsilon, section.instantaneous)
+        return held_reports.rappor(input_, k, section.epsilon, section.instantaneous)
     made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon)
-    return made if section.hold == "none" else kept_answers.held(made)
+    return made if section.hold == "none" else held_reports.held(made)
 
 
 def _stream(section: Local) -> Mapping[str, Any] | None:

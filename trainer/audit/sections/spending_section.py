@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import MICRO, check_covered, repeats
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers.kept_answers import epsilon_of_one, instantaneous
+from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
 
 CONDITIONS = (
     "for readings clipped to {bounds}, a generator of the operating system that is sound, and an attacker who does not "

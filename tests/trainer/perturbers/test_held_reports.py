@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import repeats
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import kept_answers, mechanism_stages, promise
+from edgeveil.trainer.perturbers import held_reports, mechanism_stages, promise
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from tests.trainer.perturbers.test_local import LABEL, READING, recipe
 
@@ -38,10 +38,10 @@ def law(stages, k):
 
 @pytest.mark.parametrize(("alpha", "once"), [(2.0, 1.0), (1.0, 0.01), (20.0, 3.0), (5.0, 4.9)])
 def test_one_answer_alone_tells_less_than_all_of_them_together(alpha, once):
-    made = kept_answers.rappor("label", 3, alpha, once)
+    made = held_reports.rappor("label", 3, alpha, once)
     ratio = max(max(one.values()) / min(one.values()) for one in zip_laws(law(made.stages, 3)))
     assert once - 1e-9 < math.log(ratio.numerator) - math.log(ratio.denominator) <= once + 1e-12
-    assert kept_answers.epsilon_of_one(kept_answers.instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
+    assert held_reports.epsilon_of_one(held_reports.instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
     assert alpha - 1e-9 < epsilon_of(made.stages, OUTPUTS, {}) <= alpha
     enumerated = exact_law.largest_ratio(made.stages, OUTPUTS, {})
     assert enumerated.epsilon == pytest.approx(alpha, abs=1e-9)
@@ -53,7 +53,7 @@ def zip_laws(laws):
 
 
 def test_the_decoder_is_of_both_answers():
-    made = kept_answers.rappor("label", 3, 2.0, 1.0)
+    made = held_reports.rappor("label", 3, 2.0, 1.0)
     for category, one in enumerate(law(made.stages, 3)):
         mean = sum(np.array(bits) * float(p) for bits, p in one.items())
         assert mean @ made.slope + made.offset == pytest.approx(np.eye(3)[category], abs=1e-12)
@@ -62,7 +62,7 @@ def test_the_decoder_is_of_both_answers():
 @pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
 def test_a_held_report_costs_what_it_costs_once(name):
     plain = mechanism_stages.of_category(name, "label", 4, 1.0)
-    held = kept_answers.held(plain)
+    held = held_reports.held(plain)
     tables = dict(plain.tables or {})
     assert epsilon_of(held.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
     assert (repeats(plain.stages, OUTPUTS), repeats(held.stages, OUTPUTS)) == (False, True)
@@ -101,7 +101,7 @@ def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
 def test_too_few_and_too_many_categories_are_refused():
     for k in (1, 4097):
         with pytest.raises(BadInput, match=f"rappor takes 2 to 4096 categories; got {k}"):
-            kept_answers.rappor("label", k, 1.0, 0.5)
+            held_reports.rappor("label", k, 1.0, 0.5)
 
 
 def test_what_a_run_says_of_a_kept_answer():
