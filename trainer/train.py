@@ -17,7 +17,7 @@ from edgeveil.trainer.recipe.head import Head
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
-from edgeveil.trainer.runs.head import Head as FittedHead
+from edgeveil.trainer.runs.fitted_head import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training import private_head

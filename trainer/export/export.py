@@ -31,7 +31,7 @@ from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.head import Head
+from edgeveil.trainer.runs.fitted_head import Head
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.runs.versions import package_versions
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow

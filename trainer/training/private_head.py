@@ -27,7 +27,7 @@ from edgeveil.trainer.private.estimators.fitting import noise_of
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.head import Head as Section
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.head import Head
+from edgeveil.trainer.runs.fitted_head import Head
 
 ESTIMATORS: Mapping[str, tuple[type, str]] = {
     "logistic": (PrivateLogisticRegression, "logistic regression by {method} perturbation"),

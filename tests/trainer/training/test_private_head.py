@@ -13,7 +13,7 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers.label_only import with_means
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.head import Head
+from edgeveil.trainer.runs.fitted_head import Head
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training import private_head
 from tests.support.small_runs import private_recipe, small_recipe, write_npz

@@ -14,7 +14,7 @@ from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.private import cover
-from edgeveil.trainer.runs.head import Head
+from edgeveil.trainer.runs.fitted_head import Head
 
 
 def section(

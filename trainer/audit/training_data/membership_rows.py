@@ -27,21 +27,31 @@ def rows(subject: Subject, run: Run, dataset: Dataset, target: Any, budget: Budg
     if not subject.manifest["models"]:
         return []
     found = artefact_membership.network(subject.manifest, cover.HEAD)
-    model = None if found is None else run.perturber().models[found.model]
-    if found is None or model.outputs[model.output_names.index(found.output)].shape[-1] != len(dataset.y_names):
+    if found is not None:
+        model = run.perturber().models[found.model]
+        logits = model.outputs[model.output_names.index(found.output)]
+    if found is None or logits.shape[-1] != len(dataset.y_names):
         return [not_run(NAME, f"no network of it decides {run.recipe.data.target}, whose logits this attack reads")]
-    shipped = keras.Model(model.inputs[0], model.outputs[model.output_names.index(found.output)])
-    recipe = run.recipe
-    settings = recipe.classifiers.learning_rate, recipe.budget.batch
-    training = Training("perturber", *settings, recipe.budget.epochs)
-    if _same_weights(model, target):  # D_y itself ships
-        training = Training("classifiers", *settings, recipe.budget.classifier_epochs)
+    shipped = keras.Model(model.inputs[0], logits)
+    training = _as_trained(run, itself=_same_weights(model, target))
     attack = artefact_membership.run
     if subject.artefact == KERAS:
         return attack(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, budget, seed)
     manifest = artefact_membership.only_logits(subject.manifest, found, len(dataset.y_names))
     with running(replace(subject, manifest=manifest), run) as ask:
         return attack(lambda x: ask(x)["logits"], shipped, dataset, training, budget, seed)
+
+
+def _as_trained(run: Run, *, itself: bool) -> Training:
+    """How the network was trained; ``itself``: it is D_y."""
+    recipe = run.recipe
+    settings = recipe.classifiers.learning_rate, recipe.budget.batch
+    if itself:
+        return Training("classifiers", *settings, recipe.budget.classifier_epochs)
+    if (private := recipe.private) is not None:
+        epochs = max(1, round(private.steps * private.lot / run.facts["private"]["units"]))
+        return Training("perturber", private.learning_rate, private.lot, epochs)
+    return Training("perturber", *settings, recipe.budget.epochs)
 
 
 def _same_weights(one: Any, other: Any) -> bool:

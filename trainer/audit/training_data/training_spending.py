@@ -75,10 +75,10 @@ def _step(units: int, encoder: Facts, confidence: float) -> Apart:
         found, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, made.clip, mask)
         sums.append(np.concatenate([np.asarray(one, np.float64).reshape(-1) for one in found]))
     apart = sums[0] - sums[1]
-    scores = []
+    scores: list[np.ndarray] = []
     for one in sums:
         (seen,) = dpsgd.noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], made, Secret())
-        scores.append(seen @ apart)
+        scores.append(np.asarray(seen @ apart))
     return mu_lower_bound(*scores, confidence=confidence)
 
 
@@ -87,10 +87,11 @@ def _means(pictures: Facts, confidence: float) -> Apart:
     u = np.full((AROUND + 1, FEATURES), 0.5, np.float32)
     u[-1] = 1.0
     labels = np.arange(AROUND + 1) % CLASSES
-    noise, scores = Secret(), []
+    noise = Secret()
+    scores: list[np.ndarray] = []
     for count in (AROUND + 1, AROUND):
         alone = [np.array([row]) for row in range(count)]
         there = u[:count], labels[:count], CLASSES, alone
         drawn = [noisy_means(*there, sigma=pictures["sigma"], noise=noise)[labels[-1]] for _ in range(MEANS)]
-        scores.append(np.sum(drawn, axis=1, dtype=np.float64))
+        scores.append(np.asarray(drawn, np.float64).sum(axis=1))
     return mu_lower_bound(*scores, confidence=confidence)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.head import Head
+from edgeveil.trainer.runs.fitted_head import Head
 
 SCORES = "head_scores"
 
