@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.measures.intervals import rate
@@ -87,13 +88,20 @@ def told(t: np.ndarray, label: np.ndarray, code: np.ndarray) -> float:
 
 def main() -> None:
     """Measure and record."""
-    script = record.Script(__file__, __doc__, out=RESULT)
+    script = record.Script(__file__, __doc__, "--budgets none 8,1e-5", out=RESULT)
+    script.add_argument("--budgets", nargs="+", choices=BUDGETS, default=list(BUDGETS), help="default: all")
+    kept = "codebooks that are done, from which a run that was ended goes on (default: runs/codebook)"
+    script.add_argument("--work", type=Path, default=Path("runs/codebook"), help=kept)
     asked = script.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as name:
-        for number, budget in enumerate(BUDGETS):
-            rows.append(measured(budget, Path(name) / str(number)))
-            print(json.dumps(rows[-1]), flush=True)
+    for budget in asked.budgets:
+        done = asked.work / f"{budget}.json"
+        if not done.is_file():
+            with tempfile.TemporaryDirectory() as name:
+                found = json.dumps(measured(budget, Path(name) / "run"))
+            asked.work.mkdir(parents=True, exist_ok=True)
+            write_atomic(str(done), found.encode())
+        rows.append(json.loads(done.read_text()))
     record.write(asked.out, script.made_by(asked), {**record.here(), "codes": CODES, "rows": rows})
 
 
