@@ -9,7 +9,6 @@ same one that is scored. No D_y and D_z are trained, and no number is asked for.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -17,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.measures.intervals import rate
@@ -45,16 +43,18 @@ def recipe(budget: str) -> Recipe:
     return found if budget == "none" else found.with_private(budget)
 
 
-def measured(budget: str, folder: Path) -> dict[str, Any]:
+def measured(budget: str) -> dict[str, Any]:
     """One codebook, on rows of the test slice."""
-    asked = recipe(budget)
-    run, began = Run.create(folder, asked), time.process_time()
-    dataset = run.dataset()
-    goal = Goal(asked.limits, asked.classifiers, private=asked.private)
-    given = {"goal": goal, "rng": np.random.default_rng([asked.seed, 1]), "budget": asked.budget, "log": run}
-    fitted = fit.fit(asked.perturber, dataset.for_training(), **given)
+    asked, began = recipe(budget), time.process_time()
+    with tempfile.TemporaryDirectory() as name:
+        run = Run.create(Path(name) / "run", asked)
+        dataset = run.dataset()
+        goal = Goal(asked.limits, asked.classifiers, private=asked.private)
+        given = {"goal": goal, "rng": np.random.default_rng([asked.seed, 1]), "budget": asked.budget, "log": run}
+        fitted = fit.fit(asked.perturber, dataset.for_training(), **given)
+        told = run.facts.get("private")
     spent = time.process_time() - began
-    return {"budget": budget, **kept(fitted, dataset, asked), "spent": run.facts.get("private"), "processor_s": spent}
+    return {"budget": budget, **kept(fitted, dataset, asked), "spent": told, "processor_s": spent}
 
 
 def kept(fitted: FittedPerturber, dataset: Dataset, asked: Recipe) -> dict[str, Any]:
@@ -95,13 +95,7 @@ def main() -> None:
     asked = script.parse_args()
     rows = []
     for budget in asked.budgets:
-        done = asked.work / f"{budget}.json"
-        if not done.is_file():
-            with tempfile.TemporaryDirectory() as name:
-                found = json.dumps(measured(budget, Path(name) / "run"))
-            asked.work.mkdir(parents=True, exist_ok=True)
-            write_atomic(str(done), found.encode())
-        rows.append(json.loads(done.read_text()))
+        rows.append(record.kept(asked.work / f"{budget}.json", lambda of=budget: measured(of)))  # type: ignore[misc]
     record.write(asked.out, script.made_by(asked), {**record.here(), "codes": CODES, "rows": rows})
 
 
