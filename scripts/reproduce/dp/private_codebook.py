@@ -52,9 +52,9 @@ def measured(budget: str) -> dict[str, Any]:
         goal = Goal(asked.limits, asked.classifiers, private=asked.private)
         given = {"goal": goal, "rng": np.random.default_rng([asked.seed, 1]), "budget": asked.budget, "log": run}
         fitted = fit.fit(asked.perturber, dataset.for_training(), **given)
-        told = run.facts.get("private")
+        paid = run.facts.get("private")
     spent = time.process_time() - began
-    return {"budget": budget, **kept(fitted, dataset, asked), "spent": told, "processor_s": spent}
+    return {"budget": budget, **kept(fitted, dataset, asked), "spent": paid, "processor_s": spent}
 
 
 def kept(fitted: FittedPerturber, dataset: Dataset, asked: Recipe) -> dict[str, Any]:
