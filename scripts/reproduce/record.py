@@ -111,6 +111,15 @@ def write(path: Path, made_by: str, document: Mapping[str, Any]) -> None:
     write_atomic(str(path), (json.dumps(whole, indent=1, allow_nan=False, default=float) + "\n").encode())
 
 
+def kept(path: Path, make: Callable[[], Any]) -> Any:
+    """What ``make`` finds (JSON values), from the file ``path`` where an earlier run got as far."""
+    if not path.is_file():
+        found = json.dumps(make(), default=float).encode()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomic(str(path), found)
+    return json.loads(path.read_text())
+
+
 def compare(path: Path, differences: Sequence[str]) -> int:
     """Say in what a new run differs from the record; 0 where in nothing, else 3."""
     for one in differences:

@@ -9,7 +9,6 @@ same one that is scored. No D_y and D_z are trained, and no number is asked for.
 
 from __future__ import annotations
 
-import json
 import tempfile
 import time
 from pathlib import Path
@@ -44,16 +43,18 @@ def recipe(budget: str) -> Recipe:
     return found if budget == "none" else found.with_private(budget)
 
 
-def measured(budget: str, folder: Path) -> dict[str, Any]:
+def measured(budget: str) -> dict[str, Any]:
     """One codebook, on rows of the test slice."""
-    asked = recipe(budget)
-    run, began = Run.create(folder, asked), time.process_time()
-    dataset = run.dataset()
-    goal = Goal(asked.limits, asked.classifiers, private=asked.private)
-    given = {"goal": goal, "rng": np.random.default_rng([asked.seed, 1]), "budget": asked.budget, "log": run}
-    fitted = fit.fit(asked.perturber, dataset.for_training(), **given)
+    asked, began = recipe(budget), time.process_time()
+    with tempfile.TemporaryDirectory() as name:
+        run = Run.create(Path(name) / "run", asked)
+        dataset = run.dataset()
+        goal = Goal(asked.limits, asked.classifiers, private=asked.private)
+        given = {"goal": goal, "rng": np.random.default_rng([asked.seed, 1]), "budget": asked.budget, "log": run}
+        fitted = fit.fit(asked.perturber, dataset.for_training(), **given)
+        paid = run.facts.get("private")
     spent = time.process_time() - began
-    return {"budget": budget, **kept(fitted, dataset, asked), "spent": run.facts.get("private"), "processor_s": spent}
+    return {"budget": budget, **kept(fitted, dataset, asked), "spent": paid, "processor_s": spent}
 
 
 def kept(fitted: FittedPerturber, dataset: Dataset, asked: Recipe) -> dict[str, Any]:
@@ -87,13 +88,14 @@ def told(t: np.ndarray, label: np.ndarray, code: np.ndarray) -> float:
 
 def main() -> None:
     """Measure and record."""
-    script = record.Script(__file__, __doc__, out=RESULT)
+    script = record.Script(__file__, __doc__, "--budgets none 8,1e-5", out=RESULT)
+    script.add_argument("--budgets", nargs="+", choices=BUDGETS, default=list(BUDGETS), help="default: all")
+    kept = "codebooks that are done, from which a run that was ended goes on (default: runs/codebook)"
+    script.add_argument("--work", type=Path, default=Path("runs/codebook"), help=kept)
     asked = script.parse_args()
     rows = []
-    with tempfile.TemporaryDirectory() as name:
-        for number, budget in enumerate(BUDGETS):
-            rows.append(measured(budget, Path(name) / str(number)))
-            print(json.dumps(rows[-1]), flush=True)
+    for budget in asked.budgets:
+        rows.append(record.kept(asked.work / f"{budget}.json", lambda of=budget: measured(of)))  # type: ignore[misc]
     record.write(asked.out, script.made_by(asked), {**record.here(), "codes": CODES, "rows": rows})
 
 

@@ -39,6 +39,10 @@ from scripts.reproduce.dp.training.one_dimension import log_ratio
 RESULT = Path("docs/results/dp/oracles.json")
 LOCK = record.ROOT / "requirements/oracles.txt"
 SETTINGS = [[0.1, 3e-3], [0.4, 1e-3], [1.6, 3e-4]]  # epsilon, regularization: near the best of each
+ASKING = (  # alone, without the packages around it
+    "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import questions; "
+    "questions.answer(pathlib.Path(sys.argv[2]))"
+)
 NEAR = 0.012  # of two mean errors
 NORM, SPENT = 12.0, 1.37  # where diffprivlib claims 1
 PLAN = """
@@ -84,7 +88,7 @@ def ask(what: str, settings: dict[str, Any], **arrays: np.ndarray) -> dict[str, 
         (folder / "question.json").write_text(json.dumps({"ask": what, **settings}))
         np.savez(folder / "arrays.npz", **arrays)
         clean = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-        command = [str(interpreter), questions.__file__, name]
+        command = [str(interpreter), "-c", ASKING, str(Path(questions.__file__).parent), name]
         done = subprocess.run(command, capture_output=True, text=True, check=True, env=clean)
     return dict(json.loads(done.stdout))
 

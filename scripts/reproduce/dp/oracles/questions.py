@@ -6,7 +6,6 @@ A folder comes with ``question.json`` ("ask", and its settings) and ``arrays.npz
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -97,15 +96,10 @@ ASKED: dict[str, Callable[..., Answer]] = {
 }
 
 
-def main() -> None:
-    """Answer one question."""
+def answer(folder: Path) -> None:
+    """Answer the question in a folder."""
     warnings.simplefilter("ignore")
-    folder = Path(sys.argv[1])
     question = json.loads((folder / "question.json").read_text())
     with np.load(folder / "arrays.npz", allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
     print(json.dumps(ASKED[question.pop("ask")](arrays, **question), default=float))
-
-
-if __name__ == "__main__":
-    main()

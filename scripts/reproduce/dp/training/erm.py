@@ -8,16 +8,14 @@ held against what they bound. ``wall_s`` is of the last run: splits that earlier
 
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.datasets.tables import adult, kddcup99
 from edgeveil.trainer.measures.intervals import mean
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
@@ -103,15 +101,6 @@ def fits(table: Table, test: np.ndarray, epsilons: tuple[float, ...], split: int
                     yield Solved(kind, "objective", epsilon, regularization, error(w), moved, lost, left)
 
 
-def of_split(kept: Path, make: Callable[[], Iterator[Solved]]) -> list[Solved]:
-    """What ``make`` finds, from the file ``kept`` where an earlier run got as far."""
-    if not kept.is_file():
-        found = json.dumps([one._asdict() for one in make()]).encode()
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(str(kept), found)
-    return [Solved(**one) for one in json.loads(kept.read_text())]
-
-
 def measured(
     name: str, table: Table, epsilons: tuple[float, ...], splits: int, *, draws: int, work: Path
 ) -> dict[str, Any]:
@@ -121,13 +110,16 @@ def measured(
     solved: list[Solved] = []
     errors: dict[tuple[str, str, float | None, float], list[float]] = {}
     for split, test in enumerate(folds):
-        kept = work / f"{word}-{draws}-{split}.json"
-        here = of_split(kept, lambda at=split, of=test: fits(table, of, epsilons, at, draws))  # type: ignore[misc]
+        found = record.kept(
+            work / f"{word}-{draws}-{split}.json",
+            lambda at=split, of=test: [one._asdict() for one in fits(table, of, epsilons, at, draws)],  # type: ignore[misc]
+        )
+        here = [Solved(**one) for one in found]
         mine: dict[tuple[str, str, float | None, float], list[float]] = {}
         for one in here:
             mine.setdefault((one.loss, one.method, one.epsilon, one.regularization), []).append(one.error)
-        for key, found in mine.items():
-            errors.setdefault(key, []).append(float(np.mean(found)))
+        for key, each in mine.items():
+            errors.setdefault(key, []).append(float(np.mean(each)))
         solved += here
     rows, best = [], {}
     for kind, method, epsilon in dict.fromkeys(key[:3] for key in errors):

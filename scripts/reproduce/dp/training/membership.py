@@ -132,10 +132,16 @@ def measured(setting: Setting, u: np.ndarray, y: np.ndarray) -> dict[str, Any]:
 def main() -> None:
     """Run all, and write the record."""
     script = record.Script(__file__, __doc__, out=RESULT)
+    kept = "settings that are done, from which a run that was ended goes on (default: runs/membership)"
+    script.add_argument("--work", type=Path, default=Path("runs/membership"), help=kept)
     asked = script.parse_args()
     readings = mnist.load(target="parity", sensitive="less-than-five")
     u = readings.x.astype(np.float32) / 255
-    rows = [measured(setting, u, np.asarray(readings.y, np.int64)) for setting in SETTINGS]
+    y = np.asarray(readings.y, np.int64)
+    rows = [
+        record.kept(asked.work / f"{number}.json", lambda one=setting: measured(one, u, y))  # type: ignore[misc]
+        for number, setting in enumerate(SETTINGS)
+    ]
     document = {**record.here(), "seed": "the number of the model", "wrong_labels": WRONG, "rows": rows}
     record.write(asked.out, script.made_by(asked), document)
 
