@@ -114,6 +114,13 @@ def test_dropped_frames_drop_their_rows_and_k_is_counted_without_them(own, monke
     assert min(map(len, reader.alike(shown, [row["visitor"] for row in rows], linked=True))) >= 3
 
 
+def test_a_chunk_of_which_nothing_is_left(own, monkeypatch):
+    bad_frames(monkeypatch, set(range(40, 60)))
+    document = own.published(chunk_rows=8)
+    assert document["dropped"] >= 16
+    assert sum(part["rows"] for part in document["parts"]) == len(rows_of(own["out"])) == document["rows"]
+
+
 def test_people_whom_a_drop_singles_out_are_left_out_too(own, monkeypatch):
     bad_frames(monkeypatch, set(range(10, 200, 9)))
     own.plan = own.plan.replace("most_dropped = 0.1", "most_dropped = 0.3")
