@@ -105,4 +105,4 @@ def plan_card(
         steps.append(WriteService(service_files(device), profile.service))
         steps += [MakeLedger(profile.service)] if bundle.spends else []
         steps.append(StartService())
-    return Plan(tuple(steps), artefact, "found out at first boot", device=device)
+    return Plan(tuple(steps), artefact, "found out at first boot", wanted.notes, device)

@@ -124,6 +124,6 @@ def plan(
     check_updates(facts, wanted, runs.device)
     check_root(facts, steps)
     check_space(facts, sent_bytes(steps))
-    notes = [runs.note] if runs.note else []
+    notes = [*wanted.notes, *([runs.note] if runs.note else [])]
     notes += [] if facts.systemd else [f"this board has no systemd: {OWN_INIT}"]
     return Plan(tuple(steps), runs.artefact, runs.backend, tuple(notes), runs.device)

@@ -157,6 +157,12 @@ class Wanted:
     accept_raw_on_network: bool = False
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What the plan says beside its steps."""
+        raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
+        return (raw,) if self.accept_raw_on_network else ()
+
+    @property
     def trial_source(self) -> str | None:
         """What the trial on the board perturbs; None: synthetic frames.
 

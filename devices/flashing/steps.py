@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Service
+from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER
 from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
-from edgeveil.edge_runtime.paths import LEDGER
 
 
 @dataclass(frozen=True)
@@ -134,6 +134,7 @@ def _text(step: Step) -> str:
         case WriteService(files, owner):
             names = ", ".join(path.rsplit("/", 1)[1] for path in sorted(files))
             users = f" for the users {owner.user} and {owner.inside_user}" if SETTINGS in files else ""
+            users += f", and {owner.camera_user} for the camera's address" if CAMERA_PATH in files else ""
             return f"write {names}{users}, and have the service start at boot"
         case MakeLedger():
             return f"make an empty ledger, {LEDGER}, which counts what leaves"

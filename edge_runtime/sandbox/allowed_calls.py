@@ -66,7 +66,7 @@ _FETCHING = (
     "shutdown sysinfo uname"
 )
 # What it needs beside these where it checks TLS for FFmpeg, which calls a socket that listens before the filter.
-ACCEPTING = frozenset(["accept", "accept4"])
+_ACCEPTING = frozenset(["accept", "accept4"])
 _DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
 
 # A call with a condition: an argument, with one of some masks, is the value that goes with it.
@@ -122,6 +122,11 @@ def fetching(process: int) -> Rules:
     # The resolver asks the system for its own addresses; the protocol is that of all three families.
     checked["socket"] = [_one_of(0, (_INET, _INET6, _NETLINK)), _one_of(2, (_ROUTE, _TCP, _UDP))]
     return Rules(_EVERYWHERE.union(["ioctl", "socket"], _FETCHING.split()), frozenset(), checked)
+
+
+def accepting(given: Rules) -> Rules:
+    """The same rules, for a process that takes calls at a socket that listens already; it can make none listen."""
+    return given._replace(allowed=None if given.allowed is None else given.allowed | _ACCEPTING)
 
 
 def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:

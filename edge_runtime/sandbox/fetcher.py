@@ -47,7 +47,7 @@ def enter(source: str, account: Optional[Account], *, own_port: Optional[int] = 
     rules = allowed_calls.fetching(os.getpid())
     if own_port is not None:
         ports.append(own_port)
-        rules = rules._replace(allowed=rules.allowed | allowed_calls.ACCEPTING)
+        rules = allowed_calls.accepting(rules)
     landlock.restrict(_readable(), [], ports)
     seccomp.restrict(rules, platform.machine())
 

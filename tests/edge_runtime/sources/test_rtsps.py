@@ -13,6 +13,7 @@ import pytest
 
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
+from edgeveil.edge_runtime.sandbox import allowed_calls
 from edgeveil.edge_runtime.sources.network import tls_tunnel
 from scripts.reproduce.runtime.cameras import rtsp_tls
 from scripts.reproduce.runtime.cameras.rtsp_tls import SYSTEM_PYTHON
@@ -106,6 +107,14 @@ def test_it_is_private_and_has_its_own_port():
     assert camera_address.is_private("rtsps://camera.example/x")
     assert camera_address.parse("rtsps://camera.example/x").port == 322
     assert camera_address.parse("rtsps://camera.example/x").shown == "rtsps://camera.example:322/..."
+
+
+def test_it_takes_calls_at_the_socket_that_listens_and_can_make_no_other_one_listen():
+    plain = allowed_calls.fetching(1)
+    more = allowed_calls.accepting(plain)
+    assert more.allowed - plain.allowed == {"accept", "accept4"}
+    assert "listen" not in more.allowed
+    assert more.checked == plain.checked
 
 
 def _has_server():

@@ -107,6 +107,10 @@ def test_the_trial_has_no_password_and_stops_no_service(facts, made):
     assert install.source is None
     assert "stop" not in [step.kind for step in done.steps]
     assert "topsecret" not in done.text()
+    assert "edgeveil-camera for the camera's address" in done.text()
+    assert "others can read" not in done.text()
+    raw = Wanted("rtsp://cam/1", ("none",), accept_raw_on_network=True)
+    assert "others can read" in plan(board, BUNDLE, PI, raw, trust=TRUST, service_files=lambda _: made).text()
     assert Wanted("rtsp://x", service=False).trial_source == "rtsp://x"
 
 
