@@ -40,7 +40,7 @@ class DetectorRules(NamedTuple):
     @property
     def size(self) -> Tuple[int, int, int]:
         """Rows, columns and channels of its picture."""
-        return tuple(self.entry["inputs"][0]["shape"][1:])  # type: ignore[return-value]
+        return tuple(self.entry["inputs"][0]["shape"][1:])
 
 
 def check_detector(detector: Any, capture: Any, check_artefact: Callable[[Any, str], None]) -> None:

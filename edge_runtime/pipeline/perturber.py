@@ -99,8 +99,8 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        prices = [price(verified.manifest, trust.policy) for price in (price_of, count_price_of)]
-        return cls(verified, pipeline, chosen, worst, device, audited, *prices, detector=detector)
+        one, counts = (price(verified.manifest, trust.policy) for price in (price_of, count_price_of))
+        return cls(verified, pipeline, chosen, worst, device, audited, one, counts, detector)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""

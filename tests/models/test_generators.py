@@ -5,11 +5,15 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from edgeveil.devices import profiles
 from edgeveil.models import classifiers, discriminators
-from edgeveil.models.generators import conv_generator, mlp_generator
+from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
 from edgeveil.models.layers import UnitClip
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.export.convert import to_tflite
+from edgeveil.trainer.export.lint import lint
 from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.graphs.read import read
 from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.perturber import Generator
 from edgeveil.trainer.recipe.schema import Recipe
@@ -48,8 +52,31 @@ def test_a_conv_generator_keeps_the_shape_and_starts_near_the_identity(shape, ha
     assert model.output_names == ["output"]
 
 
+@pytest.mark.parametrize(("shape", "halvings"), [((32, 2), 2), ((101, 6), 3)])
+def test_a_generator_of_series_works_over_time_alone(shape, halvings):
+    model = series_generator(shape, width=8, halvings=halvings, blocks=1)
+    u = np.random.default_rng(0).random((3, *shape), np.float32)
+    v = np.asarray(model(u))
+    assert v.shape == u.shape
+    assert np.abs(v - u).max() < 0.5
+    assert ([t.name for t in model.inputs], model.output_names) == (["series"], ["output"])
+    assert discriminators.series_discriminator(shape)(u).shape == (3, 1)
+    noisy = series_generator(shape, width=8, halvings=halvings, blocks=1, noise=4)
+    one, other = (np.asarray(noisy([u, np.full((3, 4), value, np.float32)])) for value in (0, 1))
+    assert not np.array_equal(one, other)
+
+
+def test_a_generator_of_series_is_int8_that_an_accelerator_takes():
+    model = series_generator((32, 2), width=8, halvings=2, blocks=1)
+    rows = np.random.default_rng(0).random((16, 32, 2), np.float32)
+    rows[0], rows[1] = 0, 1
+    data = to_tflite.convert(model, ("int8",), {"series": rows})["int8"]
+    assert lint(read(data, "tflite"), "int8", profiles.load("coral-dev-board")) == []
+
+
 def test_outputs_lie_in_the_unit_cube_whatever_the_weights():
     for model, shape in (
+        (series_generator((16, 3), width=8, halvings=1, blocks=1), (16, 3)),
         (conv_generator((8, 8, 1), width=8, halvings=1, blocks=1), (8, 8, 1)),
         (mlp_generator(12, width=16, blocks=2), (12,)),
     ):

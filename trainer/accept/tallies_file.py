@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import urllib.error
+import urllib.parse
 import urllib.request
 from pathlib import Path
 from typing import Annotated, Literal
@@ -82,11 +83,14 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()[: MOST_BYTES + 1]
     except OSError as error:
         problem = (error.strerror or "it cannot be read").lower()
-        raise BadInput(f"Tallies of an acceptance were expected at {path}: {problem}.") from None
+        raise BadInput(
+            f"Tallies of an acceptance were expected at {path}: {problem}. Name a file, or a preview as http://HOST:PORT."
+        ) from None
 
 
 def _fetched(place: str, token: str | None) -> bytes:
-    asked = urllib.request.Request(place.rstrip("/") + "/acceptance.json")  # noqa: S310 - http and https alone
+    parts = urllib.parse.urlsplit(place)  # of the address of any of its pages
+    asked = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/acceptance.json")  # noqa: S310 - http(s) alone
     if token is not None:
         asked.add_header("Authorization", "Bearer " + token)
     try:

@@ -147,9 +147,10 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
             f"`perturber.generator.halvings` is {section.halvings}, too many for samples of {what}: take at most "
             f"{min(sides).bit_length() - 1}."
         )
-    over = {"width": section.width, "halvings": section.halvings, "blocks": section.blocks}
-    make = series_generator if spec.kind == "series" else conv_generator
-    return make(spec.shape, **over, noise=noise, returns=returns)  # type: ignore[operator]
+    make: Callable[..., Any] = series_generator if spec.kind == "series" else conv_generator
+    return make(
+        spec.shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise, returns=returns
+    )
 
 
 def build_discriminator(spec: InputSpec) -> Any:
@@ -158,7 +159,8 @@ def build_discriminator(spec: InputSpec) -> Any:
 
     if spec.kind == "vector":
         return mlp_discriminator(spec.shape[0])
-    return (series_discriminator if spec.kind == "series" else conv_discriminator)(spec.shape)  # type: ignore[operator]
+    make: Callable[..., Any] = series_discriminator if spec.kind == "series" else conv_discriminator
+    return make(spec.shape)
 
 
 def training_step(networks: Networks, theta: np.ndarray, section: PrGan) -> Any:

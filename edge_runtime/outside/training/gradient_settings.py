@@ -12,6 +12,11 @@ def check_gradients(settings: Settings, manifest: Manifest) -> None:
     """Raise ``BadInput`` where these settings do not suit a bundle that reports gradients."""
     if RoundFormat.of(manifest) is None:
         return
+    if manifest.counts is not None:
+        raise BadInput(
+            "expected a bundle that reports gradients or counts people, not both: a training takes lines of a file, "
+            "and people are counted in a live source. Make a bundle for each"
+        )
     if settings.model is None:
         raise BadInput(
             "expected --model mqtt://HOST/TOPIC: this bundle reports the gradients of a training, and hears there of "

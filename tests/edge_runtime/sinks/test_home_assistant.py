@@ -60,6 +60,12 @@ def test_with_noise_nothing_says_that_a_zone_is_occupied():
     assert [topic for topic in documents() if "binary_sensor" in topic]
 
 
+def test_a_stream_that_is_watched_shows_its_shift():
+    more = {topic: document for topic, document in documents(watched=True).items() if topic not in documents()}
+    assert {document["state_topic"] for document in more.values()} == {"hall/door/shift"}
+    assert {document["name"] for document in more.values()} == {"shift from the audit", "shifted"}
+
+
 def test_counts_that_no_longer_come_are_not_shown():
     counts = [document for document in documents().values() if document.get("state_topic") == "hall/door/count"]
     assert {document["expire_after"] for document in counts} == {50}

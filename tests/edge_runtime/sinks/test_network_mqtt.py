@@ -55,7 +55,10 @@ def test_frames_format_status_and_labels_arrive(broker):
     assert len({len(payload) for payload in listener.on("hall/door")}) == 1
     assert len({len(payload) for payload in listener.on("hall/door/label/label/0")}) == 1
     sink.announce("degraded", 123)
+    sink.shift({"state": "shifted", "distance": 0.4})
     assert network_receivers.eventually(lambda: len(listener.on("hall/door/status")) == 2)
+    assert network_receivers.eventually(lambda: len(listener.on("hall/door/shift")) == 1)
+    assert json.loads(listener.on("hall/door/shift")[0])["state"] == "shifted"
     sink.close()
     assert network_receivers.eventually(lambda: len(listener.on("hall/door/status")) == 3)
     states = [json.loads(payload) for payload in listener.on("hall/door/status")]

@@ -100,7 +100,7 @@ def test_the_command_asks_a_running_preview(made, bundle, edgeveil, tmp_path):
     privacy = bundle.members[bundle.manifest.privacy.file]
     options = {"manifest_sha256": bundle.manifest_sha256, "privacy": privacy}
     sink = open_sink(f"preview:0?accept=30m&token={token}", bundle.manifest.outputs, bundle.manifest, options)
-    at = f"http://127.0.0.1:{sink.port}"
+    at = f"http://127.0.0.1:{sink.port}/accept"
     words = ["accept", made.path, "--trust", made.trust, "--tallies", at, "--token-file", tmp_path / "token"]
     code, out, err = edgeveil(*words, "--out", tmp_path / "site.json")
     assert (code, json.loads((tmp_path / "site.json").read_text())["verdict"]) == (3, "cannot tell")

@@ -1,18 +1,23 @@
 """What the outside makes of published rounds: each asked once, in turn, of one run, and again where nothing left."""
 
 import os
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc import rendezvous
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import Layout
 from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat, RoundReader, RoundWriter
+from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.outside.external_inside import ExternalInside
 from edgeveil.edge_runtime.outside.inside_link import LinkOwner
+from edgeveil.edge_runtime.outside.training.gradient_settings import check_gradients
 from edgeveil.edge_runtime.outside.training.training import Training
-from tests.support.promised.gradient_examples import FORM, asked
+from tests.support.promised.counting_bundle import COUNT
+from tests.support.promised.gradient_examples import FORM, asked, manifest
 
 QUESTION = 7 * 2**32
 
@@ -156,3 +161,12 @@ def test_what_a_full_pipe_cut_off_goes_on_without_another_round():
     assert reader.newest().number == number - 1
     training.step(writer.offer)
     assert reader.newest().number == number
+
+
+def test_a_bundle_that_reports_gradients_and_counts_people_is_refused():
+    made = manifest()
+    settings = SimpleNamespace(model="mqtt://localhost/tally", source="csv:lines.csv", realtime=False, repeat=False)
+    settings.subject_column = None
+    check_gradients(settings, made)
+    with pytest.raises(BadInput, match="gradients or counts people, not both"):
+        check_gradients(settings, made._replace(counts=parse_count(COUNT)))
