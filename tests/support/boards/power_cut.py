@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -137,13 +138,14 @@ class Volume:
 
     def states(self, rng: random.Random, count: int) -> Iterator[Folder]:
         """Trees that a power cut now may leave: nothing of what is pending, all of it, one of it missing or alone, and
-        ``count`` combinations drawn by chance; each with unsynced bytes whole, torn and rubbish."""
+        ``count`` combinations drawn by chance; each with unsynced bytes whole, torn and rubbish. None comes twice."""
         n = len(self.pending)
         chosen = [[False] * n, [True] * n]
         chosen += [[i != one for i in range(n)] for one in range(n)] + [
             [i == one for i in range(n)] for one in range(n)
         ]
         chosen += [[rng.random() < 0.5 for _ in range(n)] for _ in range(count)]
+        came = set()
         for mask in chosen:
             names = {folder: dict(folder.names) for folder in self.seen}
             for change, there in zip(self.pending, mask, strict=True):
@@ -151,7 +153,10 @@ class Volume:
                     change.make(names)
             tree = _tree(self.top, names)
             for how in ("whole", "torn", "rubbish") if _unsynced(tree) else ("whole",):
-                yield _spoilt(tree, how, rng)
+                spoilt = _spoilt(tree, how, rng)
+                if contents(spoilt) not in came:
+                    came.add(contents(spoilt))
+                    yield spoilt
 
     def _change(self, change: Change) -> None:
         self.pending.append(change)
@@ -190,6 +195,17 @@ class Change:
             node = names[self.old].pop(self.old_name, None)
         if self.new is not None and node is not None:
             names[self.new][self.new_name] = node
+
+
+def contents(tree: Folder) -> frozenset:
+    """What is in a tree, to compare it with another; in names that are drawn by chance, that part does not count."""
+    return frozenset((re.sub(r"^\.[0-9a-f]{12}-", ".", name), _content(node)) for name, node in tree.names.items())
+
+
+def _content(node: Node) -> tuple[str, object]:
+    if isinstance(node, Folder):
+        return "folder", contents(node)
+    return ("link", node.target) if isinstance(node, Link) else ("file", node.data)
 
 
 def write_out(tree: Folder, root: Path) -> None:
