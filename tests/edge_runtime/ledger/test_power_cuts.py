@@ -16,7 +16,7 @@ from tests.support import seeds
 from tests.support.boards.power_cut import Volume, WrittenDown, write_out
 from tests.support.promised.counted_bundles import COST, Board, price
 
-RELEASES, BLOCK, LEAST_STATES = 200, 4, 800
+RELEASES, BLOCK, LEAST_STATES = 200, 4, 2000
 
 
 class Lines(Source):
@@ -74,7 +74,7 @@ def states(before, log, place) -> Callable:
 
 
 def wrong(before, log, place, *, most=None):
-    """The number of states, different ones at each step, and those in which more had left than the disk says, or nobody knows how much."""
+    """The number of states, and those in which more had left than the disk says, or nobody knows how much."""
     count, found = 0, 0
     for released, tree in states(before, log, place):
         count += 1

@@ -159,19 +159,18 @@ def play(world, tmp_path, names, plan, **options):
 
 
 def cuts(before, log, place, states, known=None):
-    """(whether all was over, a folder) for each state that a power cut may leave; what is in ``known``, and was not
-    at the end, is left out, and what comes is put there."""
-    known = set() if known is None else known
+    """(whether all was over, a folder) for each state that a power cut may leave, and none twice. Those before the end
+    that are in ``known`` are left out, and what comes is put there."""
+    before_end, at_end = set() if known is None else known, set()
     volume, rng = Volume(before), random.Random(seeds.seed(0))  # noqa: S311 - states to try, not secrets
     for step in range(len(log) + 1):
         if step:
             volume.apply(log[step - 1])
         for tree in volume.states(rng, states):
-            if step < len(log):
-                found = contents(tree)
-                if found in known:
-                    continue
-                known.add(found)
+            came, found = at_end if step == len(log) else before_end, contents(tree)
+            if found in came:
+                continue
+            came.add(found)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             write_out(tree, place)

@@ -138,14 +138,13 @@ class Volume:
 
     def states(self, rng: random.Random, count: int) -> Iterator[Folder]:
         """Trees that a power cut now may leave: nothing of what is pending, all of it, one of it missing or alone, and
-        ``count`` combinations drawn by chance; each with unsynced bytes whole, torn and rubbish. None comes twice."""
+        ``count`` combinations drawn by chance; each with unsynced bytes whole, torn and rubbish."""
         n = len(self.pending)
         chosen = [[False] * n, [True] * n]
         chosen += [[i != one for i in range(n)] for one in range(n)] + [
             [i == one for i in range(n)] for one in range(n)
         ]
         chosen += [[rng.random() < 0.5 for _ in range(n)] for _ in range(count)]
-        came = set()
         for mask in chosen:
             names = {folder: dict(folder.names) for folder in self.seen}
             for change, there in zip(self.pending, mask, strict=True):
@@ -153,10 +152,7 @@ class Volume:
                     change.make(names)
             tree = _tree(self.top, names)
             for how in ("whole", "torn", "rubbish") if _unsynced(tree) else ("whole",):
-                spoilt = _spoilt(tree, how, rng)
-                if contents(spoilt) not in came:
-                    came.add(contents(spoilt))
-                    yield spoilt
+                yield _spoilt(tree, how, rng)
 
     def _change(self, change: Change) -> None:
         self.pending.append(change)

@@ -14,9 +14,9 @@ from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.audit.sections import utility
 
 
-def shorten(patch):
-    """Until ``patch``, a ``pytest.MonkeyPatch``, is undone."""
-    patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
+def shorten(patch, *, epochs=2, trees=5):
+    """Until ``patch``, a ``pytest.MonkeyPatch``, is undone: so many epochs of networks, and trees."""
+    patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=epochs, trees=trees))
     patch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
 
 

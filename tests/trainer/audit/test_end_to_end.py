@@ -46,7 +46,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trial():
     """Short audits: this is about the way, not the numbers."""
     with pytest.MonkeyPatch.context() as patch:
-        short_audit.shorten(patch)
+        short_audit.shorten(patch, epochs=3, trees=10)
         yield
 
 
