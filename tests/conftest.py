@@ -28,5 +28,5 @@ def data_folder() -> Path:
 
 
 def pytest_collection_modifyitems(items):
-    """The demo, the walk and the trainer's tests first: workers that end with short files end together."""
+    """The demo, the walk and the trainer's tests first: two workers that end with short files end together."""
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/scripts/", "tests/walk/", "tests/trainer/")))
