@@ -13,6 +13,7 @@ from scripts.demo import counted
 from tests.support.output import PROGRESS, command, on_terminal, packages_after, seen, strange
 
 EDGEVEIL, EDGE = ("-m", "edgeveil.trainer.cli.main"), ("-m", "edgeveil.edge_runtime")
+SHORT = ("-m", "tests.support.trial.short_audit")
 DATA = r"digits: images of shape \(8, 8, 1\), 2 classes of y, 2 of z; rows: \d+ for the classifiers, .+ for the test"
 VALIDATION = r"On validation: Acc\(D_y\) [\d.]+, mean distance [\d.]+, Acc\(D_z\) [\d.]+ against the fixed adversary .*"
 TRAINING = (DATA, PROGRESS, VALIDATION)
@@ -28,9 +29,9 @@ INVALID = "error: these figures are INVALID: .+"  # on a machine that does other
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """(folder, completed process) of the demo on its small budget, without a terminal."""
+    """(folder, completed process) of the demo on its small budget with short audits, without a terminal."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    return out, command("scripts/demo.py", "--quick", "--out", out)
+    return out, command(*SHORT, "scripts/demo.py", "--quick", "--out", out)
 
 
 def test_a_run_is_reported_and_listed_without_tensorflow(demo, tmp_path):
@@ -92,7 +93,7 @@ VERBS = {
         r"The artefacts are in \S+\. Next: edgeveil audit .+",
     ),
     "audit": (
-        (*EDGEVEIL, "audit", "OUT/export", "--budget", "quick", "--replace"),
+        (*SHORT, *EDGEVEIL, "audit", "OUT/export", "--budget", "quick", "--replace"),
         (PROGRESS, r"Wrote \S+audit\.json\. Next: edgeveil seal .+"),
         r"Every table: edgeveil audit \S+ --full",
     ),

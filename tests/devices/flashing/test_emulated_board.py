@@ -2,7 +2,6 @@
 
 import json
 import sys
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
@@ -26,6 +24,7 @@ from tests.support import bundles, tiny_models
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
+from tests.support.trial import short_audit
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
@@ -129,7 +128,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
 def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypatch):
     """A generator with noise on digits, by the board's own int8 kernels, attacked there beside the workstation's."""
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
+    short_audit.shorten(monkeypatch)
     folder, run, export_folder = owner[0], tmp_path / "run", tmp_path / "export"
     noise_run(run)
     export(run, ["raspberry-pi-cpu"], export_folder)

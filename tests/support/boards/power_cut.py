@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -190,6 +191,17 @@ class Change:
             node = names[self.old].pop(self.old_name, None)
         if self.new is not None and node is not None:
             names[self.new][self.new_name] = node
+
+
+def contents(tree: Folder) -> frozenset:
+    """What is in a tree, to compare it with another; in names that are drawn by chance, that part does not count."""
+    return frozenset((re.sub(r"^\.[0-9a-f]{12}-", ".", name), _content(node)) for name, node in tree.names.items())
+
+
+def _content(node: Node) -> tuple[str, object]:
+    if isinstance(node, Folder):
+        return "folder", contents(node)
+    return ("link", node.target) if isinstance(node, Link) else ("file", node.data)
 
 
 def write_out(tree: Folder, root: Path) -> None:

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
@@ -27,6 +25,7 @@ from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
 from tests.support import seeds
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 pytestmark = pytest.mark.slow
@@ -45,11 +44,10 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trial():
-    """The quick audit with fewer epochs and trees: this is about the way, not the numbers."""
-    full = problem.BUDGETS["quick"]
-    problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
-    yield
-    problem.BUDGETS["quick"] = full
+    """Short audits: this is about the way, not the numbers."""
+    with pytest.MonkeyPatch.context() as patch:
+        short_audit.shorten(patch, epochs=3, trees=10)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -11,13 +10,12 @@ import pytest
 import referencing
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.slow
 SCHEMAS = ROOT / "docs/reference/schemas"
@@ -41,8 +39,7 @@ def edgeveil(*words: object) -> None:
 def trial():
     """Two adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
-        patch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
+        short_audit.shorten(patch)
         patch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
         yield
 

@@ -7,18 +7,16 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import network_receivers
+from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
 
 pytestmark = pytest.mark.slow
@@ -31,8 +29,7 @@ def edgeveil(*words):
 @pytest.fixture
 def little(monkeypatch):
     """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
-    monkeypatch.setitem(utility.EFFORT, "quick", utility.Effort(rows=100, epochs=1))
+    short_audit.shorten(monkeypatch)
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
 
 

@@ -6,14 +6,13 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.trainer.attacks import problem, run_all
+from edgeveil.trainer.attacks import run_all
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.export.export import export
@@ -24,6 +23,7 @@ from edgeveil.trainer.sweep import point as measuring
 from edgeveil.trainer.sweep.axes import Axis, parse, points
 from edgeveil.trainer.train import train
 from tests.support.small_runs import small_recipe, write_npz
+from tests.support.trial import short_audit
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_sweep_attacks_as_the_audit_does(tmp_path, monkeypatch):
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=6, trees=20))  # of both
+    short_audit.shorten(monkeypatch)  # of both
     monkeypatch.setattr(run_all, "NEARLY_ALL", 2.0)  # however much is read, none is left out
     trained = train(small_recipe(write_npz(tmp_path)), tmp_path / "run")
     export(trained.folder, ["workstation"], tmp_path / "export")

@@ -15,6 +15,7 @@ from scipy import special
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.graphs.compilation import compile_built
 from edgeveil.trainer.graphs.prediction import predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
@@ -134,8 +135,7 @@ def descend(
     rows = len(fit[1])
     batch = int(np.clip(rows // 40, 32, 128))
     schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-rows // batch))
-    # XLA does not pay on a CPU: compiling takes longer than it saves, and the compiled steps are slower here.
-    model.compile(keras.optimizers.Adam(schedule), loss, jit_compile=False, steps_per_execution=8)
+    compile_built(model, keras.optimizers.Adam(schedule), loss, steps_per_execution=8)
     model.fit(
         *fit,
         batch_size=batch,

@@ -17,6 +17,7 @@ from scipy import stats
 from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.audit.document import interval, short
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.graphs.compilation import compile_built
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.moments import MOMENTS, moments
 
@@ -105,7 +106,7 @@ class Reader:
         batch = int(np.clip(len(given.rows) // 40, 16, 64))
         steps = effort.epochs * -(-len(given.rows) // batch)
         rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
-        self._model.compile(keras.optimizers.Adam(rate), losses, jit_compile=False, steps_per_execution=8)
+        compile_built(self._model, keras.optimizers.Adam(rate), losses, steps_per_execution=8)
         self._model.fit(self._inputs(given.u), targets, batch_size=batch, epochs=effort.epochs, verbose=0)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
@@ -159,7 +160,7 @@ def discriminator_accuracy(
     keras.utils.set_random_seed(seed)
     model = reader(dataset.input.shape, {"made": 2})
     loss = {"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-    model.compile(keras.optimizers.Adam(2e-3), loss, jit_compile=False, steps_per_execution=8)
+    compile_built(model, keras.optimizers.Adam(2e-3), loss, steps_per_execution=8)
     (u, side, _), (u_test, side_test, rows) = sides
     order = rng.permutation(len(u))
     batch = int(np.clip(len(u) // 40, 16, 64))

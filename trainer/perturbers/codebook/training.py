@@ -9,6 +9,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs.compilation import compile_built
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
@@ -70,9 +71,10 @@ def trunk(
     batch = min(batch, n)
     schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-n // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    model.compile(
+    compile_built(
+        model,
         keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay),
-        loss=[entropy, entropy, "mse"],
+        [entropy, entropy, "mse"],
         # T has unit variance in all, so its mean squared error counts once per dimension.
         loss_weights=[1.0, 1.0, float(rows.kept.shape[1])],
     )

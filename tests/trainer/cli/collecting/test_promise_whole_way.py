@@ -3,7 +3,6 @@
 import contextlib
 import io
 import json
-from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,14 +12,13 @@ from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.sealing.keys import Signer
 from tests.support import small_runs
 from tests.support.promised.counted_bundles import MACHINE
+from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.slow
 LOW, HIGH, N, FEW = -8.0, 8.0, 10_000, 30
@@ -50,8 +48,7 @@ def made(request, tmp_path_factory):
     trainer("keygen", folder / "keys", "--development")
     data = {"source": f"npz:{small_runs.write_npz(folder)}", "target": "y", "sensitive": "z", "low": LOW, "high": HIGH}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
-        patch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
+        short_audit.shorten(patch)
         patch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
         for name, releases in (("whole", N), ("few", FEW)):
             recipe = small_runs.small_recipe(

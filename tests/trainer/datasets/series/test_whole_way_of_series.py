@@ -3,24 +3,22 @@
 import copy
 import json
 import zipfile
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
-from edgeveil.trainer.audit.sections import utility
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support import seeds
+from tests.support.trial import short_audit
 from tests.trainer.cli.test_bring_your_own import schema
 from tests.trainer.datasets.series.test_series_data import COLUMNS, CUT, TABLE, recordings
 
@@ -66,8 +64,7 @@ def edgeveil(*words):
 
 
 def test_a_codebook_of_recordings_runs_on_a_device(data, run, tmp_path, monkeypatch):
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
-    monkeypatch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
+    short_audit.shorten(monkeypatch)
     families = (Logistic(), CodeCounts(), SignalBoosting())
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: families)
     exported = tmp_path / "exported"
