@@ -1,6 +1,7 @@
 """The plan of a publication: what becomes of each column. No column passes by default.
 
 A plan is TOML: ``[anonymity]``, and a table ``[columns.NAME]`` for each column. Its ``action`` says which keys it has.
+``[statistics.NAME]`` asks for a number with noise beside the table, ``[attack]`` for an attack on all of it.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi
+from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi, Target
 from edgeveil.trainer.publish.anonymity.frequency import Link
 from edgeveil.trainer.publish.anonymity.generalise import Method
+from edgeveil.trainer.publish.attack.asked import Attack
+from edgeveil.trainer.publish.statistics.asked import KINDS, Statistic
 from edgeveil.trainer.recipe.messages import nearest
 
 
@@ -41,8 +44,16 @@ class Anonymity(PlanTable):
 class Plan:
     """A plan whose columns all have an action. ``text`` is the file as it was read."""
 
-    def __init__(self, text: str, anonymity: Anonymity, columns: Mapping[str, Column]) -> None:
-        self.text, self.anonymity, self.columns = text, anonymity, columns
+    def __init__(
+        self,
+        text: str,
+        anonymity: Anonymity,
+        columns: Mapping[str, Column],
+        statistics: Mapping[str, Statistic],
+        attack: Attack | None,
+    ) -> None:
+        self.text, self.anonymity, self.columns, self.statistics = text, anonymity, columns, statistics
+        self.attack = attack
 
     @classmethod
     def read(cls, path: Path) -> Plan:
@@ -56,14 +67,24 @@ class Plan:
             ) from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
-        _known(document, ("anonymity", "columns"), path)
+        _known(document, ("anonymity", "columns", "statistics", "attack"), path)
         anonymity = _checked(Anonymity, document.get("anonymity", {}), f"{path}: anonymity")
         tables = document.get("columns", {})
         if not isinstance(tables, dict) or not tables:
             raise BadInput(
                 f"{path}: a table [columns.NAME] for each column was expected. edgeveil publish plan writes it."
             )
-        plan = cls(text, anonymity, {name: _column(name, table, path) for name, table in tables.items()})
+        columns = {
+            name: _tagged(table, ACTIONS, "action", f'{path}: column "{name}"') for name, table in tables.items()
+        }
+        asked = document.get("statistics", {})
+        if not isinstance(asked, dict):
+            raise BadInput(f"{path}: `statistics` was expected to be a table [statistics.NAME] for each.")
+        statistics = {
+            name: _tagged(table, KINDS, "kind", f'{path}: statistic "{name}"') for name, table in asked.items()
+        }
+        attack = _checked(Attack, document["attack"], f"{path}: attack") if "attack" in document else None
+        plan = cls(text, anonymity, columns, statistics, attack)
         plan._check(path)
         return plan
 
@@ -90,6 +111,13 @@ class Plan:
 
     def _check(self, path: Path) -> None:
         asked = self.anonymity
+        self._check_attack(path)
+        if asked.link == "rows":
+            for name, one in self.statistics.items():
+                if one.rows_each > 1:
+                    raise BadInput(
+                        f'{path}: statistic "{name}": with link = "rows" each row is another\'s: set rows_each = 1.'
+                    )
         if not self.of(Quasi):
             raise BadInput(f'{path}: no column has the action "quasi". Say which ones others may know of a person.')
         if asked.link == "rows":
@@ -112,13 +140,30 @@ class Plan:
                 "can never be erased, for the key's holder may try every name."
             )
 
+    def _check_attack(self, path: Path) -> None:
+        if self.attack is None:
+            return
+        roles = [("sensitive", self.attack.sensitive, Drop)]
+        if self.attack.target is not None:
+            roles.append(("target", self.attack.target, Target))
+        for role, name, wanted in roles:
+            column = self.columns.get(name)
+            if not isinstance(column, wanted):
+                came = f"has {column.action}" if column else f"is no column of it{nearest(name, self.columns)}"
+                raise BadInput(
+                    f'{path}: attack.{role} takes a column with the action "{wanted.__name__.lower()}"; '
+                    f'"{name}" {came}.'
+                )
 
-def _column(name: str, table: Any, path: Path) -> Column:
-    action = table.get("action") if isinstance(table, dict) else None
-    if not isinstance(action, str) or action not in ACTIONS:
-        came = f'"{action}"{nearest(str(action), ACTIONS)}' if action else "none yet"
-        raise BadInput(f'{path}: column "{name}" needs an action of {", ".join(ACTIONS)}; it has {came}.')
-    return _checked(ACTIONS[action], table, f'{path}: column "{name}"')
+
+def _tagged(table: Any, models: Mapping[str, type[Any]], tag: str, where: str) -> Any:
+    """The table as the model that its tag names."""
+    word = table.get(tag) if isinstance(table, dict) else None
+    if not isinstance(word, str) or word not in models:
+        came = f'"{word}"{nearest(str(word), models)}' if word else "none yet"
+        article = "an" if tag[0] in "aeiou" else "a"
+        raise BadInput(f"{where} needs {article} {tag} of {', '.join(models)}; it has {came}.")
+    return _checked(models[word], table, where)
 
 
 def _known(document: Mapping[str, Any], keys: Iterable[str], path: Path) -> None:

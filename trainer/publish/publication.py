@@ -26,10 +26,17 @@ from edgeveil.trainer.publish.anonymity.criteria import Sensitive as Asked
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies
 from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised, generalise
 from edgeveil.trainer.publish.anonymity.levels import encode
+from edgeveil.trainer.publish.anonymity.loss import unique_shown
+from edgeveil.trainer.publish.attack import published
+from edgeveil.trainer.publish.attack.attack import attack
+from edgeveil.trainer.publish.attack.attack import require as require_hidden
 from edgeveil.trainer.publish.draft import is_prose
 from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
 from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
+from edgeveil.trainer.publish.statistics.released import released
+from edgeveil.trainer.report.publication.page import render as card_page
+from edgeveil.trainer.report.publication.text import text as card_text
 from edgeveil.trainer.results import locked
 
 
@@ -89,10 +96,11 @@ class Prepared:
 def publish(
     table: Path, plan: Plan, key: MasterKey, out: Path, *, recipient: str, vault: Vault | None = None
 ) -> dict[str, Any]:
-    """Write ``table``, ``publication.json`` and ``publication.md`` to the folder ``out``; returns the statement.
+    """Write ``table``, ``publication.json``, ``publication.md`` and ``card.html`` to the folder ``out``; returns the
+    statement.
 
-    Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for. Then nothing is published and
-    the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
+    Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for, or where attacks may learn more
+    than the plan allows. Then nothing is published and the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
     a vault that knows of too much, never a pseudonym that nobody can reveal.
     """
     if not recipient.strip():
@@ -113,7 +121,9 @@ def publish(
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             document = statement.document(prepared.frequencies(), plan, shown, found, prepared.columns)
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
-            write_atomic(folder / "publication.md", statement.text(document).encode())
+            document |= _beside(prepared, shown, file, rows)
+            write_atomic(folder / "publication.md", card_text(document).encode())
+            write_atomic(folder / "card.html", card_page(document).encode())
             text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
             write_atomic(folder / "publication.json", text.encode())
             _sync(file)
@@ -121,6 +131,24 @@ def publish(
                 title = hashlib.sha256(text.encode()).hexdigest()
                 vault.record({Publication(title, scope): salts for scope, salts in made.salts.items()})
     return document
+
+
+def _beside(prepared: Prepared, shown: Generalised, file: Path, rows: np.ndarray) -> dict[str, Any]:
+    """What else the statement holds: who is alone in what is shown, statistics, and the attack on what was written."""
+    plan, cells = prepared.plan, prepared.cells
+    unit = "row" if plan.anonymity.people is None else "person"
+    found: dict[str, Any] = {
+        "unique_after": round(unique_shown(shown.labels, prepared.person[shown.rows]), 3),
+        "statistics": released(plan.statistics, cells, prepared.person, unit=unit),
+        "attack": None,
+    }
+    if plan.attack is not None:
+        written = published.read([file], plan, prepared.person[rows].tolist())
+        asked, place = plan.attack, rows[written.place]
+        y = None if asked.target is None else [cells[asked.target][row] for row in place]
+        found["attack"] = attack(written, [cells[asked.sensitive][row] for row in place], asked, y=y)
+        require_hidden(found["attack"])
+    return found
 
 
 def _columns(
