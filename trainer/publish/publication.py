@@ -27,9 +27,7 @@ from edgeveil.trainer.publish.anonymity.frequency import Frequencies
 from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised, generalise
 from edgeveil.trainer.publish.anonymity.levels import encode
 from edgeveil.trainer.publish.anonymity.loss import unique_shown
-from edgeveil.trainer.publish.attack import published
-from edgeveil.trainer.publish.attack.attack import attack
-from edgeveil.trainer.publish.attack.attack import require as require_hidden
+from edgeveil.trainer.publish.attack.of_files import attack_files
 from edgeveil.trainer.publish.draft import is_prose
 from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
 from edgeveil.trainer.publish.plan import Plan
@@ -100,8 +98,9 @@ def publish(
     statement.
 
     Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for, or where attacks may learn more
-    than the plan allows. Then nothing is published and the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
-    a vault that knows of too much, never a pseudonym that nobody can reveal.
+    than the plan allows. Then nothing is published and the vault is as it was. The vault is lasting before the folder
+    has its name: what a crash leaves between the two is a vault that knows of too much, never a pseudonym that nobody
+    can reveal.
     """
     if not recipient.strip():
         raise BadInput("A recipient was expected; the name is empty. One publication has one recipient.")
@@ -137,18 +136,14 @@ def _beside(prepared: Prepared, shown: Generalised, file: Path, rows: np.ndarray
     """What else the statement holds: who is alone in what is shown, statistics, and the attack on what was written."""
     plan, cells = prepared.plan, prepared.cells
     unit = "row" if plan.anonymity.people is None else "person"
-    found: dict[str, Any] = {
+    asked = plan.attack
+    named = [] if asked is None else [name for name in (asked.sensitive, asked.target) if name is not None]
+    labels = {name: [cells[name][row] for row in rows] for name in named}
+    return {
         "unique_after": round(unique_shown(shown.labels, prepared.person[shown.rows]), 3),
         "statistics": released(plan.statistics, cells, prepared.person, unit=unit),
-        "attack": None,
+        "attack": attack_files([file], plan, labels, people=prepared.person[rows].tolist()),
     }
-    if plan.attack is not None:
-        written = published.read([file], plan, prepared.person[rows].tolist())
-        asked, place = plan.attack, rows[written.place]
-        y = None if asked.target is None else [cells[asked.target][row] for row in place]
-        found["attack"] = attack(written, [cells[asked.sensitive][row] for row in place], asked, y=y)
-        require_hidden(found["attack"])
-    return found
 
 
 def _columns(

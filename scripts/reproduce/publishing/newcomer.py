@@ -40,7 +40,6 @@ def main() -> int:
         "children": [CHILDREN, CHILDREN + 1],
         "epsilon": EPSILON,
         "runs": RUNS,
-        "exact": 1.0,
         "guess": {"right": guess.estimate, "low": guess.low, "high": guess.high},
         "best_guess": at_most,
         "audit": {key: round(value, 4) for key, value in asdict(spent).items()},

@@ -23,6 +23,7 @@ OF_STATISTICS = (
     "The epsilon is of the statistics alone, not of the rows beside them. Every further publication of the same people "
     "adds its own."
 )
+NOT_ATTACKED = "What can be read of people from all of it was not tried: the plan asks for no attack."
 
 
 def facts(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,6 +46,7 @@ def facts(document: Mapping[str, Any]) -> dict[str, Any]:
             *((", ".join(few["columns"]), percent(few["share"]), "") for few in one["unique_before"]["most_telling"]),
         ],
         "attack": None if attack is None else _attack(attack),
+        "not_attacked": NOT_ATTACKED,
         "statistics": None if statistics is None else _statistics(statistics),
         "bundle": None if bundle is None else list(_bundle(bundle)),
         "dropped": one.get("dropped"),
@@ -68,7 +70,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
         **{key: anonymity[key] for key in ("link", "asked", "found")},
         "suppressed_people": anonymity["suppressed"],
         "frames": bool(document["frames"]),
-        "size": f"{document['rows']:,} rows in {len(document['parts'])} files",
+        "size": f"{document['rows']:,} rows in {len(document['parts'])} file{'s' * (len(document['parts']) != 1)}",
     }
 
 
@@ -88,7 +90,7 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": (
             f"{about}: attacked on {units:,} {_UNITS[found['unit']]}, none of whom an adversary had learned on "
             f"({found['budget']} budget). The plan allows {limit['points']:g} points over chance and "
-            f"{limit['bits']:g} bits."
+            f"{limit['bits']:g} bits, and no upper end of a 95 % interval is above."
         ),
         "rows": rows,
         "notes": list(_notes(found)),
@@ -100,7 +102,7 @@ _UNITS = {"person": "people, each by all rows of their pseudonym", "row": "rows,
 
 def _notes(found: Mapping[str, Any]) -> Iterator[str]:
     if found["left_out_values"]:
-        yield f"{found['left_out_values']} values that too few people have were left out."
+        yield f"Values that too few people have, left out: {found['left_out_values']}."
     copies = found["copies"]
     if copies is not None and copies["others"]:
         yield (
@@ -110,7 +112,7 @@ def _notes(found: Mapping[str, Any]) -> Iterator[str]:
     if copies is not None and copies["own"]:
         yield f"{copies['own']:,} of {copies['rows']:,} frames left unchanged: they are records of their own person."
     for name, part in found["views"].items():
-        yield from (f"{VIEWS[name]}: {warning}" for warning in part["warnings"])
+        yield from (f"{VIEWS[name]}: {line}" for line in (*part["verdict"]["reasons"], *part["warnings"]))
 
 
 def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:

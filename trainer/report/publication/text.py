@@ -18,8 +18,10 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
     yield f"About {one['suppressed']} people were left out (to the nearest five)."
     if one["dropped"]:
         yield f"{one['dropped']:,} rows were dropped with their frames."
-    if one["attack"] is not None:
-        attack = one["attack"]
+    attack = one["attack"]
+    if attack is None:
+        yield from ("", one["not_attacked"])
+    else:
         yield from ("", f"## {attack['word']}", "", attack["sentence"], "")
         yield from _table(("read from", "best attack found", "right", "chance", "bits", "verdict"), attack["rows"])
         yield from ("", *(f"* {note}" for note in attack["notes"]))

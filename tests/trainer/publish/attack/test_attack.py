@@ -49,7 +49,7 @@ def test_what_no_mean_shows_is_summed_up_from_single_frames():
 def test_a_column_tells_alone_and_with_frames():
     document = found(column=True, each=5)
     assert over(document) == {"columns", "both"}
-    with pytest.raises(LimitNotMet, match='of "z", from the columns alone, attacks may reach .* points.*Drop or gen'):
+    with pytest.raises(LimitNotMet, match=r'of "z", from the columns alone, attacks may reach .* points.*Drop or gen'):
         require(document)
 
 

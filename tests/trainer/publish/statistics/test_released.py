@@ -1,4 +1,4 @@
-"""Statistics beside the data: one person changes them by no more than their epsilon says, and the plan says the rest."""
+"""Statistics beside the data: one person changes them by no more than their epsilon says."""
 
 import json
 
@@ -114,7 +114,7 @@ def test_a_plan_that_cannot_be_is_refused(tmp_path, table, said):
 
 
 def test_a_statistic_of_a_column_that_is_not_there_is_refused():
-    with pytest.raises(BadInput, match='"one" asks for a column "dor".*"door"'):
+    with pytest.raises(BadInput, match=r'"one" asks for a column "dor".*"door"'):
         of(Count(kind="count", epsilon=1.0, where={"dor": "north"}))
 
 
