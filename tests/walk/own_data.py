@@ -27,7 +27,7 @@ def write() -> None:
         Path(name).write_text(text)
     hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
     visit_tables.write(Path("visits.csv"))
-    Path("visits-plan.toml").write_text(visit_tables.PLAN)
+    Path("visits-plan.toml").write_text(visit_tables.PLAN + visit_tables.STATISTICS)
     Path("policy.json").write_text(json.dumps({"schema": 1, "hide": hide}))
 
 

@@ -22,6 +22,11 @@ k = {k}  # people who look alike, at least
 suppress = 0  # people that may be left out
 method = "incognito"  # or "mondrian": less loss, each row by itself
 """
+_TAIL = """
+# Numbers with noise beside the rows, and what attacks may learn of a column that is dropped:
+# [statistics.NAME]  # kind = "count", "histogram" or "mean", epsilon
+# [attack]           # sensitive, points, bits
+"""
 
 
 def draft(table: Path, cells: Cells, *, k: int = 10) -> str:
@@ -32,7 +37,7 @@ def draft(table: Path, cells: Cells, *, k: int = 10) -> str:
         name: {"type": type_of(values), "values": len(set(values) - {""}), "action": ""}
         for name, values in cells.items()
     }
-    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}\n{tomli_w.dumps({'columns': columns})}"
+    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
 
 
 def type_of(values: Sequence[str]) -> str:

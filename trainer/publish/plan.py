@@ -18,8 +18,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi, Target
 from edgeveil.trainer.publish.anonymity.frequency import Link
 from edgeveil.trainer.publish.anonymity.generalise import Method
-from edgeveil.trainer.publish.attack.asked import Attack
-from edgeveil.trainer.publish.statistics.asked import KINDS, Statistic
+from edgeveil.trainer.publish.requests.requested_attack import Attack
+from edgeveil.trainer.publish.requests.requested_statistics import KINDS, Statistic
 from edgeveil.trainer.recipe.messages import nearest
 
 

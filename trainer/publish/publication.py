@@ -33,8 +33,8 @@ from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_valu
 from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
 from edgeveil.trainer.publish.statistics.released import released
-from edgeveil.trainer.report.publication.page import render as card_page
-from edgeveil.trainer.report.publication.text import text as card_text
+from edgeveil.trainer.report.publication.card_html import render as card_page
+from edgeveil.trainer.report.publication.card_markdown import text as card_text
 from edgeveil.trainer.results import locked
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from edgeveil.trainer.measures.black_box import lower_bound
 from edgeveil.trainer.measures.intervals import rate
-from edgeveil.trainer.publish.statistics.asked import Count
+from edgeveil.trainer.publish.requests.requested_statistics import Count
 from edgeveil.trainer.publish.statistics.released import released
 from scripts.reproduce import record
 

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
-from edgeveil.trainer.report.publication import page as publication_card
+from edgeveil.trainer.report.publication import card_html
 from scripts.reproduce.looks import check_pages, measured
 from scripts.reproduce.looks.chromium import Chromium, binary, file_url
 from tests.support import network_receivers
@@ -96,7 +96,7 @@ def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
 @BROWSER
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
 def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
-    (tmp_path / "card.html").write_text(publication_card.render(of()))
+    (tmp_path / "card.html").write_text(card_html.render(of()))
     assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 

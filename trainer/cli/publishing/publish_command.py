@@ -51,7 +51,7 @@ def table_alone(
     from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
     from edgeveil.trainer.publish.plan import Plan
     from edgeveil.trainer.publish.publication import publish as publish_table
-    from edgeveil.trainer.report.publication.text import text
+    from edgeveil.trainer.report.publication.card_markdown import text
 
     asked, master = Plan.read(plan), opened_key(key, passphrase_file)
     with opened_vault(vault, master) as held:

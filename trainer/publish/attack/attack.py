@@ -25,10 +25,10 @@ from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, judge
 from edgeveil.trainer.datasets.columns import FEW_CLASSES
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.publish.attack.asked import Attack
+from edgeveil.trainer.publish.attack.attack_units import Units, View, units
 from edgeveil.trainer.publish.attack.published import Published
 from edgeveil.trainer.publish.attack.summed import summed
-from edgeveil.trainer.publish.attack.units import Units, View, units
+from edgeveil.trainer.publish.requests.requested_attack import Attack
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 KEPT = ("name", "kind", "train_samples", "accuracy", "low", "high", "auc", "bits_counted")

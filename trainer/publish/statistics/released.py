@@ -15,8 +15,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.datasets.columns import MISSING, Cells
 from edgeveil.trainer.publish.anonymity.number_ranges import as_number
-from edgeveil.trainer.publish.statistics import noise
-from edgeveil.trainer.publish.statistics.asked import Count, Histogram, Mean, Statistic
+from edgeveil.trainer.publish.requests.requested_statistics import Count, Histogram, Mean, Statistic
+from edgeveil.trainer.publish.statistics.opendp_noise import geometric, laplace_sum
 from edgeveil.trainer.recipe.messages import nearest
 
 OTHER = "other"
@@ -56,12 +56,12 @@ def _one(asked: Statistic, cells: Cells, person: np.ndarray) -> Record:
     rows = _rows(asked, cells, person)
     said: Record = {"kind": asked.kind, "epsilon": asked.epsilon, "rows_each": asked.rows_each, "where": asked.where}
     if isinstance(asked, Count):
-        found = noise.geometric([len(rows)], most=asked.rows_each, epsilon=asked.epsilon)
+        found = geometric([len(rows)], most=asked.rows_each, epsilon=asked.epsilon)
         return {**said, "noise": "geometric", "scale": found.scale, "within": found.within, "value": found.values[0]}
     said["column"] = asked.column
     if isinstance(asked, Histogram):
         names, counts = _counted(asked, [cells[asked.column][row] for row in rows])
-        found = noise.geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
+        found = geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
         bins = dict(zip(names, found.values, strict=True))
         return {**said, "noise": "geometric", "scale": found.scale, "within": found.within, "bins": bins}
     return {**said, "noise": "Laplace", **_mean(asked, cells[asked.column], rows, person)}
@@ -109,8 +109,8 @@ def _mean(asked: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarr
         parts[int(person[row])] = parts.get(int(person[row]), 0.0) + clipped
         count += 1
     epsilon = asked.epsilon / 2
-    many = noise.geometric([count], most=asked.rows_each, epsilon=epsilon)
-    total = noise.laplace_sum(list(parts.values()), most=asked.rows_each * half, epsilon=epsilon)
+    many = geometric([count], most=asked.rows_each, epsilon=epsilon)
+    total = laplace_sum(list(parts.values()), most=asked.rows_each * half, epsilon=epsilon)
     rows_there = max(1, int(many.values[0]))
     value = min(max(middle + total.values[0] / rows_there, asked.low), asked.high)
     # A sum and a count that are off, each by no more than its ``within``.

@@ -6,9 +6,9 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.publish.attack.asked import Attack
 from edgeveil.trainer.publish.attack.attack import attack, require
 from edgeveil.trainer.publish.attack.donors import copies
+from edgeveil.trainer.publish.requests.requested_attack import Attack
 from tests.support.publishing.linked_frames import made
 
 ASKED = Attack(sensitive="z", points=10, bits=0.1)

@@ -1,16 +1,21 @@
 """Statistics beside the data: one person changes them by no more than their epsilon says."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.measures.black_box import lower_bound
+from edgeveil.trainer.pseudonyms.master_key import MasterKey
+from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish.plan import Plan
-from edgeveil.trainer.publish.statistics import noise
-from edgeveil.trainer.publish.statistics.asked import Count, Histogram, Mean
+from edgeveil.trainer.publish.publication import publish
+from edgeveil.trainer.publish.requests.requested_statistics import Count, Histogram, Mean
+from edgeveil.trainer.publish.statistics.opendp_noise import geometric, laplace_sum
 from edgeveil.trainer.publish.statistics.released import drawn_once, released
+from tests.support.checkout import ROOT
 from tests.support.publishing import visit_tables
 
 SURE = 1e6  # epsilon at which noise is next to nothing
@@ -69,19 +74,19 @@ def test_a_person_who_has_many_rows_is_hidden_by_more_noise():
 
 
 def test_the_noise_is_of_the_law_that_it_says():
-    drawn = np.array(noise.geometric([0] * 20_000, most=1, epsilon=1.0).values)
+    drawn = np.array(geometric([0] * 20_000, most=1, epsilon=1.0).values)
     ratio = np.exp(-1)
     law = (1 - ratio) / (1 + ratio) * ratio ** np.abs(np.arange(-3, 4))
     seen = np.array([(drawn == value).mean() for value in range(-3, 4)])
     assert np.abs(seen - law).max() < 0.019  # over 5 standard errors of each of seven shares
-    assert np.mean(np.abs(drawn) >= noise.geometric([0], most=1, epsilon=1.0).within) < 0.06
-    others = np.array([value + 1 for value in noise.geometric([0] * 20_000, most=1, epsilon=1.0).values])
+    assert np.mean(np.abs(drawn) >= geometric([0], most=1, epsilon=1.0).within) < 0.06
+    others = np.array([value + 1 for value in geometric([0] * 20_000, most=1, epsilon=1.0).values])
     spent = lower_bound(drawn, others, confidence=1 - 1e-7).epsilon
     assert 0.6 < spent <= 1
 
 
 def test_a_sum_clips_what_one_person_adds():
-    assert noise.laplace_sum([1e9, -4.0, 1.0], most=2.0, epsilon=SURE).values[0] == pytest.approx(1.0, abs=0.01)
+    assert laplace_sum([1e9, -4.0, 1.0], most=2.0, epsilon=SURE).values[0] == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_run_that_goes_on_draws_nothing_again(tmp_path):
@@ -125,3 +130,28 @@ def test_rows_that_are_each_anothers_count_once(tmp_path):
     (tmp_path / "plan.toml").write_text(f'{text}\n[statistics.one]\nkind = "count"\nepsilon = 1\nrows_each = 2\n')
     with pytest.raises(BadInput, match="each row is another's: set rows_each = 1"):
         Plan.read(tmp_path / "plan.toml")
+
+
+def test_a_publication_says_its_statistics(tmp_path):
+    visit_tables.write(tmp_path / "visits.csv")
+    (tmp_path / "plan.toml").write_text(visit_tables.PLAN + visit_tables.STATISTICS)
+    plan, key = Plan.read(tmp_path / "plan.toml"), MasterKey(bytes(64))
+    with Vault(tmp_path / "vault", key) as vault:
+        document = publish(tmp_path / "visits.csv", plan, key, tmp_path / "out", recipient="university", vault=vault)
+    found = document["statistics"]
+    assert found["epsilon"] == 2
+    assert found["unit"] == "person"
+    people, ages, minutes = found["released"]
+    assert abs(people["value"] - 120) < 40
+    assert abs(sum(ages["bins"].values()) - 120) < 160
+    assert 0 <= minutes["value"] <= 500
+    for page in ("card.html", "publication.md"):
+        assert "2-differentially private for each person" in (tmp_path / "out" / page).read_text()
+
+
+def test_the_page_of_the_plan_has_plans_that_are_read(tmp_path):
+    page = (ROOT / "docs/how-to/publish-a-table.md").read_text()
+    (tmp_path / "plan.toml").write_text("\n".join(re.findall(r"```toml\n(.*?)```", page, re.DOTALL)))
+    plan = Plan.read(tmp_path / "plan.toml")
+    assert set(plan.statistics) == {"flu", "ages", "minutes"}
+    assert plan.attack is not None

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeveil.trainer.report.publication.page import render
-from edgeveil.trainer.report.publication.text import text
+from edgeveil.trainer.report.publication.card_html import render
+from edgeveil.trainer.report.publication.card_markdown import text
 from tests.support.publishing import publication_documents
 
 SAID = (
