@@ -42,7 +42,7 @@ def laplace_sum(parts: Sequence[float], *, most: float, epsilon: float) -> Noisy
     vouch for takes noise twice as large.
     """
     mechanism, step = _of_sums(epsilon), most / STEPS
-    total = mechanism.run([round(min(max(one, -most), most) / step) for one in parts])
+    total = mechanism.run([round(one / step) for one in parts])
     return Noisy([total * step], mechanism.scale * step, mechanism.within * step)
 
 

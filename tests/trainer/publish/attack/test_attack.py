@@ -1,13 +1,20 @@
 """The attack on a whole publication finds planted leaks: over linked frames, in columns, and in both together."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
 from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.problem import BUDGETS, Problem
+from edgeveil.trainer.attacks.question import question_of_fresh
+from edgeveil.trainer.attacks.run_all import run
 from edgeveil.trainer.publish.attack.attack import attack, require
+from edgeveil.trainer.publish.attack.attack_units import units
 from edgeveil.trainer.publish.attack.donors import copies
+from edgeveil.trainer.publish.attack.summed import summed
 from edgeveil.trainer.publish.requests.requested_attack import Attack
 from tests.support.publishing.linked_frames import made
 
@@ -67,6 +74,31 @@ def test_nothing_is_found_where_nothing_is():
     require(document)
     with pytest.raises(LimitNotMet, match=r"upper end of 95 %.*the plan allows 0.5 \(attack.points\)"):
         require(found(Attack(sensitive="z", points=0.5, bits=0.1), people=100, each=2))
+
+
+def test_nobody_is_learned_from_and_attacked():
+    """Frames that are a person's own, and tell nothing of z but by knowing who it is."""
+    published, z = made(people=40, each=25, linked=False)
+    own = np.random.default_rng(5).normal(scale=5, size=(40, 4, 4, 1)).astype(np.float32)
+    known = replace(published, outputs={"x": published.outputs["x"] + own[published.person]})
+    assert attack(known, z, ASKED, families=FAST)["views"]["frames"]["best"]["accuracy"] < 0.7
+    strangers = replace(known, whose=list(range(1000)))
+    assert attack(strangers, z, ASKED, families=FAST)["views"]["frames"]["best"]["accuracy"] > 0.8
+
+
+def test_a_person_to_choose_by_in_two_folds_is_summed_up_in_each():
+    published, z = made(people=60, each=5, shift=0.5)
+    labels = np.array([int(one) for one in z])
+    single = units(published, np.zeros(300, np.int64), labels).single
+    spec, rows = single
+    empty = rows.take(np.empty(0, np.int64))
+    counted = np.array([[0.5, 0.5]])
+    blank = Problem(spec, counted, counted, empty, empty, empty, empty, BUDGETS["quick"])
+    question = question_of_fresh(rows, blank, seed=0)
+    found = summed(question, run(question, families=FAST).most_bits)
+    each = [len(np.unique(fold.choose.cluster)) for fold in question.settings[0].folds]
+    assert len(found.choose) == sum(each) > len(np.unique(question.whole.choose.cluster))
+    assert len(found.test) == 60
 
 
 def test_where_z_changes_from_row_to_row_the_unit_is_a_row():
