@@ -143,7 +143,7 @@ class Plan:
     def _check_attack(self, path: Path) -> None:
         if self.attack is None:
             return
-        roles = [("sensitive", self.attack.sensitive, Drop)]
+        roles: list[tuple[str, str, type[Column]]] = [("sensitive", self.attack.sensitive, Drop)]
         if self.attack.target is not None:
             roles.append(("target", self.attack.target, Target))
         for role, name, wanted in roles:

@@ -137,5 +137,6 @@ def test_frames_that_are_records_are_counted_for_whom_they_are_of():
         (5, frames[3].tobytes()),
         (99, frames[3].tobytes()),
     ]
+    records += [(1, frames[2].tobytes()), (8, frames[2].tobytes())]  # its own person's, and by chance another's
     records += [(who, np.full((4, 4, 1), who, np.float32).tobytes()) for who in range(20)]
-    assert copies(published, records) == {"rows": 40, "own": 1, "others": 2, "people": 2}
+    assert copies(published, records) == {"rows": 40, "own": 2, "others": 2, "people": 2}

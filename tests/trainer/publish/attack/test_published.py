@@ -62,8 +62,9 @@ def parts(tmp_path):
 
 
 def test_rows_are_read_from_all_parts(parts):
-    paths, plan, _, x = parts
+    paths, plan, z, x = parts
     found = published.read(paths, plan, [], [FRAME, CODE])
+    assert len(set(zip(found.whose, z, strict=True))) == len(set(found.whose)) == 150
     assert found.linked
     assert np.array_equal(found.outputs["frame"], x)
     assert found.place.tolist() == list(range(600))
