@@ -78,7 +78,7 @@ class Plan:
             name: _tagged(table, ACTIONS, "action", f'{path}: column "{name}"') for name, table in tables.items()
         }
         asked = document.get("statistics", {})
-        if not isinstance(asked, dict):
+        if not isinstance(asked, dict) or not all(isinstance(table, dict) for table in asked.values()):
             raise BadInput(f"{path}: `statistics` was expected to be a table [statistics.NAME] for each.")
         statistics = {
             name: _tagged(table, KINDS, "kind", f'{path}: statistic "{name}"') for name, table in asked.items()

@@ -26,13 +26,11 @@ from edgeveil.trainer.publish.anonymity.criteria import Sensitive as Asked
 from edgeveil.trainer.publish.anonymity.frequency import Frequencies
 from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised, generalise
 from edgeveil.trainer.publish.anonymity.levels import encode
-from edgeveil.trainer.publish.anonymity.loss import unique_shown
-from edgeveil.trainer.publish.attack.of_files import attack_files
 from edgeveil.trainer.publish.draft import is_prose
 from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
 from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
-from edgeveil.trainer.publish.statistics.released import released
+from edgeveil.trainer.publish.rest_of_statement import rest_of_statement
 from edgeveil.trainer.report.publication.card_html import render as card_page
 from edgeveil.trainer.report.publication.card_markdown import text as card_text
 from edgeveil.trainer.results import locked
@@ -120,7 +118,7 @@ def publish(
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             document = statement.document(prepared.frequencies(), plan, shown, found, prepared.columns)
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
-            document |= _beside(prepared, shown, file, rows)
+            document |= rest_of_statement(plan, prepared.cells, prepared.person, shown, [file], rows)
             write_atomic(folder / "publication.md", card_text(document).encode())
             write_atomic(folder / "card.html", card_page(document).encode())
             text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
@@ -130,20 +128,6 @@ def publish(
                 title = hashlib.sha256(text.encode()).hexdigest()
                 vault.record({Publication(title, scope): salts for scope, salts in made.salts.items()})
     return document
-
-
-def _beside(prepared: Prepared, shown: Generalised, file: Path, rows: np.ndarray) -> dict[str, Any]:
-    """What else the statement holds: who is alone in what is shown, statistics, and the attack on what was written."""
-    plan, cells = prepared.plan, prepared.cells
-    unit = "row" if plan.anonymity.people is None else "person"
-    asked = plan.attack
-    named = [] if asked is None else [name for name in (asked.sensitive, asked.target) if name is not None]
-    labels = {name: [cells[name][row] for row in rows] for name in named}
-    return {
-        "unique_after": round(unique_shown(shown.labels, prepared.person[shown.rows]), 3),
-        "statistics": released(plan.statistics, cells, prepared.person, unit=unit),
-        "attack": attack_files([file], plan, labels, people=prepared.person[rows].tolist()),
-    }
 
 
 def _columns(

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.findings import Row
-from edgeveil.trainer.attacks.problem import BUDGETS, Problem, units_of
+from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Problem, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import Question, question_of_fresh
+from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
 from edgeveil.trainer.audit.before_after.compare import NEED_D_Z
@@ -25,6 +25,7 @@ from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, judge
 from edgeveil.trainer.datasets.columns import FEW_CLASSES
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.progress import progress
+from edgeveil.trainer.publish.attack.attack_limits import exceeded
 from edgeveil.trainer.publish.attack.attack_units import Units, View, units
 from edgeveil.trainer.publish.attack.published import Published
 from edgeveil.trainer.publish.attack.summed import summed
@@ -53,6 +54,7 @@ def attack(
         y_class = _classes(asked.target, y)
     published, y_class, z_class, rare = _without_rare(asked, published, y_class, z_class)
     found = units(published, y_class, z_class)
+    _require_enough(asked, found)
     if families is None:
         load_tensorflow()
         families = [one for one in adversaries() if one.name not in NEED_D_Z]
@@ -69,9 +71,7 @@ def attack(
 
         views = {name: _with_single(name, found, ran, view) for name, view in found.views.items()}
     parts = {name: _part(*one, found.unit, asked, seed) for name, one in views.items()}
-    exceeded = [
-        {"view": name, **one} for name, part in parts.items() for one in _exceeded(part["verdict"]["upper"], asked)
-    ]
+    over = [{"view": name, **one} for name, part in parts.items() for one in exceeded(part["verdict"]["upper"], asked)]
     return {
         "sensitive": asked.sensitive,
         "target": asked.target,
@@ -84,31 +84,8 @@ def attack(
         "copies": None if copies is None else dict(copies),
         "verdict": _worst([part["verdict"]["word"] for part in parts.values()]),
         "limit": {"points": asked.points, "bits": asked.bits},
-        "exceeded": exceeded,
+        "exceeded": over,
     }
-
-
-def require(found: Mapping[str, Any]) -> None:
-    """Raise ``LimitNotMet`` where attacks may learn more than the plan allows."""
-    for one in found["exceeded"]:
-        form = _FORMS[one["limit"]] if one["found"] is not None else "there are too few people to say what they learn"
-        raise LimitNotMet(
-            f'Nothing was published: of "{found["sensitive"]}", from {_FROM[one["view"]]}, '
-            f"{form.format(**one)}, and the plan allows {one['asked']:g} (attack.{one['limit']}). {_CURE[one['view']]}"
-        )
-
-
-_FROM = {"columns": "the columns alone", "frames": "the frames", "both": "frames and columns together"}
-_FORMS = {
-    "points": "attacks may reach {found:.1f} points over chance (upper end of 95 %)",
-    "bits": "attacks may learn {found:.3f} bits (upper end of 95 %)",
-}
-_GENERALISE = "Drop or generalise columns that tell of it, or publish more people."
-_CURE = {
-    "columns": _GENERALISE,
-    "frames": 'Take a perturber that hides more, or link = "none", or publish more people.',
-    "both": _GENERALISE,
-}
 
 
 def _classes(column: str, cells: Sequence[str]) -> np.ndarray:
@@ -136,6 +113,18 @@ def _without_rare(
             f"people have each; there is {len(numbers) or 'none'}. Name another column, or leave out [attack]."
         )
     return published.take(kept), y[kept], z.reshape(-1), len(rare)
+
+
+def _require_enough(asked: Attack, found: Units) -> None:
+    rows = found.views["columns"][1]
+    for there, fewest, what in ((len(rows), FEWEST_ROWS, "rows"), (units_of(rows), FEWEST_UNITS, "people")):
+        needed = -(-fewest * FOLDS // (FOLDS - 1)) + 1  # the smallest of the parts to learn on lacks a fold
+        if there < needed:
+            raise BadInput(
+                f'An attack on "{asked.sensitive}" needs {needed} {"people" if found.unit == "person" else what} at '
+                f"least; there are {there}, and hundreds are needed to show that little can be read. Publish more, or "
+                "leave out [attack]: the card says so."
+            )
 
 
 def _question(view: View, asked: Attack, seed: int) -> Question:
@@ -172,19 +161,6 @@ def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> 
         "warnings": document["warnings"],
         "verdict": verdict,
     }
-
-
-def _exceeded(upper: Mapping[str, float | None], asked: Attack) -> list[dict[str, Any]]:
-    """The limits that upper ends do not show to be met."""
-    points = [upper[name] for name in ("points", "balanced") if name in upper]
-    found = {"points": None if None in points else max(one for one in points if one is not None)}
-    found["bits"] = upper.get("bits")
-    limits = {"points": asked.points, "bits": asked.bits}
-    return [
-        {"limit": name, "asked": limits[name], "found": high}
-        for name, high in found.items()
-        if high is None or high > limits[name]
-    ]
 
 
 def _worst(words: Sequence[str]) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.trainer.publish.attack.attack import attack, require
+from edgeveil.trainer.publish.attack.attack import attack
+from edgeveil.trainer.publish.attack.attack_limits import require
 from edgeveil.trainer.publish.attack.donors import copies
 from edgeveil.trainer.publish.attack.published import Output, read
 from edgeveil.trainer.publish.plan import Plan

@@ -11,7 +11,8 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.question import question_of_fresh
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.publish.attack.attack import attack, require
+from edgeveil.trainer.publish.attack.attack import attack
+from edgeveil.trainer.publish.attack.attack_limits import require
 from edgeveil.trainer.publish.attack.attack_units import units
 from edgeveil.trainer.publish.attack.donors import copies
 from edgeveil.trainer.publish.attack.summed import summed
@@ -114,6 +115,18 @@ def test_y_is_what_attackers_know_already():
     document = attack(published, z, asked, y=z, families=FAST)
     assert document["views"]["frames"]["chance"] == 1
     assert over(document) == set()
+
+
+@pytest.mark.parametrize(
+    ("leak", "said"),
+    [
+        ({"people": 90}, "needs 91 people at least; there are 90"),
+        ({"people": 14, "each": 30, "z_of_rows": True}, "needs 16 people at least; there are 14"),
+    ],
+)
+def test_too_few_people_are_refused(leak, said):
+    with pytest.raises(BadInput, match=said):
+        found(**leak)
 
 
 def test_rare_values_are_left_out_and_said():

@@ -118,6 +118,12 @@ def test_a_plan_that_cannot_be_is_refused(tmp_path, table, said):
         Plan.read(tmp_path / "plan.toml")
 
 
+def test_a_statistic_has_a_name(tmp_path):
+    (tmp_path / "plan.toml").write_text(f'{visit_tables.PLAN}\n[statistics]\nkind = "count"\nepsilon = 1\n')
+    with pytest.raises(BadInput, match=r"a table \[statistics.NAME\] for each"):
+        Plan.read(tmp_path / "plan.toml")
+
+
 def test_a_statistic_of_a_column_that_is_not_there_is_refused():
     with pytest.raises(BadInput, match=r'"one" asks for a column "dor".*"door"'):
         of(Count(kind="count", epsilon=1.0, where={"dor": "north"}))
