@@ -28,7 +28,7 @@ def write() -> None:
     hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
     visits = archives.write_table(Path("visits.csv"))
     np.savez("recordings.npz", x=rng.integers(0, 17, (len(visits), 8, 8, 1), np.uint8))
-    Path("visits-plan.toml").write_text(visit_tables.PLAN + archives.FRAMES)
+    Path("visits-plan.toml").write_text(visit_tables.PLAN + archives.FRAMES + visit_tables.STATISTICS)
     Path("policy.json").write_text(json.dumps({"schema": 1, "hide": hide}))
 
 

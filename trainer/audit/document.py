@@ -51,19 +51,22 @@ class Audited:
 
     def as_dict(self) -> dict[str, Any]:
         """The part of the document that a perturber and label-only share."""
-        found = self.findings
-        return {
-            "target": interval(self.target),
-            "chance": found.chance._asdict(),
-            "adversaries": [shorts(asdict(row)) for row in found.rows],
-            "not_run": [left_out._asdict() for left_out in found.not_run],
-            "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
-            "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
-            "learning_curve": None if found.curve is None else _curve(found.curve),
-            "warnings": list(found.warnings),
-            "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
-            "parts": [_part(one) for one in self.parts],
-        }
+        return {"target": interval(self.target), **attacked(self.findings, self.parts)}
+
+
+def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
+    """What was found about z, as documents have it."""
+    return {
+        "chance": found.chance._asdict(),
+        "adversaries": [shorts(asdict(row)) for row in found.rows],
+        "not_run": [left_out._asdict() for left_out in found.not_run],
+        "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
+        "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
+        "learning_curve": None if found.curve is None else _curve(found.curve),
+        "warnings": list(found.warnings),
+        "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
+        "parts": [_part(one) for one in parts],
+    }
 
 
 def interval(value: Interval) -> dict[str, float]:

@@ -21,7 +21,8 @@ from edgeveil.trainer.pseudonyms.pseudonym import Scope
 from edgeveil.trainer.pseudonyms.vault_file import VaultFile
 
 SALT = 16
-_TABLES = """
+ASKED = 500  # names in one query; SQLite of before 3.32 takes 999 at most
+TABLES = """
 CREATE TABLE vault (proof BLOB NOT NULL);
 CREATE TABLE field (name TEXT PRIMARY KEY, steps TEXT NOT NULL);
 CREATE TABLE subject (name BLOB PRIMARY KEY, salt BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL) WITHOUT ROWID;
@@ -58,7 +59,7 @@ class Vault:
     def _prove(self, proof: bytes) -> None:
         with self.change():
             if not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in filter(str.strip, _TABLES.split(";")):
+                for statement in filter(str.strip, TABLES.split(";")):
                     self._base.execute(statement)
                 self._base.execute("INSERT INTO vault VALUES (?)", (proof,))
             found = self._base.execute("SELECT proof FROM vault").fetchone()
@@ -101,16 +102,23 @@ class Vault:
 
     def salts(self, field: str, identifiers: Sequence[str]) -> list[bytes]:
         """The salt of each normalised identifier; those not known yet get one. Within ``change``."""
-        salts: dict[str, bytes] = {}
-        new: list[tuple[bytes, bytes, bytes]] = []
-        for one in dict.fromkeys(identifiers):
-            name = self._name(field, one)
-            found = self._base.execute("SELECT salt FROM subject WHERE name = ?", (name,)).fetchone()
-            salts[one] = bytes(found[0]) if found else os.urandom(SALT)
-            if not found:
-                new.append((name, salts[one], self._sealed(one, field, salts[one])))
-        self._base.executemany("INSERT INTO subject VALUES (?, ?, ?)", sorted(new))
+        named = {self._name(field, one): one for one in dict.fromkeys(identifiers)}
+        salts = {named[name]: salt for name, salt in self._found(list(named))}
+        new = [(name, one) for name, one in sorted(named.items()) if one not in salts]
+        drawn = os.urandom(SALT * len(new))  # one call: a call for each salt took a fifth of the time
+        salts |= {one: drawn[SALT * at : SALT * (at + 1)] for at, (_, one) in enumerate(new)}
+        self._base.executemany(
+            "INSERT INTO subject VALUES (?, ?, ?)",
+            ((name, salts[one], self._sealed(one, field, salts[one])) for name, one in new),
+        )
         return [salts[one] for one in identifiers]
+
+    def _found(self, names: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+        """Name and salt of those that are known."""
+        for start in range(0, len(names), ASKED):
+            some = names[start : start + ASKED]
+            marks = ", ".join("?" * len(some))
+            yield from self._base.execute(f"SELECT name, salt FROM subject WHERE name IN ({marks})", some)  # noqa: S608
 
     def salt(self, field: str, identifier: str) -> bytes:
         """The salt of one that is known. Raises ``BadInput`` where it is not, or no more."""

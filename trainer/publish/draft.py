@@ -26,6 +26,11 @@ method = "incognito"  # or "mondrian": less loss, each row by itself
 # key = ""            # the column that names a row's frame: a file, or a number from 0
 # most_dropped = 0.0  # share of the frames that may be lost
 """
+_TAIL = """
+# Numbers with noise beside the rows, and what attacks may learn of a column that is dropped:
+# [statistics.NAME]  # kind = "count", "histogram" or "mean", epsilon
+# [attack]           # sensitive, points, bits
+"""
 
 
 def draft(table: Path, cells: Cells, *, k: int = 10) -> str:
@@ -36,7 +41,7 @@ def draft(table: Path, cells: Cells, *, k: int = 10) -> str:
         name: {"type": type_of(values), "values": len(set(values) - {""}), "action": ""}
         for name, values in cells.items()
     }
-    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}\n{tomli_w.dumps({'columns': columns})}"
+    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
 
 
 def type_of(values: Sequence[str]) -> str:

@@ -1,7 +1,8 @@
 """The plan of a publication: what becomes of each column. No column passes by default.
 
-A plan is TOML: ``[anonymity]``, a table ``[columns.NAME]`` for each column whose ``action`` says which keys it has, and
-``[frames]`` where recordings lie beside the table.
+A plan is TOML: ``[anonymity]``, and a table ``[columns.NAME]`` for each column. Its ``action`` says which keys it has.
+``[frames]`` is for recordings beside the table, ``[statistics.NAME]`` asks for a number with noise, ``[attack]`` for an
+attack on all of it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,11 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi
+from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi, Target
 from edgeveil.trainer.publish.anonymity.frequency import Link
 from edgeveil.trainer.publish.anonymity.generalise import Method
+from edgeveil.trainer.publish.requests.requested_attack import Attack
+from edgeveil.trainer.publish.requests.requested_statistics import KINDS, Statistic
 from edgeveil.trainer.recipe.messages import nearest
 
 
@@ -51,9 +54,18 @@ class Plan:
     """A plan whose columns all have an action. ``text`` is the file as it was read; ``frames`` is for recordings."""
 
     def __init__(
-        self, text: str, anonymity: Anonymity, columns: Mapping[str, Column], frames: Frames | None = None
+        self,
+        text: str,
+        anonymity: Anonymity,
+        columns: Mapping[str, Column],
+        *,
+        frames: Frames | None = None,
+        statistics: Mapping[str, Statistic] | None = None,
+        attack: Attack | None = None,
     ) -> None:
         self.text, self.anonymity, self.columns, self.frames = text, anonymity, columns, frames
+        self.statistics: Mapping[str, Statistic] = statistics or {}
+        self.attack = attack
 
     @property
     def sha256(self) -> str:
@@ -72,15 +84,25 @@ class Plan:
             ) from None
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
-        _known(document, ("anonymity", "frames", "columns"), path)
+        _known(document, ("anonymity", "frames", "columns", "statistics", "attack"), path)
         anonymity = _checked(Anonymity, document.get("anonymity", {}), f"{path}: anonymity")
         tables = document.get("columns", {})
         if not isinstance(tables, dict) or not tables:
             raise BadInput(
                 f"{path}: a table [columns.NAME] for each column was expected. edgeveil publish plan writes it."
             )
+        columns = {
+            name: _tagged(table, ACTIONS, "action", f'{path}: column "{name}"') for name, table in tables.items()
+        }
+        asked = document.get("statistics", {})
+        if not isinstance(asked, dict) or not all(isinstance(table, dict) for table in asked.values()):
+            raise BadInput(f"{path}: `statistics` was expected to be a table [statistics.NAME] for each.")
+        statistics = {
+            name: _tagged(table, KINDS, "kind", f'{path}: statistic "{name}"') for name, table in asked.items()
+        }
+        attack = _checked(Attack, document["attack"], f"{path}: attack") if "attack" in document else None
         frames = _checked(Frames, document["frames"], f"{path}: frames") if "frames" in document else None
-        plan = cls(text, anonymity, {name: _column(name, table, path) for name, table in tables.items()}, frames)
+        plan = cls(text, anonymity, columns, frames=frames, statistics=statistics, attack=attack)
         plan._check(path)
         return plan
 
@@ -112,6 +134,13 @@ class Plan:
                 f'{path}: `frames.key` names the column that says which frame is a row\'s, with the action "drop"; '
                 f'"{self.frames.key}" is none.'
             )
+        self._check_attack(path)
+        if asked.link == "rows":
+            for name, one in self.statistics.items():
+                if one.rows_each > 1:
+                    raise BadInput(
+                        f'{path}: statistic "{name}": with link = "rows" each row is another\'s: set rows_each = 1.'
+                    )
         if not self.of(Quasi):
             raise BadInput(f'{path}: no column has the action "quasi". Say which ones others may know of a person.')
         if asked.link == "rows":
@@ -134,13 +163,30 @@ class Plan:
                 "can never be erased, for the key's holder may try every name."
             )
 
+    def _check_attack(self, path: Path) -> None:
+        if self.attack is None:
+            return
+        roles: list[tuple[str, str, type[Column]]] = [("sensitive", self.attack.sensitive, Drop)]
+        if self.attack.target is not None:
+            roles.append(("target", self.attack.target, Target))
+        for role, name, wanted in roles:
+            column = self.columns.get(name)
+            if not isinstance(column, wanted):
+                came = f"has {column.action}" if column else f"is no column of it{nearest(name, self.columns)}"
+                raise BadInput(
+                    f'{path}: attack.{role} takes a column with the action "{wanted.__name__.lower()}"; '
+                    f'"{name}" {came}.'
+                )
 
-def _column(name: str, table: Any, path: Path) -> Column:
-    action = table.get("action") if isinstance(table, dict) else None
-    if not isinstance(action, str) or action not in ACTIONS:
-        came = f'"{action}"{nearest(str(action), ACTIONS)}' if action else "none yet"
-        raise BadInput(f'{path}: column "{name}" needs an action of {", ".join(ACTIONS)}; it has {came}.')
-    return _checked(ACTIONS[action], table, f'{path}: column "{name}"')
+
+def _tagged(table: Any, models: Mapping[str, type[Any]], tag: str, where: str) -> Any:
+    """The table as the model that its tag names."""
+    word = table.get(tag) if isinstance(table, dict) else None
+    if not isinstance(word, str) or word not in models:
+        came = f'"{word}"{nearest(str(word), models)}' if word else "none yet"
+        article = "an" if tag[0] in "aeiou" else "a"
+        raise BadInput(f"{where} needs {article} {tag} of {', '.join(models)}; it has {came}.")
+    return _checked(models[word], table, where)
 
 
 def _known(document: Mapping[str, Any], keys: Iterable[str], path: Path) -> None:

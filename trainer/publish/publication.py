@@ -30,6 +30,9 @@ from edgeveil.trainer.publish.draft import is_prose
 from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
 from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
+from edgeveil.trainer.publish.rest_of_statement import rest_of_statement
+from edgeveil.trainer.report.publication.card_html import render as card_page
+from edgeveil.trainer.report.publication.card_markdown import text as card_text
 from edgeveil.trainer.results import locked
 
 
@@ -89,11 +92,13 @@ class Prepared:
 def publish(
     table: Path, plan: Plan, key: MasterKey, out: Path, *, recipient: str, vault: Vault | None = None
 ) -> dict[str, Any]:
-    """Write ``table``, ``publication.json`` and ``publication.md`` to the folder ``out``; returns the statement.
+    """Write ``table``, ``publication.json``, ``publication.md`` and ``card.html`` to the folder ``out``; returns the
+    statement.
 
-    Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for. Then nothing is published and
-    the vault is as it was. The vault is lasting before the folder has its name: what a crash leaves between the two is
-    a vault that knows of too much, never a pseudonym that nobody can reveal.
+    Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for, or where attacks may learn more
+    than the plan allows. Then nothing is published and the vault is as it was. The vault is lasting before the folder
+    has its name: what a crash leaves between the two is a vault that knows of too much, never a pseudonym that nobody
+    can reveal.
     """
     if not recipient.strip():
         raise BadInput("A recipient was expected; the name is empty. One publication has one recipient.")
@@ -113,7 +118,9 @@ def publish(
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             document = statement.document(prepared.frequencies(), plan, shown, found, prepared.columns)
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
-            write_atomic(folder / "publication.md", statement.text(document).encode())
+            document |= rest_of_statement(plan, prepared.cells, prepared.person, shown, [file], rows)
+            write_atomic(folder / "publication.md", card_text(document).encode())
+            write_atomic(folder / "card.html", card_page(document).encode())
             text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
             write_atomic(folder / "publication.json", text.encode())
             _sync(file)

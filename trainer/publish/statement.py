@@ -55,40 +55,6 @@ def document(
     }
 
 
-def text(document: Mapping[str, Any]) -> str:
-    """The statement as Markdown."""
-    found, asked, loss = document["found"], document["asked"], document["loss"]
-    counted = {
-        "person": "people whose rows, linked by a pseudonym, are alike",
-        "none": "different people in each class of equal rows",
-        "rows": "rows, each of them another's",
-    }[document["link"]]
-    lines = [
-        f"# Publication for {document['recipient']}",
-        "",
-        f"{document['table']['rows']:,} rows in {document['table']['file']}. k counts {counted}.",
-        f"About {document['suppressed_people']} people were left out (to the nearest five).",
-        "",
-        "| criterion | asked | found |",
-        "| --- | --- | --- |",
-        *(f"| {name} | {asked[name]:g} | {found[name]:g} |" for name in found),
-        "",
-        "| column | what became of it | loss |",
-        "| --- | --- | --- |",
-        *(f"| {name} | {became} | {loss['columns'].get(name, '')} |" for name, became in document["columns"].items()),
-        "",
-        f"Mean loss {loss['mean']:.3f} (0: as it was; 1: nothing is left). Before, "
-        f"{document['unique_before']['all']:.1%} of people were alone in all quasi-identifiers together. Most telling:",
-        "",
-        *(f"* {', '.join(one['columns'])}: {one['share']:.1%}" for one in document["unique_before"]["most_telling"]),
-        "",
-        "## What is not promised",
-        "",
-        *(f"* {limit}" for limit in document["limits"]),
-    ]
-    return "\n".join(lines) + "\n"
-
-
 def _asked(plan: Plan) -> dict[str, float]:
     keys = ("distinct_l", "entropy_l", "t")
     sensitive = plan.of(Sensitive).items()

@@ -36,8 +36,8 @@ def attacks(record: Record) -> Iterator[dict[str, Any]]:
             yield {"table": name, "knows": knows, "chances": chances, "largest": max(one["largest"] for one in found)}
 
 
-def claims(record: Record) -> list[tuple[str, str, str]]:
-    """(claim of the slides, held or not, why)."""
+def claims(record: Record, counted: Record) -> list[tuple[str, str, str]]:
+    """(claim of the slides, held or not, why). ``counted`` is of ``newcomer``."""
     ten = {(row["quasi_identifiers"], row["method"]): row["loss"] for row in record["losses"] if row["k"] == 10}
     (eight,) = (row for row in record["pruning"] if row["quasi_identifiers"] == 8)
     return [
@@ -59,7 +59,17 @@ def claims(record: Record) -> list[tuple[str, str, str]]:
             "that census is not here; in Adult "
             + ", ".join(f"{row['share']:.1%} of rows are alone by {_which(row)}" for row in record["unique"]),
         ),
+        (
+            "36, then 37 children: exact counts give the newcomer away",
+            "held; with noise not",
+            f"at epsilon {counted['epsilon']:g} the best guess is right {_guess(counted)} of the time",
+        ),
     ]
+
+
+def _guess(counted: Record) -> str:
+    right = counted["guess"]
+    return f"{right['right']:.1%} [{right['low']:.1%}, {right['high']:.1%}]"
 
 
 def _which(row: Record) -> str:

@@ -10,11 +10,13 @@ import pytest
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
+from edgeveil.trainer.report.publication import card_html
 from scripts.reproduce.looks import check_pages, measured
 from scripts.reproduce.looks.chromium import Chromium, binary, file_url
 from tests.support import network_receivers
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
+from tests.support.publishing import publication_documents
 
 BROWSER = pytest.mark.skipif(binary() is None, reason="no Chromium here, so nobody looks at a page: install chromium")
 AXE = Path(os.environ["EDGEVEIL_AXE"]) if "EDGEVEIL_AXE" in os.environ else None  # axe.min.js of axe-core
@@ -89,6 +91,13 @@ def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
     )
     (tmp_path / "bench.html").write_text(bench_page.render(wide, {"Latency": ("a frame", b"<svg/>")}))
     assert found(browser, file_url(tmp_path / "bench.html")) == NOTHING
+
+
+@BROWSER
+@pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
+def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
+    (tmp_path / "card.html").write_text(card_html.render(of()))
+    assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 
 @BROWSER

@@ -45,6 +45,26 @@ action = "target"
 action = "drop"
 """
 
+STATISTICS = """
+[statistics.people]
+kind = "count"
+epsilon = 1.0
+
+[statistics.ages]
+kind = "histogram"
+column = "age"
+edges = [18, 40, 65, 91]
+epsilon = 0.5
+
+[statistics.minutes]
+kind = "mean"
+column = "minutes"
+low = 0
+high = 500
+rows_each = 3
+epsilon = 0.5
+"""
+
 
 def write(path, *, people=120, seed=1):
     """One to three visits of each person, in two spellings of the name; returns the rows, as they are in the file."""

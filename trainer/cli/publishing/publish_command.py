@@ -46,11 +46,12 @@ def table_alone(
     passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
-    """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than was asked for."""
+    """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than
+    was asked for, or attacks may learn more than the plan allows."""
     from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
-    from edgeveil.trainer.publish import statement
     from edgeveil.trainer.publish.plan import Plan
     from edgeveil.trainer.publish.publication import publish as publish_table
+    from edgeveil.trainer.report.publication.card_markdown import text
 
     asked, master = Plan.read(plan), opened_key(key, passphrase_file)
     with opened_vault(vault, master) as held:
@@ -58,7 +59,7 @@ def table_alone(
     if as_json:
         print_json(document)
     else:
-        print(statement.text(document), end="")
+        print(text(document), end="")
         say(f"The publication is in {out}. Keep {key}{f' and {vault}' if vault else ''} to yourself.")
 
 

@@ -29,6 +29,15 @@ def unique_people(frequencies: Frequencies) -> float:
     return len(alone) / int(frequencies.weight.sum())
 
 
+def unique_shown(labels: Mapping[str, np.ndarray], person: np.ndarray) -> float:
+    """The same share of what is shown: ``labels`` (rows,) for each column, ``person`` (rows,) whose they are."""
+    alone: dict[tuple[str, ...], int | None] = {}
+    for who, *row in zip(person.tolist(), *labels.values(), strict=True):
+        alone[tuple(row)] = who if alone.get(tuple(row), who) == who else None
+    people = len(np.unique(person))
+    return len({who for who in alone.values() if who is not None}) / max(people, 1)
+
+
 def uniqueness(frequencies: Frequencies, names: list[str], *, most: int = 3) -> Iterator[tuple[tuple[str, ...], float]]:
     """``unique_people`` of one to ``most`` columns at a time, with their names."""
     for count in range(1, most + 1):

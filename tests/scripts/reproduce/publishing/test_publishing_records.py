@@ -1,12 +1,13 @@
 """What the records of publishing say is still what they must say, and what the code does."""
 
 import json
+import math
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from scripts.reproduce.publishing import adult_columns, anonymity, lattice, linkage, pseudonyms
+from scripts.reproduce.publishing import adult_columns, anonymity, lattice, linkage, newcomer, pseudonyms
 from tests.support.checkout import ROOT
 
 
@@ -43,3 +44,15 @@ def test_adult_is_searched_in_as_few_checks_as_recorded():
     frequencies, criteria = lattice.frequencies_of(adult_columns.load(), 5, {}, 10)
     found = lattice.search(frequencies, criteria)
     assert (found.checked, found.nodes, len(found.minimal)) == (most, nodes, minimal)
+
+
+def test_noise_hides_a_newcomer_as_far_as_its_epsilon_says():
+    found = record(newcomer.RESULT)
+    assert found["held"]
+    assert found["guess"]["low"] <= math.e / (1 + math.e) <= found["guess"]["high"]
+    assert 0.9 < found["audit"]["epsilon"] <= found["epsilon"] == 1
+
+
+def test_the_newcomers_count_is_of_the_children_alone(monkeypatch):
+    monkeypatch.setattr(newcomer, "RUNS", 40)
+    assert abs(np.median(newcomer.counts(36)) - 36) <= 3  # off by more for one in a million of medians

@@ -3,6 +3,7 @@
 import copy
 import json
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pytest

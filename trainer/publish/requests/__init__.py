@@ -1,0 +1,1 @@
+"""What a plan may ask for beside the rows."""
