@@ -49,7 +49,7 @@ class _PerturbedRisk(_WithinNorm):
         default=1e-3,
         gt=0,
         le=1e6,
-        description="Weight of half w's squared norm beside the mean loss; not chosen here.",
+        description="Weight of half w's squared norm beside the mean loss; no choice of these data.",
     )
     method: Literal["objective", "output"] = Field(default="objective", description="What the noise is added to.")
 

@@ -8,6 +8,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
+from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers.label_only import with_means
@@ -160,6 +161,8 @@ def test_without_private_the_head_ships_and_nothing_is_promised_of_it(run, tmp_p
     found = cover.head_section(exported.manifest, head.mechanism, promise)
     assert not found["given"]
     assert "without [private]" in found["sentence"]
+    with pytest.raises(BadInput, match="--spending measures what a training"):
+        audit(exported.folder, spending=True)
 
 
 def test_a_run_without_a_head_has_none_to_emit(run, tmp_path):

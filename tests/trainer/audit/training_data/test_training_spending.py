@@ -4,8 +4,10 @@ import pytest
 
 from edgeveil.trainer.audit.closing import measured_spending
 from edgeveil.trainer.audit.training_data import training_spending
+from edgeveil.trainer.cli import main
 from edgeveil.trainer.private import dpsgd, means
 from edgeveil.trainer.private.accounting import claim
+from tests.support import audit_documents
 
 FACTS = {
     "unit": "row",
@@ -64,6 +66,19 @@ def test_a_fourth_of_the_noise_in_the_pictures_is_proved(monkeypatch):
 def test_a_mechanism_that_the_run_does_not_name_is_not_run():
     (row,) = training_spending.measured({key: FACTS[key] for key in ("units", "pictures")})
     assert row["mechanism"] == "the classes' pictures"
+
+
+def test_a_claim_that_is_proved_wrong_ends_the_command_with_3(tmp_path, monkeypatch, capsys):
+    row = {"mechanism": "a step", "claimed": 1.0, "at_least": 1.5, "confidence": 0.99, "runs": 10, "holds": False}
+    training = {"sentence": "Promised.", "given": True, "measured": [row]}
+    document = {**audit_documents.document(), "training": training}
+    monkeypatch.setattr("edgeveil.trainer.audit.audit.audit", lambda *_, **asked: document if asked["spending"] else {})
+    monkeypatch.setattr("sys.argv", ["edgeveil", "audit", str(tmp_path), "--spending"])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 3
+    assert "error: Of a step, mu is 1 as claimed and at least 1.5" in capsys.readouterr().err
+    assert (tmp_path / "audit.json").is_file()
 
 
 class Half:
