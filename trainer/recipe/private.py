@@ -103,8 +103,8 @@ def _check_codebook(perturber: Codebook) -> None:
     if perturber.synthesis != "centroid":
         why = "a donor is somebody's own sample" if perturber.synthesis == "donor" else "a decoder learns without noise"
         raise ValueError(
-            f'perturber.synthesis = "centroid" with [private]: {why}. What receivers need no picture for leaves alone '
-            "by `edgeveil export --emit code`"
+            f'perturber.synthesis = "centroid" with [private]: {why}. Where receivers need no picture, '
+            "`edgeveil export --emit code` sends the code alone"
         )
     if perturber.method != "funnel":
         raise ValueError('perturber.method = "funnel" with [private]: the usual T of a class is counted without noise')

@@ -52,7 +52,7 @@ def learn(dataset: Dataset, section: Codebook, asked: Private, *, rng: np.random
         "kept": kept,
         "start": codes.starting(kept, rng).astype(np.int32),
     }
-    given = {"noise": noise, "log": log, "loss": codes.loss, "name": "codes", "beside": codes}
+    given: dict[str, Any] = {"noise": noise, "log": log, "loss": codes.loss, "name": "codes", "beside": codes}
     second = train_encoder(head, predict(below, u), labels, rows_of_copies, made, **given)
     encoder = encoders.encoder(below, label, head)
     logits = dict(zip(encoder.output_names, predict(encoder, u[: len(part)]), strict=True))

@@ -90,12 +90,12 @@ def test_a_run_that_is_resumed_spends_nothing_again(run, tmp_path):
         ({"hold": "track:7"}, "drawn from k-means"),
     ],
 )
-def test_what_no_mechanism_pays_for_is_refused(run, perturber, words):
+def test_what_no_mechanism_pays_for_is_refused(perturber, words):
     with pytest.raises(BadInput, match=words):
         recipe_of("anywhere.npz", perturber)
 
 
-def test_unseen_people_are_refused(run):
+def test_unseen_people_are_refused():
     with pytest.raises(BadInput, match="unseen_accuracy"):
         recipe_of("anywhere.npz", limits={"target_accuracy": 0.5, "unseen_accuracy": 0.9})
 
