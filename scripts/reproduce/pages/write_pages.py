@@ -39,7 +39,7 @@ from scripts.reproduce.pages.dp import local_page, private_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.papers import figure_6, figure_7
-from scripts.reproduce.publishing import anonymity, linkage, newcomer, pseudonyms, publishing_page
+from scripts.reproduce.publishing import anonymity, linkage, newcomer, pseudonyms, publishing_page, whole_archive
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
 from scripts.reproduce.series import motion
@@ -69,7 +69,7 @@ ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
-PUBLISHING = anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT, newcomer.RESULT
+PUBLISHING = anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT, newcomer.RESULT, whole_archive.RESULT
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
 STRANGERS_PAGE = Path("docs/results/strangers.md")
 
@@ -314,14 +314,21 @@ def local_privacy(record: dict[str, Any], federated: dict[str, Any], devices: di
     )
 
 
-def publishing(record: dict[str, Any], linked: dict[str, Any], keyed: dict[str, Any], counted: dict[str, Any]) -> str:
-    """The page on publishing tables as Markdown."""
+def publishing(
+    record: dict[str, Any],
+    linked: dict[str, Any],
+    keyed: dict[str, Any],
+    counted: dict[str, Any],
+    whole: dict[str, Any],
+) -> str:
+    """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
     return template.render(
         anonymity=record,
         linkage=linked,
         pseudonyms=keyed,
         newcomer=counted,
+        publish=whole,
         claims=publishing_page.claims(record, counted),
         brute_force=list(publishing_page.brute_force(record)),
         losses=list(publishing_page.losses(record)),

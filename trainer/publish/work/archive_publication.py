@@ -15,7 +15,7 @@ from edgeveil.trainer.publish.pseudonymise import require_vault
 from edgeveil.trainer.publish.work import exactly_once, finishing
 from edgeveil.trainer.publish.work.archive import fingerprint, fingerprint_of_file, open_frames, uri_of
 from edgeveil.trainer.publish.work.passes import row_table
-from edgeveil.trainer.publish.work.passes.first_pass import Rows
+from edgeveil.trainer.publish.work.passes.first_pass import FirstPass
 from edgeveil.trainer.publish.work.passes.frame_passes import FramePasses
 from edgeveil.trainer.publish.work.perturbing import Opened
 from edgeveil.trainer.publish.work.resuming import WORK, State, begin, require_same, require_unused
@@ -103,7 +103,7 @@ class _Publishing:
         """Pass 1; where it fails, all is as it was, but for what a ledger was charged."""
         wanted, opened = self._wanted, self._opened
         with open_frames(self._uri, opened.manifest) as source:
-            rows = Rows.of(wanted.plan, table_files.read(wanted.table), source, opened.outputs)
+            rows = FirstPass.of(wanted.plan, table_files.read(wanted.table), source, opened.outputs)
         price, spending = opened.perturber.price, opened.manifest.spending
         if opened.draws:
             self._drawn.claim(state["archive"], state["id"], again=wanted.again)

@@ -30,8 +30,8 @@ STATEMENT = "statement.json"
 
 
 @dataclass(frozen=True)
-class Rows:
-    """The rows that are published, in the order of their frames: ``rows`` are their numbers in the table."""
+class FirstPass:
+    """The rows that are to be published, in the order of their frames: ``rows`` are their numbers in the table."""
 
     prepared: Prepared
     shown: Generalised
@@ -39,7 +39,7 @@ class Rows:
     frame: np.ndarray
 
     @classmethod
-    def of(cls, plan: Plan, cells: Cells, source: Source, outputs: Sequence[Leaving]) -> Rows:
+    def of(cls, plan: Plan, cells: Cells, source: Source, outputs: Sequence[Leaving]) -> FirstPass:
         """Check table and recordings against the plan, and generalise. Raises ``BadInput``; nothing is written."""
         frames = frames_of(plan)
         prepared = Prepared.of(plan, cells)
