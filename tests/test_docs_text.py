@@ -5,9 +5,8 @@ import shlex
 from pathlib import Path
 
 import pytest
-import typer.main
 
-from edgeveil.trainer.cli import main
+from tests.walk.examples import edgeveil
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -40,7 +39,7 @@ def words(page: Path) -> int:
 
 def unknown(line: str) -> list[str]:
     """The words of a command that do not exist: a command's own name, or options. Arguments may be left out."""
-    here, known, wrong = typer.main.get_command(main.app), {"--help", "--version"}, []
+    here, known, wrong = edgeveil(), {"--help", "--version"}, []
     for word in shlex.split(line)[1:]:
         inner = getattr(here, "commands", {})
         if word in inner:

@@ -3,6 +3,7 @@
 A block of code is a shell block if it is indented, or fenced without a language or as ``sh``.
 """
 
+import functools
 import re
 import shlex
 from collections.abc import Iterator
@@ -31,9 +32,15 @@ def examples() -> list[Example]:
     return [*_of_help(), *_of_pages()]
 
 
+@functools.cache
+def edgeveil() -> Any:
+    """The workstation's command line; to build it takes longer than to read a line by it."""
+    return typer.main.get_command(app)
+
+
 def verbs() -> Iterator[tuple[str, Any]]:
     """Every command of both programs, by its whole name: click's for the workstation, argparse's for the edge."""
-    yield from _below("edgeveil", typer.main.get_command(app))
+    yield from _below("edgeveil", edgeveil())
     for name, parser in edge._parser()._subparsers._group_actions[0].choices.items():
         yield f"edgeveil-edge {name}", parser
 
@@ -110,7 +117,7 @@ OTHERS = {".", "apt-get", "cp", "mkdir", "pip", "python3", "scp", "unzip"}
 
 
 def _check_edgeveil(words: list[str]) -> None:
-    command, name, parent = typer.main.get_command(app), "edgeveil", None
+    command, name, parent = edgeveil(), "edgeveil", None
     try:
         while True:
             parent = command.make_context(name, words, parent=parent)
