@@ -16,8 +16,8 @@ COUNTED = {
 }
 VIEWS = {"columns": "columns alone", "frames": "frames", "both": "frames and columns"}
 OF_FRAMES = (
-    "Frames are covered by their audit and by the attack above alone. Both are lower bounds on what leaks: a stronger "
-    "attack may find more."
+    "Frames are covered by the audit of their bundle alone, and by the attack on this publication where there is one. "
+    "Both are lower bounds on what leaks: a stronger attack may find more."
 )
 OF_STATISTICS = (
     "The epsilon is of the statistics alone, not of the rows beside them. Every further publication of the same people "

@@ -15,7 +15,7 @@ SAID = (
     *("The epsilon is of the statistics alone", "1" * 64),
 )
 OF_FRAMES = (
-    *("3" * 64, "4" * 64, "5" * 64, "tflite-int8", "17 rows were dropped", "Frames are covered by their audit"),
+    *("3" * 64, "4" * 64, "5" * 64, "tflite-int8", "17 rows were dropped", "covered by the audit of their bundle"),
     "12,345 rows in 1 file",
 )
 
