@@ -33,11 +33,16 @@ Facts = Mapping[str, Any]
 
 def measured(facts: Facts) -> list[dict[str, Any]]:
     """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least."""
+    step = partial(_step, facts["units"])
     known: list[tuple[str, str, Callable[[Facts, float], Apart]]] = [
-        ("encoder", "a step of DP-SGD with the unit in its lot", partial(_step, facts["units"])),
-        ("pictures", "the classes' pictures", _means),
+        ("encoder", "a step of DP-SGD with the unit in its lot", step),
+        ("trunk", "a step of DP-SGD with the unit in its lot, of the trunk", step),
+        ("codes", "a step of DP-SGD with the unit in its lot, of the codes", step),
+        ("pictures", "the pictures", _means),
     ]
     there = [one for one in known if one[0] in facts]
+    if not there:
+        raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
     confidence = 1 - (1 - CONFIDENCE) / len(there)
     rows = []
     for key, mechanism, run in there:

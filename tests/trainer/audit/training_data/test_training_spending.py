@@ -65,7 +65,17 @@ def test_a_fourth_of_the_noise_in_the_pictures_is_proved(monkeypatch):
 
 def test_a_mechanism_that_the_run_does_not_name_is_not_run():
     (row,) = training_spending.measured({key: FACTS[key] for key in ("units", "pictures")})
-    assert row["mechanism"] == "the classes' pictures"
+    assert row["mechanism"] == "the pictures"
+
+
+def test_both_networks_of_a_codebook_are_run():
+    facts = {"units": 600, "trunk": FACTS["encoder"], "codes": FACTS["encoder"], "pictures": FACTS["pictures"]}
+    trunk, codes, pictures = training_spending.measured(facts)
+    assert "trunk" in trunk["mechanism"]
+    assert "codes" in codes["mechanism"]
+    assert trunk["holds"]
+    assert codes["holds"]
+    assert pictures["holds"]
 
 
 def test_a_claim_that_is_proved_wrong_ends_the_command_with_3(tmp_path, monkeypatch, capsys):
