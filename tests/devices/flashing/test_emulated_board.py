@@ -24,6 +24,7 @@ from tests.support import bundles, tiny_models
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
+from tests.support.promised import local_examples
 from tests.support.trial import short_audit
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
@@ -158,6 +159,48 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     keys = ("artefact", "speaks_of", "backends", "on_board", "target", "worst_adaptive", "chance")
     keys += ("budget", "seed", "versions", "machine")
     emulated_boards.record("emulated_arm64_audit.json", {key: document[key] for key in keys})
+
+
+def test_a_promise_is_kept_on_arm64(edgeveil, board, owner, wheels, tmp_path):
+    """Integers are checked there, golden reports are those of here, and what is released is as likely; of every op."""
+    folder, first, _ = owner
+    common = ["--on", board.target, "--for", "raspberry-pi-cpu", "--trust", folder / "root", "--no-service"]
+    code, _, said = edgeveil("flash", first.path, *common, "--wheels", wheels)
+    assert code == 0, said
+    for op in local_examples.OPS:
+        made = bundles.make_bundle(tmp_path, example=local_examples.example(op), name=f"{op}.veil")
+        board.put(made.path.read_bytes(), f"/root/{op}.veil")
+    board.put(REPORTS.encode(), "/root/reports.py")
+    place = "/opt/edgeveil"
+    said = board.run(
+        f"cd /root && timeout 300 python3 reports.py {place}/current/edgeveil-edge.pyz {place}/site {place}/trust "
+        f"{' '.join(local_examples.OPS)}"
+    ).stdout
+    assert said == b"aarch64\n"
+    (tmp_path / "reports.npz").write_bytes(board.run("cat /root/reports.npz").stdout)
+    there = np.load(tmp_path / "reports.npz")
+    for op in local_examples.OPS:
+        parts, tables = local_examples.document(op, 1.0, 4)
+        x = np.tile(np.array([16, 0, 4, 12], np.uint8), (2000, 1))
+        here, sent = local_examples.pipeline(parts, tables).run(x)["report"].astype(float), there[op].astype(float)
+        z = (sent.mean(axis=0) - here.mean(axis=0)) / np.sqrt((sent.var(axis=0) + here.var(axis=0)) / 2000 + 1e-30)
+        assert np.abs(z).max() < 6, op
+
+
+REPORTS = """
+import platform, sys
+sys.path[:0] = sys.argv[1:3]
+import numpy as np
+from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
+found, x = {}, np.array([16, 0, 4, 12], np.uint8)
+for op in sys.argv[4:]:
+    with Perturber.open(op + ".veil", trust=sys.argv[3]) as perturber:
+        sent = perturber.perturb_batch([RawFrame(x, i) for i in range(2000)])
+    found[op] = np.stack([one.outputs["report"] for one in sent])
+np.savez("reports.npz", **found)
+print(platform.machine())
+"""
 
 
 def _same_outputs(board, bundle, folder):
