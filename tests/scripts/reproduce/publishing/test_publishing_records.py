@@ -55,7 +55,7 @@ def test_who_has_visits_is_counted_as_often_as_they_are_there():
 
 
 @pytest.mark.data
-def test_adult_is_searched_in_as_few_checks_as_recorded():
+def test_adult_is_searched_in_as_few_checks_as_recorded(data_folder):
     most, nodes, minimal = lattice.KNOWN[5]
     frequencies, criteria = lattice.frequencies_of(adult_columns.load(), 5, {}, 10)
     found = lattice.search(frequencies, criteria)

@@ -30,7 +30,7 @@ def test_a_value_that_no_list_has_is_named_by_column_and_row_and_not_shown(stran
 
 
 @pytest.mark.data
-def test_adult():
+def test_adult(data_folder):
     table = adult.load()
     assert (len(table), len(adult.load("adult.data.gz"))) == (45_222, 30_162)
     assert table.label.mean() == pytest.approx(0.2478, abs=1e-4)
@@ -39,7 +39,7 @@ def test_adult():
 
 
 @pytest.mark.data
-def test_kdd_cup_99():
+def test_kdd_cup_99(data_folder):
     lines = kddcup99.lines()
     assert (len(lines), len(set(lines))) == (494_021, 145_586)
     table = kddcup99.coded(lines[::100])
