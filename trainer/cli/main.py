@@ -78,6 +78,7 @@ RUNTIME = (
     "verify",
     "ledger",
     "inside",
+    "camera",
     "install",
     "update",
     "recover",

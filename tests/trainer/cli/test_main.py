@@ -83,7 +83,11 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
     assert has["--no-passphrase"] == {"keygen", "trust init", "pseudonym keygen"}
     trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
     signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
-    master = {"publish table", *(f"pseudonym {name}" for name in ("reveal", "subject", "rotate", "erase"))}
+    master = {
+        "publish table",
+        "publish archive",
+        *(f"pseudonym {name}" for name in ("reveal", "subject", "rotate", "erase")),
+    }
     assert has["--passphrase-file"] == has["--no-passphrase"] | signs | master
 
 

@@ -77,7 +77,7 @@ def archive(
     table: Table,
     plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
     key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
-    sign: Annotated[str, typer.Option(help="signing.key of edgeveil keygen, or a pkcs11: address.")],
+    sign: Annotated[str, typer.Option(help="Whose signature: signing.key of edgeveil keygen, or a pkcs11: address.")],
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
