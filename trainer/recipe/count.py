@@ -47,7 +47,7 @@ class CountedNoise(Section):
 class CountedBy(Section):
     """A network of yours that finds people in a camera's frame, as one file. None is shipped."""
 
-    file: str = Field(pattern=r"\.(tflite|onnx)$", description="NAME.tflite or NAME.onnx, of one picture.")
+    file: str = Field(description="NAME.tflite or NAME.onnx, of one picture.")
     boxes: str = Field(default="boxes", description="Its output (1, n, 4).")
     scores: str = Field(default="scores", description="Its output (1, n), from 0 to 1.")
     classes: str | None = Field(default=None, description="Its output (1, n). Left out: it knows people alone.")
@@ -64,7 +64,9 @@ class CountedBy(Section):
     gone_frames: int = Field(default=5, ge=0, le=10000, description="Frames without its person that end a track.")
 
     @model_validator(mode="after")
-    def _names_the_class(self) -> CountedBy:
+    def _fits(self) -> CountedBy:
+        if not self.file.endswith((".tflite", ".onnx")):
+            raise ValueError("`file` to be NAME.tflite or NAME.onnx")
         if (self.classes is None) != (self.person is None):
             raise ValueError("both `classes` and `person`, or neither")
         return self

@@ -159,7 +159,7 @@ def test_judging_agrees_with_the_loss():
 @pytest.mark.parametrize(
     ("shape", "kind", "architecture", "halvings", "says"),
     [
-        ((8, 8, 1), "image", "mlp", 1, 'generator is "mlp": vectors take "mlp", images "conv"'),
+        ((8, 8, 1), "image", "mlp", 1, 'generator is "mlp": vectors take "mlp", images and series "conv"'),
         ((6,), "vector", "conv", 1, 'generator is "conv"'),
         ((8, 6, 1), "image", "conv", 4, "take at most 2"),
     ],
