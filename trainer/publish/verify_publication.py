@@ -24,7 +24,8 @@ def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
 
     Raises ``BundleRefused`` with the reason: ``untrusted-key``, ``revoked-key``, ``bad-signature``,
     ``another-document``, ``unknown-format``, ``missing-part``, ``swapped-part``, ``changed-part``, ``extra-file``,
-    ``missing-card``, ``changed-card``, ``too-few-alike`` and those of an envelope; ``BadInput`` where there is no publication.
+    ``missing-card``, ``changed-card``, ``too-few-alike`` and those of an envelope; ``BadInput`` where there is no
+    publication.
     """
     trusted = open_trust(trust)
     said = trusted.unwrap(KIND, _read(folder / SIGNED), MAKER)
