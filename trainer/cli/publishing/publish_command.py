@@ -142,9 +142,15 @@ def archive(
     if as_json:
         print_json(document)
     else:
-        rows, dropped, found = document["rows"], document["dropped"], document["anonymity"]["found"]
-        print(f"{rows:,} rows in {len(document['parts'])} parts; {dropped} frames dropped; k = {found['k']:.0f}")
-        say(f"The publication is in {out}. Its recipient checks it: edgeveil publish verify {out} --trust DIR")
+        parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
+        print(
+            f"{document['rows']:,} rows in {parts} parts; {document['dropped']} frames dropped; k = {found['k']:.0f}; "
+            f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"
+        )
+        say(
+            f"The publication is in {out}, and its card, publication.md. Its recipient checks it: edgeveil publish "
+            f"verify {out} --trust DIR"
+        )
 
 
 @publish.command("verify", epilog="Example: edgeveil publish verify study --trust trust")
@@ -163,6 +169,6 @@ def verify(
     else:
         print(
             f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} "
-            f"parts; k = {found['k']}, counted over {found['counted']}. What it says of itself, as it was signed: "
+            f"parts; k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: "
             f"{' and '.join(found['cards'])}"
         )
