@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tomllib
 from pydantic import Field, ValidationError, model_validator
@@ -33,6 +33,11 @@ class Anonymity(PlanTable):
     people: str | None = None
     suppress: int = Field(default=0, ge=0)
     method: Method = "incognito"
+
+    @property
+    def unit(self) -> Literal["person", "row"]:
+        """What a row is one of many of, and noise hides."""
+        return "row" if self.people is None else "person"
 
     @model_validator(mode="after")
     def _whose(self) -> Anonymity:

@@ -37,15 +37,17 @@ def rest_of_statement(
 
     Raises ``BadInput``, and ``LimitNotMet`` where attacks may learn more than the plan allows.
     """
-    asked, unit = plan.attack, "row" if plan.anonymity.people is None else "person"
+    asked, unit = plan.attack, plan.anonymity.unit
     if drawn is None:
         statistics = released(plan.statistics, cells, person, unit=unit)
     else:
         statistics = drawn_once(drawn, plan.statistics, cells, person, unit=unit)
+    place = (np.cumsum(shown.rows) - 1)[rows]  # of a written row among those that may be shown
+    written = {name: values[place] for name, values in shown.labels.items()}
     named = [] if asked is None else [name for name in (asked.sensitive, asked.target) if name is not None]
     labels = {name: [cells[name][row] for row in rows] for name in named}
     return {
-        "unique_after": round(unique_shown(shown.labels, person[shown.rows]), 3),
+        "unique_after": round(unique_shown(written, person[rows]), 3),
         "statistics": statistics,
         "attack": attack_files(files, plan, labels, people=person[rows].tolist(), outputs=outputs, records=records),
     }

@@ -13,18 +13,19 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.trainer.publish import reader, table_files
-from edgeveil.trainer.publish.work.finishing import FORMAT, KIND, SIGNED
+from edgeveil.trainer.publish.work.finishing import CARDS, FORMAT, KIND, SIGNED
 from edgeveil.trainer.publish.work.resuming import DOCUMENT
 
 _PART = re.compile(r"part-[0-9]{5}\.parquet")
 
 
 def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
-    """What was checked: ``recipient``, ``rows``, ``parts``, ``k`` and what it counts.
+    """What was checked: ``recipient``, ``rows``, ``parts``, ``k`` and what it counts, and the names of its ``cards``.
 
     Raises ``BundleRefused`` with the reason: ``untrusted-key``, ``revoked-key``, ``bad-signature``,
     ``another-document``, ``unknown-format``, ``missing-part``, ``swapped-part``, ``changed-part``, ``extra-file``,
-    ``too-few-alike`` and those of an envelope; ``BadInput`` where there is no publication.
+    ``missing-card``, ``changed-card``, ``too-few-alike`` and those of an envelope; ``BadInput`` where there is no
+    publication.
     """
     trusted = open_trust(trust)
     said = trusted.unwrap(KIND, _read(folder / SIGNED), MAKER)
@@ -38,7 +39,8 @@ def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
         _refuse("unknown-format", f"it is no publication of format {FORMAT}")
     try:
         paths = _check_parts(folder, said["parts"])
-        return {"recipient": said["recipient"], "rows": said["rows"], "parts": len(paths), **_alike(paths, said)}
+        counted = {"recipient": said["recipient"], "rows": said["rows"], "parts": len(paths), **_alike(paths, said)}
+        return {**counted, "cards": _check_cards(folder, said["cards"])}
     except (LookupError, TypeError, AttributeError):
         _refuse("unknown-format", "it lacks what a publication says")
 
@@ -61,6 +63,21 @@ def _check_parts(folder: Path, parts: list[Mapping[str, Any]]) -> list[Path]:
         if path.name not in known:
             _refuse("extra-file", f"{path.name} is none of the parts that were signed")
     return [folder / part["name"] for part in parts]
+
+
+def _check_cards(folder: Path, cards: list[Mapping[str, Any]]) -> list[str]:
+    """Their names. A card that somebody changed would say of signed parts what its maker never said."""
+    names = [card["name"] for card in cards]
+    if names != list(CARDS):
+        _refuse("unknown-format", f"its cards are not {' and '.join(CARDS)}")
+    for card in cards:
+        try:
+            data = (folder / card["name"]).read_bytes()
+        except OSError:
+            _refuse("missing-card", f"{card['name']} cannot be read")
+        if hashlib.sha256(data).hexdigest() != card["sha256"]:
+            _refuse("changed-card", f"{card['name']} is not what was signed")
+    return names
 
 
 def _alike(paths: list[Path], said: Mapping[str, Any]) -> dict[str, Any]:

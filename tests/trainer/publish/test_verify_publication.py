@@ -53,6 +53,7 @@ def test_the_public_key_alone_is_enough(made, copy):
     assert found["k"] >= 3
     assert found["counted"] == "people"
     assert found["parts"] == len(parts(copy))
+    assert found["cards"] == ["card.html", "publication.md"]
 
 
 def changed_byte(made, folder):
@@ -101,6 +102,20 @@ def other_kind(made, folder):
     (folder / "publication.signed.json").write_bytes(signer.envelope("index", document))
 
 
+def other_card(made, folder):
+    path = folder / "card.html"
+    path.write_text(path.read_text().replace("was not audited", "holds"))
+
+
+def without_a_card(made, folder):
+    (folder / "publication.md").unlink()
+
+
+def card_of_another_name(made, folder):
+    cards = json.loads((folder / "publication.json").read_bytes())["cards"]
+    signed_again(made, folder, cards=[{**cards[0], "name": "../card.html"}, cards[1]])
+
+
 def other_format(made, folder):
     signed_again(made, folder, format=2)
 
@@ -130,6 +145,9 @@ def fewer_alike(made, folder):
         (other_kind, "bad-signature"),
         (other_format, "unknown-format"),
         (fewer_alike, "too-few-alike"),
+        (other_card, "changed-card"),
+        (without_a_card, "missing-card"),
+        (card_of_another_name, "unknown-format"),
     ],
 )
 def test_each_fault_has_its_reason(made, copy, fault, reason):

@@ -105,7 +105,8 @@ def archive(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Publish recordings and their table: every frame perturbed, signed as a whole. Exit code 3: a limit is not met."""
+    """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
+    code 3: a limit is not met, or attacks may learn more than the plan allows."""
     from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
     from edgeveil.trainer.publish.plan import Plan
     from edgeveil.trainer.publish.work.archive_publication import publish_archive
@@ -141,9 +142,15 @@ def archive(
     if as_json:
         print_json(document)
     else:
-        rows, dropped, found = document["rows"], document["dropped"], document["anonymity"]["found"]
-        print(f"{rows:,} rows in {len(document['parts'])} parts; {dropped} frames dropped; k = {found['k']:.0f}")
-        say(f"The publication is in {out}. Its recipient checks it: edgeveil publish verify {out} --trust DIR")
+        parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
+        print(
+            f"{document['rows']:,} rows in {parts} parts; {document['dropped']} frames dropped; k = {found['k']:.0f}; "
+            f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"
+        )
+        say(
+            f"The publication is in {out}, and its card, publication.md. Its recipient checks it: edgeveil publish "
+            f"verify {out} --trust DIR"
+        )
 
 
 @publish.command("verify", epilog="Example: edgeveil publish verify study --trust trust")
@@ -152,7 +159,8 @@ def verify(
     trust: Trust,
     as_json: Json = False,
 ) -> None:
-    """Check a publication without key or vault: who signed it, every part, and k. Exit code 0: all is as signed."""
+    """Check a publication without key or vault: who signed it, every part, its cards, and k. Exit code 0: all is as
+    signed."""
     from edgeveil.trainer.publish.verify_publication import verify_publication
 
     found = verify_publication(folder, trust)
@@ -161,5 +169,6 @@ def verify(
     else:
         print(
             f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} "
-            f"parts; k = {found['k']}, counted over {found['counted']}"
+            f"parts; k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: "
+            f"{' and '.join(found['cards'])}"
         )

@@ -7,6 +7,7 @@ import shutil
 from contextlib import suppress
 from typing import Any
 
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, PrivacyStop
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.vault import Vault
@@ -18,6 +19,7 @@ from edgeveil.trainer.publish.work.passes import row_table
 from edgeveil.trainer.publish.work.passes.first_pass import FirstPass
 from edgeveil.trainer.publish.work.passes.frame_passes import FramePasses
 from edgeveil.trainer.publish.work.perturbing import Opened
+from edgeveil.trainer.publish.work.rest_of_archive import draw_statistics, rest_of_archive
 from edgeveil.trainer.publish.work.resuming import WORK, State, begin, require_same, require_unused
 from edgeveil.trainer.publish.work.second_release import Drawn, paid
 from edgeveil.trainer.publish.work.wanted import Wanted
@@ -29,10 +31,12 @@ CHUNK_BYTES, MOST_ROWS, FEWEST_ROWS = 16 << 20, 8192, 16
 def publish_archive(
     wanted: Wanted, key: MasterKey, signer: finishing.Signer, vault: Vault | None = None
 ) -> dict[str, Any]:
-    """Write the parts and ``publication.json``, whose content is returned.
+    """Write the parts, their cards and ``publication.json``, whose content is returned.
 
     Raises ``BadInput``: then nothing is written and the vault is as it was. ``LimitNotMet`` where too many frames were
-    dropped, or the parts have less than the plan asks for, and ``PrivacyStop``: then all that was written is gone.
+    dropped, the parts have less than the plan asks for, or attacks may learn more than it allows, ``BadInput`` where
+    what was written cannot be attacked, and ``PrivacyStop``: then all that was written is gone, but for people in the
+    vault.
     What else breaks it off (Ctrl-C, a full disk, workers that die) is gone on with by ``resume``.
     """
     if not wanted.recipient.strip():
@@ -72,18 +76,24 @@ class _Publishing:
             state = require_same(wanted.out, state)
         else:
             require_unused(wanted.out)
+        with open_frames(self._uri, self._opened.manifest) as source:
+            first = FirstPass.of(wanted.plan, table_files.read(wanted.table), source, self._opened.outputs)
         rows = self._work / row_table.NAME
         if exactly_once.made(rows, self._work) is None:
-            self._first(state)
+            self._write(first, state)
         passes = FramePasses(wanted, self._opened, self._uri)
         try:
             document = passes.worked(recipient=wanted.recipient, archive=state["archive"])
         except (LimitNotMet, PrivacyStop):
             self._undo(state)
             raise
+        try:
+            document |= rest_of_archive(first, passes, self._opened, self._uri, self._work)
+        except (LimitNotMet, BadInput):  # a plan that cannot be attacked is mended, and then it is another one
+            self._undo(state)
+            raise
         salts = finishing.salts_of(wanted.plan, passes.paths, self._key, wanted.recipient)
-        finishing.finish(wanted.out, document, self._signer, self._vault, salts)
-        return document
+        return finishing.finish(wanted.out, document, self._signer, self._vault, salts)
 
     def _state(self) -> State:
         wanted, derive = self._wanted, self._key.derive
@@ -96,20 +106,20 @@ class _Publishing:
             "recipient": wanted.recipient,
             "key": derive("publication key", size=16).hex(),
             "chunk_rows": self._chunk_rows,
+            "version": __version__,
             "id": os.urandom(8).hex(),
         }
 
-    def _first(self, state: State) -> None:
-        """Pass 1; where it fails, all is as it was, but for what a ledger was charged."""
+    def _write(self, rows: FirstPass, state: State) -> None:
+        """What pass 1 makes; where it fails, all is as it was, but for what a ledger was charged."""
         wanted, opened = self._wanted, self._opened
-        with open_frames(self._uri, opened.manifest) as source:
-            rows = FirstPass.of(wanted.plan, table_files.read(wanted.table), source, opened.outputs)
         price, spending = opened.perturber.price, opened.manifest.spending
         if opened.draws:
             self._drawn.claim(state["archive"], state["id"], again=wanted.again)
         try:
-            may = paid(wanted.ledger, price, "" if spending is None else spending.unit, rows.people())
             begin(wanted.out, state)
+            draw_statistics(rows, self._work)  # first: a statistic that cannot be is found before a ledger is charged
+            may = paid(wanted.ledger, price, "" if spending is None else spending.unit, rows.people())
             rows.write(
                 self._work,
                 self._key,
@@ -126,8 +136,9 @@ class _Publishing:
     def _undo(self, state: State) -> None:
         """Take away what was written: nobody had it."""
         shutil.rmtree(self._work, ignore_errors=True)
-        for path in self._wanted.out.glob("part-*.parquet"):
-            path.unlink()
+        for name in ("part-*.parquet", finishing.SIGNED, *finishing.CARDS):
+            for path in self._wanted.out.glob(name):
+                path.unlink()
         with suppress(OSError):
             self._wanted.out.rmdir()
         if self._opened.draws:

@@ -17,7 +17,9 @@ from edgeveil.trainer.publish.actions import Pseudonym, Quasi
 from edgeveil.trainer.publish.plan import Plan
 from edgeveil.trainer.publish.work import exactly_once
 from edgeveil.trainer.publish.work.resuming import DOCUMENT, WORK
+from edgeveil.trainer.report.publication import card_html, card_markdown
 
+CARDS = {"card.html": card_html.render, "publication.md": card_markdown.text}
 KIND, FORMAT, SIGNED = "publication", 1, "publication.signed.json"
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
 
@@ -76,12 +78,15 @@ def finish(
     signer: Signer,
     vault: Vault | None,
     salts: Mapping[Scope, set[bytes]],
-) -> None:
-    """Sign, have the vault note who was sent what, and give the publication its name; then clear the work away.
+) -> dict[str, Any]:
+    """Write the cards, sign, have the vault note who was sent what, and give the publication its name; then clear the
+    work away. Returns ``publication.json``, with the cards.
 
     The vault comes first: after a crash it knows of too much, never of too little.
     """
     work = out / WORK
+    cards = {name: exactly_once.make(out / name, work, card(said).encode()) for name, card in CARDS.items()}
+    said = {**said, "cards": [{"name": name, "sha256": digest} for name, digest in cards.items()]}
     text = json.dumps(said, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
     exactly_once.make(out / SIGNED, work, signer.envelope(KIND, said))
     title = hashlib.sha256(text).hexdigest()
@@ -90,3 +95,4 @@ def finish(
             vault.record({Publication(title, scope): sorted(held) for scope, held in salts.items()})
     exactly_once.make(out / DOCUMENT, work, text)
     shutil.rmtree(work)
+    return said

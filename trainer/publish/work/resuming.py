@@ -20,6 +20,7 @@ _WHAT = {
     "recipient": "the recipient is another one",
     "key": "the key is another one",
     "chunk_rows": "the size of its chunks is another one",
+    "version": "EdgeVeil is of another version",
 }
 
 

@@ -31,12 +31,16 @@ STATEMENT = "statement.json"
 
 @dataclass(frozen=True)
 class FirstPass:
-    """The rows that are to be published, in the order of their frames: ``rows`` are their numbers in the table."""
+    """The rows that are to be published, in the order of their frames: ``rows`` are their numbers in the table.
+
+    ``owner`` (frames,) is the person of each frame, of those that are left out too.
+    """
 
     prepared: Prepared
     shown: Generalised
     rows: np.ndarray
     frame: np.ndarray
+    owner: np.ndarray
 
     @classmethod
     def of(cls, plan: Plan, cells: Cells, source: Source, outputs: Sequence[Leaving]) -> FirstPass:
@@ -50,7 +54,7 @@ class FirstPass:
         shown = prepared.generalised()
         rows = np.flatnonzero(shown.rows)
         rows = rows[np.argsort(frame[rows])]
-        return cls(prepared, shown, rows, frame[rows])
+        return cls(prepared, shown, rows, frame[rows], prepared.person[np.argsort(frame)])
 
     def people(self) -> list[int | None]:
         """A number for whom a ledger charges for each row; None where nobody is known."""

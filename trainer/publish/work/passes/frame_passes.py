@@ -28,7 +28,8 @@ from edgeveil.trainer.publish.work.wanted import Wanted
 
 
 class FramePasses:
-    """From the rows of pass 1 to parts; ``paths`` are their files."""
+    """From the rows of pass 1 to parts; ``paths`` are their files, ``written`` the numbers of their rows in that order,
+    once they are made."""
 
     def __init__(self, wanted: Wanted, opened: Opened, uri: str) -> None:
         self._wanted, self._opened, self._uri = wanted, opened, uri
@@ -37,6 +38,7 @@ class FramePasses:
             self._rows, self._chunks = file.metadata.num_rows, file.num_row_groups
         self._parts = self._chunks
         self._said = json.loads((self._work / STATEMENT).read_bytes())
+        self.written = np.empty(0, np.int64)
         self.paths = [wanted.out / part_work.part_name(number) for number in range(self._parts)]
 
     def worked(self, **facts: Any) -> dict[str, Any]:
@@ -131,16 +133,13 @@ class FramePasses:
         plan = self._wanted.plan
         people = [plan.anonymity.people] if plan.anonymity.link == "person" else []
         names = [*plan.of(Quasi), *plan.of(Sensitive), *map(str, people)]
-        found = reader.measured(reader.columns_of(self.paths, names), plan, self._people(there))
-        reader.require(plan, found)
-        return found
-
-    def _people(self, there: np.ndarray) -> list[int]:
-        """Whose each written row is, part after part."""
         rows = row_table.Rows.read(self._work)
         part = row_table.parts_of(rows.place, self._parts)
         order = sorted(there.tolist(), key=lambda row: (part[row], rows.place[row].tobytes()))
-        return rows.person[order].tolist()
+        self.written = np.array(order, np.int64)
+        found = reader.measured(reader.columns_of(self.paths, names), plan, rows.person[self.written].tolist())
+        reader.require(plan, found)
+        return found
 
 
 def _entry(path: Path, digest: str) -> dict[str, Any]:
