@@ -79,7 +79,7 @@ def test_a_file_that_is_none_and_a_board_without_its_interpreter_are_refused(fil
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"file": "people.pt"}, "pattern"),
+        ({"file": "people.pt"}, "NAME.tflite or NAME.onnx"),
         ({"classes": "kinds"}, "both `classes` and `person`"),
         ({"low": "dark"}, "low"),
     ],
