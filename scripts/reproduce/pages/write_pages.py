@@ -39,7 +39,15 @@ from scripts.reproduce.pages.dp import local_page, private_page
 from scripts.reproduce.pages.four_slices_page import noted, of_four
 from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.papers import figure_6, figure_7
-from scripts.reproduce.publishing import anonymity, linkage, newcomer, pseudonyms, publishing_page, whole_archive
+from scripts.reproduce.publishing import (
+    anonymity,
+    linkage,
+    newcomer,
+    pseudonym_attack,
+    pseudonyms,
+    publishing_page,
+    whole_archive,
+)
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
 from scripts.reproduce.series import motion
@@ -69,7 +77,9 @@ ESTIMATOR_PAGE = Path("docs/results/estimator.md")
 LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
-PUBLISHING = anonymity.RESULT, linkage.RESULT, pseudonyms.RESULT, newcomer.RESULT, whole_archive.RESULT
+PUBLISHING = tuple(
+    script.RESULT for script in (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack)
+)
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
 STRANGERS_PAGE = Path("docs/results/strangers.md")
 
@@ -320,6 +330,7 @@ def publishing(
     keyed: dict[str, Any],
     counted: dict[str, Any],
     whole: dict[str, Any],
+    attacked: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
@@ -329,6 +340,7 @@ def publishing(
         pseudonyms=keyed,
         newcomer=counted,
         publish=whole,
+        attack=attacked,
         claims=publishing_page.claims(record, counted),
         brute_force=list(publishing_page.brute_force(record)),
         losses=list(publishing_page.losses(record)),

@@ -13,6 +13,7 @@ from scripts.reproduce.publishing import (
     lattice,
     linkage,
     newcomer,
+    pseudonym_attack,
     pseudonyms,
     whole_archive,
 )
@@ -46,6 +47,13 @@ def test_an_archive_is_the_same_bytes_by_every_engine_and_after_every_kill():
     assert len(found["equal"]) + len(found["not_run"]) == 5
     # A frame costs more than was allowed, which the page says.
     assert [name for name, held in found["checks"].items() if not held] == ["cost of a frame"]
+
+
+def test_linked_frames_tell_what_columns_do_not():
+    found = record(pseudonym_attack.RESULT)
+    assert found["unit"] == "person"
+    assert found["views"]["frames"]["low"] > found["views"]["columns"]["high"]
+    assert all(found["checks"].values())
 
 
 def test_who_has_visits_is_counted_as_often_as_they_are_there():
