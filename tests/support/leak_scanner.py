@@ -44,7 +44,7 @@ from edgeveil.edge_runtime import frames; from edgeveil.edge_runtime.pipeline im
 class Impostor:
     def __init__(self, frame):
         import numpy
-        self.outputs = {"frame": frame._data.copy(), "label": numpy.int64(0)}
+        self.outputs, self.drawn = {"frame": frame._data.copy(), "label": numpy.int64(0)}, 0
 real = perturber.Perturber.postprocess
 perturber.Perturber.postprocess = lambda self, f: Impostor(f.frame) if f.frame._data.any() else real(self, f)
 """,
@@ -53,13 +53,13 @@ GUARDS = {
     "copy at the boundary": """
 from edgeveil.edge_runtime import frames
 import types
-def without_a_copy(self, index, outputs, maker=None, slot=0, tick_ns=None):
+def without_a_copy(self, index, outputs, maker=None, slot=0, tick_ns=None, drawn=0):
     values = {"index": index, "outputs": types.MappingProxyType(dict(outputs)), "slot": slot, "tick_ns": tick_ns}
-    values["data"] = outputs[next(iter(outputs))]
+    values["data"], values["drawn"] = outputs[next(iter(outputs))], drawn
     for name, value in values.items():
         object.__setattr__(self, name, value)
 frames.PerturbedFrame.__init__ = without_a_copy
-frames.PerturbedFrame.of_rows = classmethod(lambda cls, indices, outputs, maker=None: [
+frames.PerturbedFrame.of_rows = classmethod(lambda cls, indices, outputs, maker=None, drawn=(): [
     cls(index, {name: value[row, ...] for name, value in outputs.items()}) for row, index in enumerate(indices)
 ])
 """,
