@@ -72,7 +72,7 @@ def _spill() -> Iterator[int]:
 
 
 def load_tensorflow() -> None:
-    """Import TensorFlow without the notice that it prints to stderr at every log level.
+    """Import TensorFlow without the notice that it prints to stderr at every log level, and without its warnings later.
 
     OpenMP, which scikit-learn will load, is told not to spin while its threads wait (``OMP_WAIT_POLICY`` in the
     environment takes precedence): on busy cores boosted trees take a tenth of the time.
@@ -80,7 +80,8 @@ def load_tensorflow() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     if "tensorflow" not in sys.modules:
         with quiet():
-            importlib.import_module("tensorflow")
+            tensorflow = importlib.import_module("tensorflow")
+        tensorflow.get_logger().setLevel("ERROR")  # retracing and the like are for programmers
 
 
 def _flush() -> None:

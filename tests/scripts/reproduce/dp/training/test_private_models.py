@@ -135,7 +135,9 @@ QUICK = [name for name in BUGS if "slides of paper 003" not in name]  # that one
 
 @pytest.mark.parametrize("name", QUICK)
 def test_a_planted_bug_is_caught(name):
-    row = audit.judged(BUGS[name]._replace(times=1), 9_000, 0.95)
+    # That one is proved at 1.07 to 1.67 of a claimed 1 by 9,000 runs, at 1.50 to 1.83 by 40,000.
+    runs = 40_000 if "l2 sensitivity" in name else 9_000
+    row = audit.judged(BUGS[name]._replace(times=1), runs, 0.95)
     assert row["above"]
     assert (row["proved"] is None) == (name == "a fit without noise")
 
