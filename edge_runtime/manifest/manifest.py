@@ -3,10 +3,11 @@
 The runtime reads the records. The workstation builds and reads the JSON: ``Manifest.document``.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.manifest.count import CountRules, parse_count
-from edgeveil.edge_runtime.manifest.detector import DetectorRules, parse_detector
+if TYPE_CHECKING:
+    from edgeveil.edge_runtime.manifest.count import CountRules
+    from edgeveil.edge_runtime.manifest.detector import DetectorRules
 
 Bound = Any  # a number, a list with one for each feature, or None: no range
 
@@ -243,8 +244,8 @@ class Manifest(NamedTuple):
     golden: Golden
     privacy: Privacy
     spending: Optional[Spending]
-    counts: Optional[CountRules]
-    detector: Optional[DetectorRules]
+    counts: "Optional[CountRules]"
+    detector: "Optional[DetectorRules]"
     members: List[Member]
     document: Dict[str, Any]
 
@@ -279,11 +280,27 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
         spending=None if "spending" not in document else Spending(**document["spending"]),
-        counts=parse_count(document.get("count")),
-        detector=parse_detector(document.get("detector")),
+        counts=_counts(document.get("count")),
+        detector=_detector(document.get("detector")),
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )
+
+
+def _counts(section: Optional[Mapping[str, Any]]) -> "Optional[CountRules]":
+    if section is None:
+        return None
+    from edgeveil.edge_runtime.manifest.count import parse_count  # few bundles count: the others start sooner
+
+    return parse_count(section)
+
+
+def _detector(section: Optional[Mapping[str, Any]]) -> "Optional[DetectorRules]":
+    if section is None:
+        return None
+    from edgeveil.edge_runtime.manifest.detector import parse_detector
+
+    return parse_detector(section)
 
 
 def parse_input(entry: Mapping[str, Any]) -> Input:

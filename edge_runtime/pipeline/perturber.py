@@ -2,16 +2,18 @@
 
 import collections
 import os
-from typing import Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
 import numpy as np
 
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.ledger.book import Price
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
+
+if TYPE_CHECKING:
+    from edgeveil.edge_runtime.ledger.book import Price
 
 
 class Perturber(object):
@@ -32,8 +34,8 @@ class Perturber(object):
         worst: float,
         device: str,
         audited: bool,
-        price: Optional[Price] = None,
-        count_price: Optional[Price] = None,
+        price: "Optional[Price]" = None,
+        count_price: "Optional[Price]" = None,
         detector: Optional[Any] = None,
     ) -> None:
         self.manifest, self.price, self.count_price = bundle.manifest, price, count_price
