@@ -65,7 +65,7 @@ def compare(
         figures = measure(
             folded,
             replace(fitted, outputs=(*fitted.outputs, before)).perturb,
-            codes=len(dataset.y_names) * section.codes,
+            codes=len(dataset.y_names) * section.codes_of_class,
             channel=fitted.tables.get("channel"),
             strata=strata,
             tried=len(settings),

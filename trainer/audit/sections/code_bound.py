@@ -1,4 +1,9 @@
-"""The part ``per_code`` of a certificate: the bound for every received code, next to attacks on linked codes."""
+"""The part ``per_code`` of a certificate: the bound for every received code, next to attacks on linked codes.
+
+Who knows y learns most where y-hat is wrong. A code comes with a wrong y seldom, so most such pairs are rare and have
+no bound, however many codes are merged. Who has y-hat alone, which is sent, meets every code in its own class: there
+every code is bounded, once rare ones are merged (``perturber.merge_below``).
+"""
 
 from __future__ import annotations
 
@@ -30,10 +35,12 @@ def section(
     unit: str,
     slices: str,
     seed: int,
+    class_sent: bool = False,
 ) -> dict[str, Any]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``shape`` is (classes of y, codes, classes of z).
+    ``shape`` is (classes of y, codes, classes of z). ``class_sent``: the codes of each y-hat are together, so a code
+    tells it.
     ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
     ``slices`` those that the rows are of.
     """
@@ -49,9 +56,15 @@ def section(
     given = every.fewest >= FEWEST or (often is not None and often.share >= COVERED)
     needed = None if every.fewest >= FEWEST else _rounded_up(every.units * FEWEST / max(every.fewest, 1))
     attacks = {one["releases"]: one.get("accuracy") for one in linked}
+    text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
+    of_class = None
+    if class_sent and shape[1] > shape[0]:
+        predicted = code // (shape[1] // shape[0])
+        of_class = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
     return {
         "given": given,
-        "sentence": _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried),
+        "sentence": text if of_class is None else f"{text} {_sentence_of_class(of_class, shape[1], unit)}",
+        "of_class": None if of_class is None else _of_class(of_class, shape[1]),
         "factor": short(bound.factor),
         "estimate": short(bound.estimate),
         "leakage_bits": short(math.log2(bound.factor)),
@@ -95,6 +108,32 @@ def _sentence(
         f"{text}. This leaves out codes that came with a y for fewer than {FEWEST} {unit}, "
         f"{100 * (1 - bound.share):.1f} % of the samples: for these F = {_up(every.factor)} says almost nothing, and "
         f"about {needed:,} {unit} would be needed."
+    )
+
+
+def _of_class(found: PerCode, codes: int) -> dict[str, Any]:
+    """The bound given y-hat alone; it holds for every code where the rarest has enough units."""
+    seen = found.pairs
+    return {
+        "given": seen == codes and found.fewest >= FEWEST,
+        "factor": short(found.factor),
+        "codes": codes,
+        "unseen": codes - seen,
+        "fewest": found.fewest,
+    }
+
+
+def _sentence_of_class(found: PerCode, codes: int, unit: str) -> str:
+    known = "Who has the class that is sent, and not y itself,"
+    if found.pairs < codes or found.fewest < FEWEST:
+        rarest = 0 if found.pairs < codes else found.fewest
+        return (
+            f"{known} may learn more from rare codes: the rarest of {codes:,} was counted for {rarest:,} {unit}, so not "
+            f"every code has a bound. `perturber.merge_below` sends those of fewer than {FEWEST} as their nearest."
+        )
+    return (
+        f"{known} learns at most a factor F = {_up(found.factor)} from any of the {codes:,} codes, with as much "
+        f"confidence (the rarest was counted for {found.fewest:,} {unit})."
     )
 
 
