@@ -144,6 +144,8 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
     assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
     assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
+    assert clean["per_code"]["of_class"]["given"]
+    assert clean["per_code"]["of_class"]["factor"] < 1.8 < leaky["per_code"]["of_class"]["factor"]
     unseen = np.concatenate([data.slices.attack, data.slices.test])
     assert clean["per_code"]["units"] == len(np.unique(data.cluster[unseen]))
     assert ("of attack and test," if len(data.slices.attack) else "of test,") in clean["per_code"]["sentence"]

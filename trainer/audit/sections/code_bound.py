@@ -35,12 +35,12 @@ def section(
     unit: str,
     slices: str,
     seed: int,
-    class_sent: bool = False,
+    sendable: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``shape`` is (classes of y, codes, classes of z). ``class_sent``: the codes of each y-hat are together, so a code
-    tells it.
+    ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, those of each
+    y-hat together, so that a code tells it; None: a code does not, or says nothing else.
     ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
     ``slices`` those that the rows are of.
     """
@@ -58,13 +58,15 @@ def section(
     attacks = {one["releases"]: one.get("accuracy") for one in linked}
     text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
     of_class = None
-    if class_sent and shape[1] > shape[0]:
+    if sendable is not None:
         predicted = code // (shape[1] // shape[0])
-        of_class = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
+        found = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
+        of_class = _of_class(found, int(sendable.sum()))
+        text += f" {_sentence_of_class(found, of_class, unit)}"
     return {
         "given": given,
-        "sentence": text if of_class is None else f"{text} {_sentence_of_class(of_class, shape[1], unit)}",
-        "of_class": None if of_class is None else _of_class(of_class, shape[1]),
+        "sentence": text,
+        "of_class": of_class,
         "factor": short(bound.factor),
         "estimate": short(bound.estimate),
         "leakage_bits": short(math.log2(bound.factor)),
@@ -113,27 +115,27 @@ def _sentence(
 
 def _of_class(found: PerCode, codes: int) -> dict[str, Any]:
     """The bound given y-hat alone; it holds for every code where the rarest has enough units."""
-    seen = found.pairs
+    unseen = codes - found.pairs
+    fewest = 0 if unseen else found.fewest
     return {
-        "given": seen == codes and found.fewest >= FEWEST,
+        "given": fewest >= FEWEST,
         "factor": short(found.factor),
         "codes": codes,
-        "unseen": codes - seen,
-        "fewest": found.fewest,
+        "unseen": unseen,
+        "fewest": fewest,
     }
 
 
-def _sentence_of_class(found: PerCode, codes: int, unit: str) -> str:
-    known = "Who has the class that is sent, and not y itself,"
-    if found.pairs < codes or found.fewest < FEWEST:
-        rarest = 0 if found.pairs < codes else found.fewest
+def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -> str:
+    codes, fewest = of_class["codes"], of_class["fewest"]
+    if not of_class["given"]:
         return (
-            f"{known} may learn more from rare codes: the rarest of {codes:,} was counted for {rarest:,} {unit}, so not "
-            f"every code has a bound. `perturber.merge_below` sends those of fewer than {FEWEST} as their nearest."
+            f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} was "
+            f"counted for {fewest:,} {unit}. `perturber.merge_below` sends rare codes as their nearest."
         )
     return (
-        f"{known} learns at most a factor F = {_up(found.factor)} from any of the {codes:,} codes, with as much "
-        f"confidence (the rarest was counted for {found.fewest:,} {unit})."
+        f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes (the "
+        f"rarest was counted for {fewest:,} {unit})."
     )
 
 
