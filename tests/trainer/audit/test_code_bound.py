@@ -116,7 +116,9 @@ def test_given_the_class_that_is_sent_every_code_is_bounded_once_rare_ones_are_m
 
 
 def test_a_code_that_never_came_has_no_bound_given_the_class_either():
-    found = bound([[[500, 500], [0, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [500, 500], [500, 500]]], sendable=np.ones(4, bool))
+    found = bound(
+        [[[500, 500], [0, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [500, 500], [500, 500]]], sendable=np.ones(4, bool)
+    )
     assert found["of_class"]["unseen"] == 1
     assert not found["of_class"]["given"]
 

@@ -39,8 +39,8 @@ def section(
 ) -> dict[str, Any]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, those of each
-    y-hat together, so that a code tells it; None: a code does not, or says nothing else.
+    ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
+    of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else.
     ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
     ``slices`` those that the rows are of.
     """
@@ -130,12 +130,12 @@ def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -
     codes, fewest = of_class["codes"], of_class["fewest"]
     if not of_class["given"]:
         return (
-            f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} was "
-            f"counted for {fewest:,} {unit}. `perturber.merge_below` sends rare codes as their nearest."
+            f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} "
+            f"was counted for {fewest:,} {unit}. `perturber.merge_below` sends rare codes as their nearest."
         )
     return (
-        f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes (the "
-        f"rarest was counted for {fewest:,} {unit})."
+        f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes "
+        f"(the rarest was counted for {fewest:,} {unit})."
     )
 
 

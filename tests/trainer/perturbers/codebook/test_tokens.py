@@ -1,7 +1,9 @@
 """Tokens that are priced together tell nothing together; a codebook of two runs through the int8 artefact."""
 
 import copy
+import json
 
+import jsonschema
 import keras
 import numpy as np
 import pytest
@@ -10,6 +12,10 @@ import tomllib
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
@@ -25,11 +31,15 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
 from tests.support import seeds
+from tests.support.checkout import ROOT
 from tests.support.small_runs import fit_codebook
+from tests.support.trial import short_audit
+
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
 
 def signs(n: int = 4000, seed: int = 0) -> funnel.Rows:
-    """Three signs, T is all of them: z says whether the first two differ, so each by itself has nothing to do with z."""
+    """T is three signs, and z says whether the first two differ: each by itself has nothing to do with z."""
     rng = np.random.default_rng(seed)
     first, second, free = rng.choice([-1.0, 1.0], (3, n))
     t = np.stack([1.2 * first, second, 0.8 * free], axis=1) + 0.1 * rng.normal(size=(n, 3))
@@ -78,9 +88,7 @@ def two(tmp_path_factory):
     section = recipe.perturber.model_copy(update={"codes": 3, "tokens": 2, "steps": 60})
     budget = recipe.budget.model_copy(update={"epochs": 12, "classifier_epochs": 1})
     limits = recipe.limits.model_copy(update={"target_accuracy": 0.5})  # of so short a training no D_y can be asked for
-    recipe = recipe.model_copy(
-        update={"perturber": section, "budget": budget, "limits": limits, "seed": seeds.seed(0)}
-    )
+    recipe = recipe.model_copy(update={"perturber": section, "budget": budget, "limits": limits, "seed": seeds.seed(0)})
     run = Run.create(folder / "run", recipe)
     perturber = fit_codebook(run)
     run.save_perturber(perturber)
@@ -126,6 +134,23 @@ def test_a_receiver_draws_samples_of_the_joint_code(two):
     sent = np.unique(perturber.perturb(run.dataset().part("test").x)["code"])
     own = [code in codes[x.tobytes()] for code in sent for x in pool[code]]
     assert np.mean(own) > 0.8  # a code without samples borrows those of its class
+
+
+def test_an_audit_counts_the_joint_code_of_what_a_receiver_draws(two, tmp_path, monkeypatch):
+    run, _, _ = two
+    run.record(state="finished", limit_met=True)
+    short_audit.shorten(monkeypatch, epochs=1, trees=5)
+    for module in ("audit.audit", "attacks.run_all"):
+        monkeypatch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: (Fixed(), Logistic(), CodeCounts()))
+    sent = export(run.folder, ["workstation"], tmp_path / "code", emit="code", pool=receiver_pool(run, 4))
+    assert [output["kind"] for output in sent.manifest["outputs"]] == ["code", "label"]
+    document = audit(tmp_path / "code", artefact="tflite-int8")
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))
+    assert "code counts" in {row["name"] for row in document["adversaries"]}
+    bound, slices = document["certificate"]["per_code"], run.dataset().slices
+    assert bound["units"] == len(slices.attack) + len(slices.test)
+    assert sum(bound["pairs"].values()) == 2 * 18
+    assert bound["of_class"]["codes"] == 18
 
 
 @pytest.mark.parametrize(
