@@ -169,3 +169,4 @@ def test_what_tokens_may_not_ask_for(changes, says):
     with pytest.raises(BadInput) as refused:
         Recipe.check(table)
     assert says in str(refused.value)
+    assert "got a table" not in str(refused.value)
