@@ -44,8 +44,8 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
     joint = _joint([known[name] for name in dict.fromkeys(chosen)])
     if data.family in ("groupings", "thresholds") and len(joint.names) == 2:
         raise BadInput(
-            f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no other '
-            f"{data.family}: add a finer label to the data (label_NAME), or leave `data.family` out."
+            f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no '
+            f"other {data.family}: add a finer label to the data (label_NAME), or leave `data.family` out."
         )
     cells = len(np.unique(np.stack([known[data.target].values, joint.values])[:, training], axis=1).T)
     rows = len(slices.perturber)

@@ -148,8 +148,8 @@ def tokens(record: dict[str, Any]) -> str:
 def token_recipes(record: dict[str, Any]) -> str:
     """One token beside two for as many codes, of recipes, from token-recipes.json."""
     lines = [
-        "Of recipes, trained and exported: the same figures of the int8 artefact on the test slice, with bits counted and",
-        f"over null (`{record['made_by']}`).",
+        "Of recipes, trained and exported: the same figures of the int8 artefact on the test slice, with bits counted",
+        f"and over null (`{record['made_by']}`).",
         "",
         "| tokens | price | kept | digit | z | y-hat right, % |",
         "| --- | --- | --- | --- | --- | --- |",
