@@ -210,7 +210,7 @@ def _group(
     if sent is not None:
         return outputs[sent].reshape(-1).astype(np.int64)
     token = next((s for s in fitted.stages if s.get("op") == "argmax_within" and s["output"] == tensor), None)
-    before = token and _group(fitted, token["group"], outputs, flow)
+    before = None if token is None else _group(fitted, token["group"], outputs, flow)
     if token is None or before is None:
         return None
     logits = _competing(token, flow[token["input"]], before)

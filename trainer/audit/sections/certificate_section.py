@@ -126,7 +126,7 @@ def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | Non
     """The codes (codes,) that the channel ``q`` can send; None where they do not tell y-hat, or tell nothing else."""
     if found.hidden_label or found.rows is None or len(q) != q.shape[1] or len(q) <= groups:
         return None
-    return (q > 0).any(axis=0)
+    return np.asarray((q > 0).any(axis=0))
 
 
 def _same_samples(
