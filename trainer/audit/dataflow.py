@@ -51,12 +51,13 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
         return "several codes leave side by side, and only one can be counted"
     root = codes[0] if codes else roots[0]
     others = set(roots) - {root}
-    if others and others != set(walk.roots(walk.made_by[root].group)):
+    classes = walk.first_token(root) if codes else None
+    if others and (classes is None or others != set(walk.roots(classes.group))):
         return "a class leaves that is not the one the code is of"
     table, released, by_code = walk.channel(root, manifest["outputs"])
     # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
     rows = len(tables[by_code]) if codes and by_code is not None else walk.voted(root)
-    mixes = table is not None and not (codes and _keeps_class(tables[table], walk.made_by[root].groups))
+    mixes = table is not None and not (classes and _keeps_class(tables[table], classes.groups))
     if mixes and others:
         return "the channel leaves the class of y-hat, which leaves as well"
     return Bottleneck(root, released, table, rows, mixes)
@@ -75,6 +76,13 @@ class _Walk:
         reads = set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
         # What is decided of a code's picture is a function of the code.
         return {name} if stage.stage == "table" and "" in reads else reads
+
+    def first_token(self, code: str) -> Stage:
+        """The stage that makes the first of a code's tokens, whose groups are the classes."""
+        stage = self.made_by[code]
+        while (of := self.made_by.get(stage.group)) is not None and of.op == "argmax_within":
+            stage = of
+        return stage
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""

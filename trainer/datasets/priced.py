@@ -21,7 +21,8 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
     """The joint label of ``data.sensitive`` and ``data.also_sensitive`` under ``data.family``; None where it is z.
 
     ``known`` are the data set's labels of all rows. Raises ``BadInput`` for an unknown label, one that is y or follows
-    from it, one without an order where thresholds are asked for, and a joint label of too many classes for the rows.
+    from it, one without an order where thresholds are asked for, a family where nothing finer than two classes is
+    known, and a joint label of too many classes for the rows.
     """
     if not data.also_sensitive and data.family is None:
         return None
@@ -41,6 +42,11 @@ def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known |
                 f'`data.family`: "thresholds" are of labels with an order, and "{chosen[-1]}" has none: take "finest".'
             )
     joint = _joint([known[name] for name in dict.fromkeys(chosen)])
+    if data.family in ("groupings", "thresholds") and len(joint.names) == 2:
+        raise BadInput(
+            f'`data.family`: "{data.sensitive}" has two classes and no label in these data is finer, so it has no '
+            f"other {data.family}: add a finer label to the data (label_NAME), or leave `data.family` out."
+        )
     cells = len(np.unique(np.stack([known[data.target].values, joint.values])[:, training], axis=1).T)
     rows = len(slices.perturber)
     if rows < FEWEST_ROWS * cells and len(joint.names) > len(known[data.sensitive].names):

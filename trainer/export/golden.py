@@ -113,7 +113,8 @@ def choose(
     for stage in fitted.stages:
         if stage["stage"] != "table" or stage["input"] not in flows[0]:
             continue
-        values, *others = (_competing(fitted, stage, flow[stage["input"]], runs[0]) for flow in flows)
+        group = _group(fitted, stage.get("group"), runs[0], flows[0])
+        values, *others = (_competing(stage, flow[stage["input"]], group) for flow in flows)
         off = [np.abs(other - values).max(axis=1) for other in others]
         error = np.max(off, axis=0) if off else np.zeros(len(values))
         best = np.sort(values, axis=1)[:, -2:]
@@ -193,16 +194,27 @@ def _decided(
     return decided
 
 
-def _competing(
-    fitted: FittedPerturber, stage: Mapping[str, Any], values: np.ndarray, outputs: Mapping[str, np.ndarray]
-) -> np.ndarray:
-    """The numbers (n, k) among which an argmax stage picks: all of them, or those of each sample's group."""
+def _competing(stage: Mapping[str, Any], values: np.ndarray, group: np.ndarray | None) -> np.ndarray:
+    """The numbers (n, k) among which an argmax stage picks: all of them, or those of each sample's ``group`` (n,)."""
     flat = values.reshape(len(values), -1)
-    group = next((o["name"] for o in fitted.outputs if o["tensor"] == stage.get("group")), None)
     if group is None:
         return flat
-    parts = flat.reshape(len(flat), stage["groups"], -1)
-    return parts[np.arange(len(flat)), outputs[group].reshape(-1).astype(np.int64)]
+    return flat.reshape(len(flat), stage["groups"], -1)[np.arange(len(flat)), group]
+
+
+def _group(
+    fitted: FittedPerturber, tensor: str | None, outputs: Mapping[str, np.ndarray], flow: Mapping[str, np.ndarray]
+) -> np.ndarray | None:
+    """The group (n,) of each sample: a class that is sent, or a code's token; None where no model decides it."""
+    sent = next((o["name"] for o in fitted.outputs if o["tensor"] == tensor), None)
+    if sent is not None:
+        return outputs[sent].reshape(-1).astype(np.int64)
+    token = next((s for s in fitted.stages if s.get("op") == "argmax_within" and s["output"] == tensor), None)
+    before = None if token is None else _group(fitted, token["group"], outputs, flow)
+    if token is None or before is None:
+        return None
+    logits = _competing(token, flow[token["input"]], before)
+    return before * logits.shape[1] + logits.argmax(axis=1)
 
 
 def _is_exact(output: Mapping[str, Any]) -> bool:

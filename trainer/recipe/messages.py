@@ -74,7 +74,8 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     if kind == "value_error" and not key:  # of the recipe as a whole
         return f"expected {detail['ctx']['error']}"
     if kind == "value_error":
-        return f"`{key}`: expected {detail['ctx']['error']}; got {got}"
+        of_section = isinstance(detail["input"], dict)  # which keys do not go together, the error says itself
+        return f"`{key}`: expected {detail['ctx']['error']}" + ("" if of_section else f"; got {got}")
     if kind == "string_pattern_mismatch":
         return f"`{key}`: expected a name of a-z, 0-9, dot, dash and underscore, the first a letter or digit; got {got}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):

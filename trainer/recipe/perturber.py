@@ -17,6 +17,7 @@ class Section(BaseModel):
     unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
 
 
+MOST_CODES = 1024  # of a class: more have too few readings each to be counted
 MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
 
 
@@ -135,7 +136,14 @@ class Codebook(Section):
     weights: list[Annotated[float, Field(gt=0)]] | None = Field(
         default=None, description="How much each of `keep` counts in T. Left out: all alike."
     )
-    codes: int = Field(default=32, ge=2, le=1024, description="Codes of each class of y.")
+    codes: int = Field(default=32, ge=2, le=MOST_CODES, description="Codes of each class of y; of each token.")
+    tokens: int = Field(
+        default=1,
+        ge=1,
+        le=4,
+        description="funnel: numbers that make up a code, each one of `codes`. Each describes what those before leave "
+        f"of T, and all are priced together. A class has `codes` to the power of `tokens` codes, at most {MOST_CODES}.",
+    )
     method: Literal["funnel", "residual"] = Field(
         default="funnel",
         description='How codes are made: "funnel" learns a head; "residual" clusters what z does not explain of T '
@@ -249,6 +257,11 @@ class Codebook(Section):
         return hold
 
     @property
+    def codes_of_class(self) -> int:
+        """Codes of each class of y, of all tokens together."""
+        return int(self.codes**self.tokens)
+
+    @property
     def bare(self) -> bool:
         """Whether every sample's code is sent as it is."""
         return self.channel == "none" and not self.merge_below and self.epsilon is None and self.hold == "none"
@@ -258,6 +271,18 @@ class Codebook(Section):
         held = self.hold.startswith(("track", "period"))  # its code is drawn of the answer, whatever the class was
         if self.epsilon is not None and ((self.channel != "none" and not held) or self.merge_below):
             raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
+        return self
+
+    @model_validator(mode="after")
+    def _tokens_are_learned(self) -> Codebook:
+        if self.codes_of_class > MOST_CODES:
+            raise ValueError(
+                f"at most {MOST_CODES} codes of a class, `codes` to the power of `tokens`; got {self.codes_of_class}"
+            )
+        if self.tokens > 1 and self.method != "funnel":
+            raise ValueError('method = "funnel" with several `tokens`: "residual" has one')
+        if self.tokens > 1 and self.hold.startswith(("track", "period")):
+            raise ValueError("one of `tokens` with this `hold`: what is held is drawn of the class alone")
         return self
 
 

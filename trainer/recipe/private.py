@@ -106,6 +106,8 @@ def _check_codebook(perturber: Codebook) -> None:
             f'perturber.synthesis = "centroid" with [private]: {why}. Where receivers need no picture, '
             "`edgeveil export --emit code` sends the code alone"
         )
+    if perturber.tokens > 1:
+        raise ValueError("perturber.tokens = 1 with [private]: what tokens leave of T is counted without noise")
     if perturber.method != "funnel":
         raise ValueError('perturber.method = "funnel" with [private]: the usual T of a class is counted without noise')
     if unbounded := [name for name in perturber.keep if name not in FIXED]:

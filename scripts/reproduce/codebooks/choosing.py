@@ -22,7 +22,7 @@ from scripts.reproduce.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
-    *("codes", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
+    *("codes", "tokens", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
     *("channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data", "decoder_steps", "latent"),
 }
 
@@ -65,7 +65,7 @@ def compare(
         figures = measure(
             folded,
             replace(fitted, outputs=(*fitted.outputs, before)).perturb,
-            codes=len(dataset.y_names) * section.codes,
+            codes=len(dataset.y_names) * section.codes_of_class,
             channel=fitted.tables.get("channel"),
             strata=strata,
             tried=len(settings),

@@ -138,15 +138,23 @@ class Bench:
 
     def kept(self, sent: Sent) -> float:
         """The share of the pixels' variance within y that is linear in what is sent; learned on the second slice."""
-        y = self.rows["perturber"].y
+        y = {name: self.rows[name].y for name in PARTS}
+        return share_kept(self.pixels, sent, y, "perturber", classes=self.y_classes)
 
-        def centred(values: Sent) -> tuple[np.ndarray, np.ndarray]:
-            means = group_means(values["perturber"], y, self.y_classes)
-            return values["perturber"] - means[y], values["test"] - means[self.rows["test"].y]
 
-        (x, clean), (s, judged) = centred(self.pixels), centred(sent)
-        weights = np.linalg.solve(s.T @ s + np.eye(s.shape[1]), s.T @ x)
-        return float(1 - ((clean - judged @ weights) ** 2).sum() / (clean**2).sum())
+def share_kept(x: Sent, sent: Sent, y: Sent, learn: SliceName, *, classes: int) -> float:
+    """The share of the variance of ``x`` (n, p) within ``y`` (n,) in the test slice that is linear in ``sent`` (n, d).
+
+    The weights are learned on the slice ``learn``.
+    """
+
+    def centred(values: Sent) -> tuple[np.ndarray, np.ndarray]:
+        means = group_means(values[learn], y[learn], classes)
+        return values[learn] - means[y[learn]], values["test"] - means[y["test"]]
+
+    (x_learn, clean), (s, judged) = centred(x), centred(sent)
+    weights = np.linalg.solve(s.T @ s + np.eye(s.shape[1]), s.T @ x_learn)
+    return float(1 - ((clean - judged @ weights) ** 2).sum() / (clean**2).sum())
 
 
 def bits(data: Dataset, sent: Sent) -> float:

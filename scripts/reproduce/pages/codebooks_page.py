@@ -126,8 +126,8 @@ def tokens(record: dict[str, Any]) -> str:
         f"Recorded by `{record['made_by']}`. *Kept*: the share of the pixels' variance within y that a linear receiver",
         "explains. *Digit*, *z*: what a network learns beyond y, in thousandths of a bit, on rows it did not learn",
         "on: lower ends. Tokens that are each priced by themselves tell the digit together. Priced jointly, two of",
-        "8 codes keep more than one of 32 and tell less; recipes have no such tokens yet. Numbers under Gaussian noise",
-        "keep less than a token for what they tell. No way comes near .45 kept at 10 thousandths of a bit.",
+        "8 codes keep more than one of 32 and tell less. Numbers under Gaussian noise keep less than a token for what",
+        "they tell. No way comes near .45 kept at 10 thousandths of a bit.",
         "",
         "| what is sent | price or sigma | kept | digit | z |",
         "| --- | --- | --- | --- | --- |",
@@ -142,6 +142,22 @@ def tokens(record: dict[str, Any]) -> str:
             what = f"{one['tokens']} of {record['codes']} codes, priced each by itself"
         figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
         lines.append(f"| {what} | {one['sigma' if gaussian else 'price']:g} | {figures} |")
+    return "\n".join([*lines, ""])
+
+
+def token_recipes(record: dict[str, Any]) -> str:
+    """One token beside two for as many codes, of recipes, from token-recipes.json."""
+    lines = [
+        "Of recipes, trained and exported: the same figures of the int8 artefact on the test slice, with bits counted",
+        f"and over null (`{record['made_by']}`).",
+        "",
+        "| tokens | price | kept | digit | z | y-hat right, % |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for one in record["points"]:
+        figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
+        what = f"{one['tokens']} of {one['codes']} codes | {one['price']:g}"
+        lines.append(f"| {what} | {figures} | {100 * one['label_accuracy']:.1f} |")
     return "\n".join([*lines, ""])
 
 
@@ -188,4 +204,7 @@ def page(root: Path = Path()) -> str:
     several = root / RECORDS / "tokens.json"
     if several.is_file():
         parts.append(tokens(json.loads(several.read_text())))
+    shipped = root / RECORDS / "token-recipes.json"
+    if shipped.is_file():
+        parts.append(token_recipes(json.loads(shipped.read_text())))
     return noted("\n".join([HEAD, *parts]), *records.values())

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.linalg import block_diag
 
 from edgeveil.trainer.audit.document import as_text
 from edgeveil.trainer.audit.sections import code_bound
+from edgeveil.trainer.perturbers.codebook import channel
 from edgeveil.trainer.report.card_page import environment
 from tests.support.audit_documents import document
 
@@ -86,6 +88,39 @@ def test_ten_rows_of_a_unit_count_once():
     cluster = np.repeat(np.arange(200), 10)
     assert bound(many, cluster=cluster)["units"] == bound(counts)["units"] == 200
     assert bound(many, cluster=cluster)["factor"] >= bound(counts)["factor"] > bound(many)["factor"]
+
+
+def test_given_the_class_that_is_sent_every_code_is_bounded_once_rare_ones_are_merged():
+    """Three codes a class; one class has a rare one, and a wrong y-hat is rare with every code."""
+    wrong = [[3, 1]] * 3
+    counts = np.array([[[500, 500], [500, 500], [500, 500], *wrong], [*wrong, [500, 500], [500, 500], [12, 8]]])
+    found = bound(counts.tolist(), sendable=np.ones(6, bool))
+    assert found["pairs"]["rare"] == 7
+    assert found["of_class"] | {"factor": 0} == {"given": False, "factor": 0, "codes": 6, "unseen": 0, "fewest": 24}
+    assert "the rarest of 6 was counted for 24 subjects. `perturber.merge_below` sends" in found["sentence"]
+    units = counts.sum(axis=(0, 2))
+    blocks = [channel.merged(units[mine], 1 - np.eye(3), fewest=30) for mine in (slice(0, 3), slice(3, 6))]
+    shipped = channel.integers(block_diag(*blocks))
+    after = np.einsum("ck,ycz->ykz", shipped // 2**channel.TOTAL_BITS, counts)
+    merged = bound(after.tolist(), sendable=shipped.any(axis=0))
+    assert merged["pairs"]["rare"] == 5  # with y, the wrong y-hat stay rare
+    assert merged["of_class"]["given"]
+    assert (merged["of_class"]["codes"], merged["of_class"]["unseen"]) == (5, 0)
+    of_code = after.sum(axis=0)
+    of_class = np.repeat([of_code[:3].sum(axis=0), of_code[3:].sum(axis=0)], 3, axis=0)
+    n, total = of_code.sum(axis=1, keepdims=True), of_class.sum(axis=1, keepdims=True)
+    upper = stats.beta.ppf(1 - 0.01 / after.size, of_code + 1, n - of_code)
+    by_hand = upper / stats.beta.ppf(0.01 / 4, of_class, total - of_class + 1)
+    assert merged["of_class"]["factor"] == pytest.approx(by_hand[n[:, 0] > 0].max(), abs=1e-4)
+    assert "F = 1.19 for every one of the 5 codes" in merged["sentence"]
+
+
+def test_a_code_that_never_came_has_no_bound_given_the_class_either():
+    found = bound(
+        [[[500, 500], [0, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [500, 500], [500, 500]]], sendable=np.ones(4, bool)
+    )
+    assert found["of_class"]["unseen"] == 1
+    assert not found["of_class"]["given"]
 
 
 def test_a_z_that_never_comes_with_a_y_raises_no_factor():

@@ -144,11 +144,27 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
     assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
     assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
+    assert clean["per_code"]["of_class"]["given"]
+    assert clean["per_code"]["of_class"]["factor"] < 1.8 < leaky["per_code"]["of_class"]["factor"]
     unseen = np.concatenate([data.slices.attack, data.slices.test])
     assert clean["per_code"]["units"] == len(np.unique(data.cluster[unseen]))
     assert ("of attack and test," if len(data.slices.attack) else "of test,") in clean["per_code"]["sentence"]
     for one in (clean, leaky):
         jsonschema.Draft202012Validator(SCHEMA).validate({**document(), "certificate": one})
+
+
+def test_a_code_that_is_merged_is_none_that_lacks_a_bound():
+    data = dataset(30_000)
+    code = 2 * data.y + np.random.default_rng(1).integers(0, 2, len(data.y))
+    released = np.where(code == 1, 0, code)
+    table = channel.integers(np.eye(4)[[0, 0, 2, 3]])
+    asked = {"tried": 1, "confidence": 0.95, "strata": None, "seed": 0}
+    outputs = {SENT: code, RELEASED: released}
+    found = certificate_section.section(data, Bottleneck("c", "c2", "t", 4, False), outputs, table=table, **asked)
+    assert found["per_code"]["of_class"]["given"]
+    assert (found["per_code"]["of_class"]["codes"], found["per_code"]["of_class"]["unseen"]) == (3, 0)
+    mixed = certificate_section.section(data, Bottleneck("c", "c2", "t", 4, True), outputs, table=table, **asked)
+    assert mixed["per_code"]["of_class"] is None
 
 
 def test_what_is_counted_is_shown_over_halves_of_the_people():

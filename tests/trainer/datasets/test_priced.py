@@ -87,6 +87,10 @@ def test_thresholds_need_an_order_and_a_joint_label_rows(tmp_path):
 
     with pytest.raises(BadInput, match='thresholds" are of labels with an order, and "kind" has none'):
         load(also_sensitive=["kind"], family="thresholds")
+    no_finer = '"z" has two classes and no label in these data is finer, so it has no other groupings: add a finer'
+    with pytest.raises(BadInput, match=no_finer):
+        load(family="groupings")
+    assert load(family="finest").as_priced().z_names == ("0", "1")
     np.savez(tmp_path / "a.npz", **arrays, label_row=2 * fine + z)
     with pytest.raises(BadInput, match="too many for the 225 rows"):
         load(family="finest")

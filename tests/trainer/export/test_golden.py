@@ -136,6 +136,25 @@ def test_codes_compete_within_their_class_alone():
     assert len(chosen.rows) == golden.KEPT
 
 
+def test_a_further_token_competes_within_the_one_before():
+    """The token before is not sent, so its group is taken of the logits that decided it."""
+    within = {"stage": "table", "op": "argmax_within"}
+    first = {**within, "input": "codes", "group": "label", "groups": 2, "output": "token_1"}
+    second = {**within, "input": "further", "group": "token_1", "groups": 4, "output": "code"}
+    fitted = label_only()
+    fitted = dataclasses.replace(fitted, stages=(*fitted.stages, first, second))
+    candidates = golden.candidates(fitted)
+    run = {**dark(candidates.x), "label": np.ones(24, np.int64)}
+    codes = np.tile([0.0, 0.0, 5.0, 1.0], (24, 1))  # of class 1 the first: group 2 of the four
+    further = np.tile([9.0, 9.0, 9.0, 9.0, 5.0, 1.0, 9.0, 9.0], (24, 1))
+    further[3, 4:6] = [5.0, 4.9]
+    off = np.array([3.0, -3.0, 3.0, -3.0, 0.0, 0.1, 3.0, -3.0])
+    flows = [{"codes": codes, "further": further}, {"codes": codes, "further": further + off}]
+    chosen = golden.choose(fitted, candidates, [run, run], flows, 0.0)
+    assert 3 not in chosen.rows
+    assert len(chosen.rows) == golden.KEPT
+
+
 def test_near_ties_and_disagreements_about_labels_are_not_kept():
     candidates = golden.candidates(label_only())
     logits = np.tile([4.0, 1.0], (24, 1))

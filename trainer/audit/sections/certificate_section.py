@@ -100,6 +100,7 @@ def section(
         linked=linked,
         unit=of,
         seed=seed,
+        sendable=_sendable(found, q, classes[0]),
     )
     return {
         "given": certified.sufficient,
@@ -119,6 +120,13 @@ def section(
             "different_x": linked,
         },
     }
+
+
+def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | None:
+    """The codes (codes,) that the channel ``q`` can send; None where they do not tell y-hat, or tell nothing else."""
+    if found.hidden_label or found.rows is None or len(q) != q.shape[1] or len(q) <= groups:
+        return None
+    return np.asarray((q > 0).any(axis=0))
 
 
 def _same_samples(

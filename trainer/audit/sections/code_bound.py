@@ -1,4 +1,9 @@
-"""The part ``per_code`` of a certificate: the bound for every received code, next to attacks on linked codes."""
+"""The part ``per_code`` of a certificate: the bound for every received code, next to attacks on linked codes.
+
+Who knows y learns most where y-hat is wrong. A code comes with a wrong y seldom, so most such pairs are rare and have
+no bound, however many codes are merged. Who has y-hat alone, which is sent, meets every code in its own class: there
+every code is bounded, once rare ones are merged (``perturber.merge_below``).
+"""
 
 from __future__ import annotations
 
@@ -30,10 +35,12 @@ def section(
     unit: str,
     slices: str,
     seed: int,
+    sendable: np.ndarray | None = None,
 ) -> dict[str, Any]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``shape`` is (classes of y, codes, classes of z).
+    ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
+    of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else.
     ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
     ``slices`` those that the rows are of.
     """
@@ -49,9 +56,17 @@ def section(
     given = every.fewest >= FEWEST or (often is not None and often.share >= COVERED)
     needed = None if every.fewest >= FEWEST else _rounded_up(every.units * FEWEST / max(every.fewest, 1))
     attacks = {one["releases"]: one.get("accuracy") for one in linked}
+    text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
+    of_class = None
+    if sendable is not None:
+        predicted = code // (shape[1] // shape[0])
+        found = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
+        of_class = _of_class(found, int(sendable.sum()))
+        text += f" {_sentence_of_class(found, of_class, unit)}"
     return {
         "given": given,
-        "sentence": _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried),
+        "sentence": text,
+        "of_class": of_class,
         "factor": short(bound.factor),
         "estimate": short(bound.estimate),
         "leakage_bits": short(math.log2(bound.factor)),
@@ -95,6 +110,32 @@ def _sentence(
         f"{text}. This leaves out codes that came with a y for fewer than {FEWEST} {unit}, "
         f"{100 * (1 - bound.share):.1f} % of the samples: for these F = {_up(every.factor)} says almost nothing, and "
         f"about {needed:,} {unit} would be needed."
+    )
+
+
+def _of_class(found: PerCode, codes: int) -> dict[str, Any]:
+    """The bound given y-hat alone; it holds for every code where the rarest has enough units."""
+    unseen = codes - found.pairs
+    fewest = 0 if unseen else found.fewest
+    return {
+        "given": fewest >= FEWEST,
+        "factor": short(found.factor),
+        "codes": codes,
+        "unseen": unseen,
+        "fewest": fewest,
+    }
+
+
+def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -> str:
+    codes, fewest = of_class["codes"], of_class["fewest"]
+    if not of_class["given"]:
+        return (
+            f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} "
+            f"was counted for {fewest:,} {unit}. `perturber.merge_below` sends rare codes as their nearest."
+        )
+    return (
+        f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes "
+        f"(the rarest was counted for {fewest:,} {unit})."
     )
 
 

@@ -43,7 +43,7 @@ def pictures(
     import tensorflow as tf
 
     keras.utils.set_random_seed(int(rng.integers(2**32)))
-    condition = _conditions(code, kept, codes=codes, per_class=section.codes)
+    condition = _conditions(code, kept, codes=codes, per_class=section.codes_of_class)
     draw = _trained(u, condition[code], section, rng)
     table = np.empty((codes, section.donors, *u.shape[1:]), np.float32)
     for number in range(codes):
@@ -53,7 +53,7 @@ def pictures(
         if binary:
             drawn = (rng.random(drawn.shape) < drawn).astype(np.float32)
         # Those that are sure enough count alike, so that not only the most typical are kept.
-        sure = np.minimum(read(drawn)[:, number // section.codes], SURE)
+        sure = np.minimum(read(drawn)[:, number // section.codes_of_class], SURE)
         table[number] = drawn[np.argsort(-sure, kind="stable")[: section.donors]]
     return table.reshape(-1, *u.shape[1:])
 

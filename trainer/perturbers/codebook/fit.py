@@ -22,12 +22,13 @@ from edgeveil.trainer.perturbers.codebook import (
     funnel,
     stream_codes,
     synthesis,
+    tokens,
     training,
     unseen_people_gate,
 )
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.private import private_fit
-from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, is_held, pictured
+from edgeveil.trainer.perturbers.codebook.stages import class_stages, code_stages, draw_stage, is_held, pictured
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.progress import Steps, progress, say
@@ -71,7 +72,7 @@ def fit(
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    reports = 1 if section.method == "residual" else funnel.reports(section.steps)
+    reports = 1 if section.method == "residual" else section.tokens * funnel.reports(section.steps)
     with progress("codes and their pictures", total=reports + 1) as advance:
         fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes", advance))
         advance()
@@ -154,15 +155,14 @@ def finish(
         features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
-        head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
-        encoder = encoders.encoder(trunk.below, trunk.label, head)
+        heads = tokens.token_heads(rows, section, classes=classes, rng=rng, report=report)
+        encoder = encoders.encoder(trunk.below, trunk.label, *heads)
     # Pictures may be of the first slice too: the more there are, the more they are worth to who learns from x'.
     both = dataset.rows(np.concatenate([second.index, first.index]))
     u = dataset.unit(both.x)
-    logits = dict(zip(encoder.output_names, predict(encoder, u), strict=True))
-    _, code = funnel.global_codes(logits["label_logits"], logits["code_logits"])
+    label, code = funnel.global_codes(*predict(encoder, u))
     own = code[: len(second)]
-    _say_unpredicted(own // section.codes, dataset.y_names)
+    _say_unpredicted(label[: len(second)], dataset.y_names)
     y_names, z_classes = dataset.y_names, len(dataset.z_names)
     table = channel_table(own, second.z, t, section, y_names=y_names, z_classes=z_classes, unit=second.cluster)
     pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
@@ -182,15 +182,14 @@ def assemble(
     dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Codebook
 ) -> FittedPerturber:
     """The manifest's stages around an encoder, a channel ``table`` (None: c' = c) and the pictures of every code."""
-    groups, code, tables = len(dataset.y_names), "code", {}
-    within = {"input": "code_logits", "group": "label", "groups": groups, "output": code}
-    stages = [*class_stages(dataset.input, encoder), {"stage": "table", "op": "argmax_within", **within}]
+    groups, of_class, code, tables = len(dataset.y_names), section.codes_of_class, "code", {}
+    stages = [*class_stages(dataset.input, encoder), *code_stages(encoder, groups, code)]
     if table is not None:
         tables["channel"], code = table, "code_out"
         stages.append(draw_stage("code", "channel", code))
     label = "label"
     if section.epsilon is not None:  # the answer may be of another class, so the class that leaves is read from it
-        tables["class_of_code"], label = np.kron(np.eye(groups), np.ones((section.codes, 1))).astype(np.uint32), "class"
+        tables["class_of_code"], label = np.kron(np.eye(groups), np.ones((of_class, 1))).astype(np.uint32), "class"
         stages.append(draw_stage(code, "class_of_code", label))
     return pictured(
         dataset.input,
@@ -200,7 +199,7 @@ def assemble(
         pictures,
         label=label,
         code=code,
-        codes=groups * section.codes,
+        codes=groups * of_class,
         substituted=section.synthesis == "donor",
         stream=stream_codes.stream(section.hold, section.acknowledge),
     )
@@ -272,10 +271,10 @@ def channel_table(
     from scipy.linalg import block_diag
 
     if section.epsilon is not None:
-        return channel_of(len(y_names) * section.codes, section.epsilon)
+        return channel_of(len(y_names) * section.codes_of_class, section.epsilon)
     if section.channel == "none" and not section.merge_below:
         return None
-    k, groups = section.codes, len(y_names)
+    k, groups = section.codes_of_class, len(y_names)
     counts = np.zeros((groups * k, z_classes))
     np.add.at(counts, (code, z), 1.0)
     of_unit = np.arange(len(code)) if unit is None else np.unique(unit, return_inverse=True)[1].reshape(-1)
@@ -311,11 +310,11 @@ def _picture(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
-    total = len(dataset.y_names) * section.codes
+    per_class = section.codes_of_class
+    total = len(dataset.y_names) * per_class
     if section.synthesis == "centroid":
         subject = part.cluster if dataset.cluster_kind == "subject" else None
         fewest = section.fewest_subjects
-        per_class = section.codes
         return synthesis.centroids(
             u, code, kept, part.y, codes=total, per_class=per_class, subject=subject, fewest=fewest
         )
@@ -338,7 +337,7 @@ def _picture(
         sure,
         part.z,
         codes=total,
-        per_class=section.codes,
+        per_class=per_class,
         copies=section.donors,
         allowed=None if allowed is None else allowed[part.index],
     )

@@ -161,10 +161,20 @@ def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator
     return found
 
 
-def global_codes(y_logits: np.ndarray, code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The predicted class (n,) and the code (n,) = class * K + code within it, as the runtime's tables take them."""
-    label = y_logits.argmax(axis=1)
+def global_codes(y_logits: np.ndarray, *code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The predicted class (n,) and the code (n,) = class * K + code within it, as the runtime's tables take them.
+
+    Of several tokens, each one's logits (n, groups * K) follow; the groups are the codes of those before.
+    """
+    label = code = y_logits.argmax(axis=1)
     groups = y_logits.shape[1]
-    k = code_logits.shape[1] // groups
-    within = code_logits.reshape(-1, groups, k)[np.arange(len(label)), label].argmax(axis=1)
-    return label, label * k + within
+    for logits in code_logits:
+        code = code_within(logits, code, groups)
+        groups = logits.shape[1]
+    return label, code
+
+
+def code_within(logits: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
+    """The code (n,) = group * K + the largest of the logits (n, groups * K) of each row's ``group`` (n,)."""
+    parts = logits.reshape(len(logits), groups, -1)
+    return group * parts.shape[2] + parts[np.arange(len(parts)), group].argmax(axis=1)

@@ -94,13 +94,19 @@ def trunk(
 
 
 def code_head(
-    rows: funnel.Rows, section: Codebook, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
+    rows: funnel.Rows,
+    section: Codebook,
+    *,
+    classes: tuple[int, int],
+    rng: np.random.Generator,
+    report: Report,
+    token: int = 1,
 ) -> Any:
     """A head from trunk features to the logits of every class's codes. Raises as ``funnel.learn``."""
     from edgeveil.models import encoders
 
     head = encoders.code_head(
-        section.features, classes[0], section.codes, width=section.width_of_head, dropout=section.dropout
+        section.features, classes[0], section.codes, width=section.width_of_head, dropout=section.dropout, token=token
     )
     funnel.learn(head, rows, section, classes=classes, rng=rng, report=report)
     return head

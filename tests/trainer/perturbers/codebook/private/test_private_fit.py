@@ -84,6 +84,7 @@ def test_a_run_that_is_resumed_spends_nothing_again(run, tmp_path):
         ({"synthesis": "donor", "public_data": True, "channel": "none"}, "somebody's own sample"),
         ({"synthesis": "decoder"}, "learns without noise"),
         ({"method": "residual"}, "without noise"),
+        ({"codes": 4, "tokens": 2}, "what tokens leave of T is counted without noise"),
         ({"keep": ["age"]}, '"age" has no public bounds'),
         ({"channel": "lp"}, "without noise"),
         ({"channel": "none", "merge_below": 5}, "without noise"),
