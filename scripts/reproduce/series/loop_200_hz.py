@@ -4,8 +4,8 @@ The sensor is made up (wheel.py) and writes to a pseudo-terminal; the service re
 processes, the inside without a network, runs a small int8 network and sends the label to a real mosquitto. A control
 reads a second line meanwhile: the same reader and windows in one process, straight to the same broker, with no network
 to run, no isolation and no ticks. What the service adds to a window is its time less the control's. Other work of the
-machine is on record as its load, and in the control's times; --nice, below 0 for root alone, keeps all of this before
-it. The inside is always lower by 10.
+machine is on record as its load, and in the control's times; --realtime keeps all of this before it, as on a machine of
+its own (root alone). loop-beside-others.json is a run that was not kept so, on a machine with far too much to do.
 
 Records docs/results/series/loop.json; docs/results/capture-loop.md shows it.
 """
@@ -88,9 +88,18 @@ def bare_s(made: Perturber, calls: int = 2000) -> float:
     return (time.process_time() - began) / calls
 
 
-def turned(folder: Path, seconds: float) -> dict[str, Any]:
-    """Run service and control for so long; what went in and out, how late, and what it took."""
-    path, trust = bundle(folder), folder / "trust"
+def _before_others(nice: int, *, realtime: bool) -> None:
+    """The priority of this process and of all that it starts. Raises ``BadInput``."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
+        os.sched_setscheduler(0, os.SCHED_RR if realtime else os.SCHED_OTHER, os.sched_param(int(realtime)))
+    except PermissionError:
+        raise BadInput("--realtime, or --nice below 0, was asked for, and root alone may have it.") from None
+
+
+def turned(path: Path, seconds: float) -> dict[str, Any]:
+    """Run service and control of a bundle for so long; what went in and out, how late, and what it took."""
+    folder, trust = path.parent, path.parent / "trust"
     with Perturber.open(str(path), trust=str(trust)) as made:
         form, alone_s, artefact = Format(made.manifest.outputs, made.manifest), bare_s(made), made.artefact
         network = next(iter(made.manifest.models.values()))
@@ -154,18 +163,18 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "--minutes 1 --out loop.json", out=RESULT)
     script.add_argument("--minutes", type=float, default=30.0)
     script.add_argument("--nice", type=int, default=0, help="priority of all that is measured, -20 to 19")
+    script.add_argument("--realtime", action="store_true", help="let no other work of this machine in between")
     asked = script.parse_args()
-    try:
-        os.setpriority(os.PRIO_PROCESS, 0, asked.nice)
-    except PermissionError:
-        raise BadInput(f"--nice {asked.nice} was asked for, and root alone may have it: leave it out.") from None
     with tempfile.TemporaryDirectory() as place:
-        found = turned(Path(place), 60 * asked.minutes)
+        path = bundle(Path(place))
+        _before_others(asked.nice, realtime=asked.realtime)
+        found = turned(path, 60 * asked.minutes)
     document = {
         "schema": 1,
         "kind": "loop-of-a-series",
         "what": f"{CHANNELS} channels at {RATE_HZ} Hz, windows of {LENGTH} samples, one every {HOP}, to mosquitto",
         "nice": asked.nice,
+        "realtime": asked.realtime,
         **record.here(),
         **found,
     }
