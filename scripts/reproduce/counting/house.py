@@ -18,6 +18,7 @@ from scripts.reproduce.looks.chromium import Chromium
 
 COLOURS = 96
 WIDTH, HEIGHT = 1100, 900
+MOST_S, SETTLED_S = 120.0, 8.0
 # Runs in that environment: FOLDER PORT-OF-BROKER PORT-OF-PAGE. A line of JSON with its tokens, then one whenever a
 # state of a stream has changed, until the end of its standard input.
 INSIDE = """
@@ -133,8 +134,19 @@ class House:
         with Chromium() as browser:
             browser.show(f"{url}manifest.json", width=WIDTH)
             browser.evaluate(f"localStorage.setItem('hassTokens', {json.dumps(json.dumps(tokens))})")
-            browser.show(f"{url}config/devices/device/{self.device}", width=WIDTH, wait_s=12.0)
+            browser.show(f"{url}config/devices/device/{self.device}", width=WIDTH)
+            _until_shown(browser)
             picture = Image.open(io.BytesIO(browser.picture(height=HEIGHT))).convert("RGB").quantize(COLOURS)
         data = io.BytesIO()
         picture.save(data, "PNG", optimize=True)
         return data.getvalue()
+
+
+def _until_shown(browser: Chromium) -> None:
+    """Wait until the page has begun, which takes its sign away, and a moment more for what it then fetches."""
+    end = time.monotonic() + MOST_S
+    while browser.evaluate("document.querySelector('#ha-launch-screen') !== null"):
+        if time.monotonic() > end:
+            raise DeviceFailed(f"the page of Home Assistant has not begun for {MOST_S:.0f} s")
+        time.sleep(0.5)
+    time.sleep(SETTLED_S)
