@@ -24,7 +24,8 @@ VERSION = "2026.11.0"
 PYTHON = "3.14"
 SUITE = "forky"  # of Debian, with that Python
 # What Home Assistant would install when it first loads these integrations, at the versions it asks for.
-INTEGRATIONS = ("mqtt", "hassio")
+INTEGRATIONS = ("mqtt", "hassio", "frontend")
+STAMP = " ".join((VERSION, *INTEGRATIONS))
 _NEEDS = """
 import json, pathlib, homeassistant
 folder, seen, todo = pathlib.Path(homeassistant.__file__).parent, set(), {words}
@@ -48,7 +49,7 @@ def command(place: Path) -> list[str] | None:
 
     In a tree, paths are those of ``scratch``.
     """
-    if not (place / "version").is_file() or (place / "version").read_text() != VERSION:
+    if not (place / "version").is_file() or (place / "version").read_text() != STAMP:
         return None
     tree = place / "tree"
     return ["chroot", str(tree), f"{_INSIDE}/bin/python"] if tree.is_dir() else [str(place / "venv/bin/python")]
@@ -83,7 +84,7 @@ def build(place: Path) -> None:
     _run([*pip, f"homeassistant=={VERSION}"])
     needs = _run([*inside, f"{venv}/bin/python", "-c", _NEEDS.format(words=list(INTEGRATIONS))])
     _run([*pip, *needs.split()])
-    (place / "version").write_text(VERSION)
+    (place / "version").write_text(STAMP)
 
 
 def _unpack(tree: Path) -> None:

@@ -104,6 +104,15 @@ class Count(Section):
         }
 
 
+def leaving(rules: CountRules) -> str:
+    """What leaves of a period, in words."""
+    lines = [f"in and out over the line {line.name}" for line in rules.lines]
+    stays = f" and their stays in {len(rules.dwell_s) + 1} bins" if rules.dwell_s else ""
+    zones = [f"people in the zone {zone.name}{stays}" for zone in rules.zones]
+    exactly = "exactly" if rules.noise is None else "with noise"
+    return f"one record every {rules.period_s} s, {exactly}: {'; '.join([*lines, *zones])}"
+
+
 def revealed(rules: CountRules) -> str:
     """What the counts of a bundle tell about one person, for its card."""
     every = f"Every {rules.period_s} s a record says how many people there are or were"

@@ -10,6 +10,7 @@ from edgeveil.trainer.recipe.perturber import Section
 
 Named = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(min_length=1, max_length=64)]
 TICK_HZ = (0.01, 1000.0)  # the slowest and the fastest tick of a capture loop
+TICKS = 1.1  # for a window: ticks at a sensor's own rate, on another clock, would now and then meet two
 
 
 class Series(Section):
@@ -52,9 +53,9 @@ class Series(Section):
         if self.hop is not None and self.length is not None and self.hop > self.length:
             raise ValueError(f"`hop` of at most `length`, {self.length}; got {self.hop}")
         if self.hop is not None and self.rate_hz is not None:
-            tick_hz = self.rate_hz / self.hop
-            if not TICK_HZ[0] <= tick_hz <= TICK_HZ[1]:
-                raise ValueError(f"a window every 0.001 to 100 s; got one every {1 / tick_hz:g} s by `hop`")
+            every_s = self.hop / self.rate_hz
+            if not TICK_HZ[0] <= TICKS / every_s <= TICK_HZ[1]:
+                raise ValueError(f"a window every 0.0011 to 110 s; got one every {every_s:g} s by `hop`")
         return self
 
     def capture(self, channels: int, rate_hz: float) -> dict[str, Any] | None:
@@ -70,7 +71,7 @@ class Series(Section):
             "crop": None,
             "resize": None,
             "slots": 1,
-            "tick_hz": rate_hz / self.hop,
+            "tick_hz": round(TICKS * rate_hz / self.hop, 6),
             "on_fault": "previous",
             "degraded_after_s": 60,
             "windows": {"hop": self.hop, "longest_gap_s": self.longest_gap_s, "full_scale": self.full_scale},

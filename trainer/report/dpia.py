@@ -13,6 +13,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.text import what_else_sentence
+from edgeveil.trainer.recipe.count import leaving
 from edgeveil.trainer.report.card_page import environment
 
 _INSIDE, _EDGE = "tests/edge_runtime/inside", "tests/edge_runtime"
@@ -108,7 +109,7 @@ BEYOND = (
 
 def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
     """The page of a verified bundle, whose card is ``card`` and whose signer is called ``signer``."""
-    manifest = bundle.manifest.document
+    manifest, counts = bundle.manifest.document, bundle.manifest.counts
     artefacts = [{**part, "title": board_column.title(part), "also": _also(part)} for part in card["artefacts"]]
     return (
         environment()
@@ -118,6 +119,8 @@ def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
             manifest=manifest,
             card={**card, "artefacts": artefacts},
             signer=signer,
+            counted=None if counts is None else leaving(counts),
+            detector=manifest.get("detector"),
             more=[one for one in manifest["outputs"] if one["kind"] != "label"],
             retained=RETAINED,
             fail_closed=FAIL_CLOSED,

@@ -16,7 +16,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.frozen import LICENCES
 from edgeveil.trainer.audit.verdict import guess
+from edgeveil.trainer.recipe.count import leaving
 
+DETECTOR = "detector"
 _NAMES = uuid.UUID("6f0f5b1e-3c0c-5d0e-9a53-0d5a3c1f2b77")  # so that one bundle has one serial number
 
 
@@ -48,7 +50,7 @@ def _check(text: str) -> None:
 
 def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
     manifest = bundle.manifest.document
-    provenance = manifest["provenance"]
+    provenance, has_detector = manifest["provenance"], bundle.manifest.detector is not None
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -67,7 +69,7 @@ def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
                 "version": bundle.manifest_sha256,
                 "description": f"A perturber of the kind {card['perturber']['kind']}, sealed as an EdgeVeil bundle. "
                 "Its version is the SHA-256 of its manifest.",
-                "modelCard": _model_card(manifest, card),
+                "modelCard": _model_card(bundle, card),
                 "properties": _properties(
                     signer=bundle.key,
                     development=bundle.development,
@@ -78,6 +80,7 @@ def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
             },
         },
         "components": [
+            *([_detector(manifest)] if has_detector else []),
             *(
                 {
                     "type": "file",
@@ -100,11 +103,38 @@ def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
                 for name, version in sorted(provenance["packages"].items())
             ),
         ],
-        "dependencies": [{"ref": "perturber", "dependsOn": [member.name for member in bundle.manifest.members]}],
+        "dependencies": [
+            {"ref": "perturber", "dependsOn": [member.name for member in bundle.manifest.members]},
+            *([{"ref": DETECTOR, "dependsOn": [manifest["detector"]["artefact"]["file"]]}] if has_detector else []),
+        ],
     }
 
 
-def _model_card(manifest: Mapping[str, Any], card: Mapping[str, Any]) -> dict[str, Any]:
+def _detector(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The network that finds the people who are counted, as a model of its own."""
+    entry = manifest["detector"]["artefact"]
+    picture = entry["inputs"][0]
+    return {
+        "type": "machine-learning-model",
+        "bom-ref": DETECTOR,
+        "name": DETECTOR,
+        "description": "Finds the people who are counted. Whose it is, and what it was trained on, the bundle does not "
+        "say; how well it finds people was not measured.",
+        "hashes": [{"alg": "SHA-256", "content": entry["sha256"]}],
+        "modelCard": {
+            "modelParameters": {
+                "task": "people in a picture",
+                "inputs": [{"format": _format({"kind": "image", **picture})}],
+                "outputs": [{"format": _format({"kind": one["name"], **one})} for one in entry["outputs"]],
+            },
+        },
+        "properties": _properties(file=entry["file"], precision=entry["precision"]),
+    }
+
+
+def _model_card(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
+    manifest, counts = bundle.manifest.document, bundle.manifest.counts
+    counted = [] if counts is None else [{"format": f"counts of people, {leaving(counts)}"}]
     data, y, z = card["data"], card["target"]["name"], card["sensitive"]["name"]
     described = _properties(**{f"rows:{part}": count for part, count in data["rows"].items()})
     if data["name"] in LICENCES:
@@ -122,7 +152,7 @@ def _model_card(manifest: Mapping[str, Any], card: Mapping[str, Any]) -> dict[st
                 }
             ],
             "inputs": [{"format": _format(manifest["input"])}],
-            "outputs": [{"format": _format(output)} for output in manifest["outputs"]],
+            "outputs": [*({"format": _format(output)} for output in manifest["outputs"]), *counted],
         },
         "quantitativeAnalysis": {
             "performanceMetrics": [row for part in card["artefacts"] for row in _metrics(part, y, z)],
