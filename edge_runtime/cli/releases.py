@@ -99,11 +99,11 @@ def _install(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import count_up_unless_updating
 
-    releases, device = open_releases(arguments.root), trial_device(arguments.device)
+    releases, device = open_releases(arguments.root), trial_device(arguments.device, arguments.root)
     with releases.changing("install"):
         data = _read_bundle(arguments.root, arguments.bundle, releases.state().floor)
         _adopt(arguments.root)
-        with service_stopped(device, _note):
+        with service_stopped(arguments.root, device, _note):
             tried = trial(arguments.root, arguments.source, arguments.frames, device, _note)
             changed = releases.install(data, tried, again=arguments.again)
     count_up_unless_updating(arguments.root)
@@ -114,17 +114,17 @@ def _install(arguments: argparse.Namespace) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
+    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device, units
     from edgeveil.edge_runtime.releases.update import update
 
-    releases, device = open_releases(arguments.root), trial_device(None)
+    releases, device = open_releases(arguments.root), trial_device(None, arguments.root)
     with releases.changing("update"):
         _adopt(arguments.root)
         releases.recover()
         state = releases.state()
 
     def install(path: str) -> bool:
-        with releases.changing("update"), service_stopped(device, _note):
+        with releases.changing("update"), service_stopped(arguments.root, device, _note):
             data = _read_bundle(arguments.root, path, releases.state().floor)
             return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device, _note))
 
@@ -139,7 +139,7 @@ def _update(arguments: argparse.Namespace) -> None:
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
     if changed and os.path.isdir(paths.SYSTEMD):
         # The service still runs the previous release; on a board without the service there is nothing to restart.
-        code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607 - found as every shell would
+        code = subprocess.call(["systemctl", "try-restart", units(arguments.root)[0]], stdin=subprocess.DEVNULL)  # noqa: S603, S607 - ours; found as every shell would
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
 
