@@ -107,7 +107,8 @@ def trust_camera(board, authority):
     hashed = subprocess.run(
         ["openssl", "x509", "-hash", "-noout", "-in", str(authority)], capture_output=True, text=True, check=True
     ).stdout.strip()
-    board.run("mkdir -p /etc/ssl/certs")
+    # As the packages openssl and ca-certificates have it.
+    board.run("mkdir -p /etc/ssl/certs /usr/lib/ssl && ln -s /etc/ssl/certs /usr/lib/ssl/certs")
     board.put(authority.read_bytes(), f"/etc/ssl/certs/{hashed}.0")
     board.run(f"echo '10.0.2.100 {HOST}' >> /etc/hosts")
 
