@@ -142,7 +142,7 @@ class Board:
                     group = ["-g", groups[path]] if path in groups else []
                     self._place(data, path, "640" if group else "644", group)
                 for command in service.enable_commands(files, self.service):
-                    check(self._sudoed(command), " ".join(command[:2]))
+                    check(self._sudoed(command, timeout_s=START_S), " ".join(command[:2]))
             case MakeLedger(owner):
                 self._make_ledger(step.place, owner.user)
             case StartService():

@@ -54,8 +54,6 @@ def up(cache: Path, state: Path, port: int, *, camera: int | None = None) -> dic
     initramfs(pristine, kernel(pristine), state / "initrd.gz")
     _disk(pristine, state)
     command = _machine(state / "disk.ext4", state / "console.log", port, camera)
-    # It has a watchdog, and boots again by itself. A card's boot partition is read by firmware.py, at each boot.
-    command += ["-device", "i6300esb", "-action", "watchdog=reset"]
     command += ["-kernel", str(pristine / f"boot/vmlinuz-{kernel(pristine)}"), "-initrd", str(state / "initrd.gz")]
     command += ["-append", "console=ttyAMA0,115200 root=/dev/vda rw"]
     return running.begin(command, state, port, state / "console.log", None, patience_s=300)
@@ -69,8 +67,7 @@ def up_from_card(card: Path, state: Path, port: int) -> dict:
         shutil.copy(f"{card}.key{ending}", state / f"user{ending}")
     console = state / "console.log"
     firmware = [sys.executable, str(Path(__file__).with_name("firmware.py")), str(card), str(console)]
-    command = [*firmware, *_machine(card, console, port), "-no-reboot"]
-    return running.begin(command, state, port, console, None, patience_s=1800)
+    return running.begin([*firmware, *_machine(card, console, port)], state, port, console, None, patience_s=1800)
 
 
 def _new(state: Path, port: int) -> int:
@@ -81,7 +78,7 @@ def _new(state: Path, port: int) -> int:
 
 def _machine(disk: Path, console: Path, port: int, camera: int | None = None) -> list[str]:
     command = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "1024"]
-    command += ["-accel", "tcg,thread=multi", "-display", "none", "-monitor", "none"]
+    command += ["-accel", "tcg,thread=multi", "-display", "none", "-monitor", "none", "-no-reboot"]
     command += ["-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
     command += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "virtio-blk-device,drive=disk"]
     # restrict: the guest reaches nothing but a camera, if there is one; the host reaches its ssh.
