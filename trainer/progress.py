@@ -25,8 +25,10 @@ class Rate:
         self._seen: deque[tuple[float, float]] = deque()
 
     def see(self, there: float) -> None:
-        """``there`` is done by now."""
+        """``there`` is done by now; less than before is the beginning of another piece."""
         now = self._clock()
+        if self._seen and there < self._seen[-1][1]:
+            self._seen.clear()
         while len(self._seen) > 2 and self._seen[1][0] <= now - AVERAGE_S:
             self._seen.popleft()
         self._seen.append((now, there))
@@ -125,7 +127,8 @@ def transfer(title: str) -> Iterator[Callable[[int, int], None]]:
     there = total = 0
 
     def line() -> str:
-        return f"{title}: {there} of {total} bytes{pace(total)}"
+        # Before, between and after what is sent, other steps run, and say so.
+        return f"{title}: {there} of {total} bytes{pace(total)}" if there < total else ""
 
     def report(sent: int, size: int) -> None:
         nonlocal there, total
@@ -181,12 +184,13 @@ def _counted(title: str, steps: Steps) -> Iterator[None]:
 
 @contextmanager
 def _lines(line: Callable[[], str]) -> Iterator[None]:
-    """Print ``line()`` to stderr every ``LINE_EVERY_S``, also while one piece of the work runs."""
+    """Print ``line()`` to stderr every ``LINE_EVERY_S``, also while one piece of the work runs; nothing for ""."""
     ended = threading.Event()
 
     def beat() -> None:
         while not ended.wait(LINE_EVERY_S):
-            say(line())
+            if text := line():
+                say(text)
 
     thread = threading.Thread(target=beat, daemon=True)
     thread.start()

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import signal
 import subprocess
 import sys
@@ -29,6 +30,10 @@ SERVICE_FILES = (
     "/etc/systemd/system/edgeveil-update.service",
     "/etc/systemd/system/edgeveil-update.timer",
 )
+UNITS = "/etc/systemd/system"
+# A folder of this name has a service of its own (edge_runtime.paths, which may not be here yet).
+ANOTHER = re.compile(r"edgeveil-(?!(?:camera|edge|engines|inside|recover|update|watchdog)$)[a-z][a-z0-9]{0,11}")
+RUNS = re.compile(r"^ExecStart=.* (/\S+?)(?:/runtime)?/current/edgeveil-edge\.pyz run ", re.MULTILINE)
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
 PROCESSORS = "/proc/cpuinfo"
@@ -103,7 +108,8 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "drivers": _drivers(),
         "accelerator": None if accelerator is None else _present(accelerator),
         "devices": devices,
-        "ledger": os.path.lexists(LEDGER),
+        "ledger": os.path.lexists(_named(LEDGER, _service(root))),
+        "services": _services(),
         "edgeveil": _edgeveil(root),
     }
 
@@ -207,15 +213,45 @@ def _volatile(place: str) -> Optional[str]:
     return kind if upper and os.path.isdir(upper[0]) and _volatile(upper[0]) else None
 
 
-def _settings_device() -> Optional[str]:
+def _settings_device(path: str) -> Optional[str]:
     """The device in the service's settings; None without settings, "" if they cannot be read."""
-    path = SETTINGS
     if not os.path.exists(path):
         return None
+    settings = _settings(path)
+    return "" if settings is None else settings.get("device", "cpu")
+
+
+def _settings(path: str) -> Optional[Dict[str, Any]]:
+    """The settings of a service; None if neither this user nor root can read them."""
     try:
-        return json.loads(_text(path) or _as_root(["cat", path]) or "").get("device", "cpu")
-    except (ValueError, AttributeError):
-        return ""
+        found = json.loads(_text(path) or _as_root(["cat", path]) or "")
+    except ValueError:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _service(root: str) -> str:
+    """The service of a folder."""
+    name = root.rstrip("/").rpartition("/")[2]
+    return name if ANOTHER.fullmatch(name) else "edgeveil"
+
+
+def _named(path: str, service: str) -> str:
+    """A path of the first service, as another one has it."""
+    return path if "watchdog" in path else path.replace("edgeveil", service)
+
+
+def _services() -> List[Dict[str, str]]:
+    """EdgeVeil's services here: each with its folder, source, and where its pages are."""
+    found = []
+    for unit in sorted(os.listdir(UNITS)) if os.path.isdir(UNITS) else []:
+        name, _dot, kind = unit.partition(".")
+        runs = RUNS.search(_text(os.path.join(UNITS, unit)) or "") if kind == "service" else None
+        if runs and (name == "edgeveil" or ANOTHER.fullmatch(name)):
+            settings = _settings(_named(SETTINGS, name)) or {}
+            words = {key: str(settings.get(key, "")) for key in ("source", "health")}
+            found.append(dict(words, name=name, root=runs.group(1)))
+    return found
 
 
 def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
@@ -226,6 +262,8 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     if state is None and file is None:
         return None
     payload = json.loads(file["payload"]) if file else {}
+    service = _service(root)
+    files = [_named(path, service) for path in SERVICE_FILES]
     makers = payload["roles"]["maker"] if "roles" in payload else payload  # schema 2, schema 1
     return {
         "committed": (state or {}).get("committed"),
@@ -237,10 +275,10 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
         "audience": payload.get("audience", ""),
         "wheels": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
         "runtime": os.path.exists(os.path.join(root, "runtime", "current", "edgeveil-edge.pyz")),
-        "service": os.path.exists("/etc/systemd/system/edgeveil.service"),
-        "device": _settings_device(),
-        "service_files": {path: _sha256(path) for path in SERVICE_FILES if os.path.exists(path)},
-        "service_active": _runs(["systemctl", "--quiet", "is-active", "edgeveil.service"]),
+        "service": os.path.exists(os.path.join(UNITS, service + ".service")),
+        "device": _settings_device(_named(SETTINGS, service)),
+        "service_files": {path: _sha256(path) for path in files if os.path.exists(path)},
+        "service_active": _runs(["systemctl", "--quiet", "is-active", service + ".service"]),
     }
 
 

@@ -27,10 +27,10 @@ from edgeveil.devices.transports.base import Completed, Progress, Transport, che
 from edgeveil.devices.transports.sudo import Sudo
 from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.paths import LEDGER, ROOT
+from edgeveil.edge_runtime.paths import ROOT, named, service_of
 
 TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
-START_S = 60
+START_S = 200  # longer than the units' TimeoutStartSec: what went wrong is systemd's to say
 
 Say = Callable[[str], None]
 
@@ -42,6 +42,7 @@ class Board:
         self, transport: Transport, *, root: str = ROOT, say: Say = lambda _: None, sudo: Sudo | None = None
     ) -> None:
         self.transport, self.root, self.say = transport, root, say
+        self.service = service_of(root)
         self.sudo = sudo or Sudo(transport)
         self.environment: dict[str, str] = {}  # what this board's libraries need: its profile's
         self._writes: bool | None = None
@@ -131,19 +132,19 @@ class Board:
             case InstallRelease():
                 self._install(step)
             case WriteService(files, owner):
-                if service.CONFIG in files:
+                if named(service.CONFIG, self.service) in files:
                     self._make_users(service.user_commands(owner, files))
-                stale = service.left_over(files)
+                stale = service.left_over(files, self.service)
                 if stale:
                     check(self._sudoed(["rm", "-f", *stale]), "Removing the unit of an earlier camera")
                 groups = service.groups(owner)
                 for path, data in sorted(files.items()):
                     group = ["-g", groups[path]] if path in groups else []
                     self._place(data, path, "640" if group else "644", group)
-                for command in service.enable_commands(files):
-                    check(self._sudoed(command), " ".join(command[:2]))
+                for command in service.enable_commands(files, self.service):
+                    check(self._sudoed(command, timeout_s=START_S), " ".join(command[:2]))
             case MakeLedger(owner):
-                self._make_ledger(owner.user)
+                self._make_ledger(step.place, owner.user)
             case StartService():
                 self.control("restart", device)
 
@@ -161,16 +162,16 @@ class Board:
             done = self.edge(*arguments, timeout_s=limit_s)
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
-    def _make_ledger(self, user: str) -> None:
-        runtime, new = posixpath.join(self.root, "current", "edgeveil-edge.pyz"), LEDGER + ".new"
+    def _make_ledger(self, place: str, user: str) -> None:
+        runtime, new = posixpath.join(self.root, "current", "edgeveil-edge.pyz"), place + ".new"
         mine = ["-o", user, "-g", user]
         # It gets its name last: whoever finds it there may rely on its owner.
         for command in (
-            ["install", "-d", "-m", "755", *mine, posixpath.dirname(LEDGER)],
+            ["install", "-d", "-m", "755", *mine, posixpath.dirname(place)],
             ["rm", "-f", new],
             [*self._python(), runtime, "ledger", "new", new],
             ["chown", f"{user}:{user}", new],
-            ["mv", "-n", new, LEDGER],
+            ["mv", "-n", new, place],
         ):
             runtime_output(self._sudoed(command))
 
@@ -192,17 +193,18 @@ class Board:
         Raises ``DeviceFailed`` if that fails.
         """
         # The recover unit, which prepares the sockets' folder, keeps running; a restart runs it again for new units.
-        units = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
+        first = {"stop": service.UNITS[-2:], "restart": [service.RECOVER, service.MAIN]}.get(what, [service.MAIN])
+        units = [named(unit, self.service) for unit in first]
         check(self._sudoed(["systemctl", what, *units], timeout_s=START_S + open_limit_s(device)), f"systemctl {what}")
 
     def logs(self, lines: int) -> bytes:
         """The last lines of the service units' logs. Raises ``DeviceFailed``."""
-        which = [part for unit in [*service.UNITS, CAMERA_UNIT] for part in ("-u", unit)]
+        which = [part for unit in [*service.UNITS, CAMERA_UNIT] for part in ("-u", named(unit, self.service))]
         return check(self._sudoed(["journalctl", "--no-pager", "-n", str(lines), *which]), "journalctl")
 
     def has_service(self) -> bool:
         """Whether a flash has installed the service there."""
-        return self.transport.run(["test", "-e", service.UNIT_FOLDER + service.MAIN]).code == 0
+        return self.transport.run(["test", "-e", service.UNIT_FOLDER + named(service.MAIN, self.service)]).code == 0
 
     def _place(self, data: bytes, path: str, mode: str, owner: Sequence[str] = ()) -> None:
         """Upload a file as the user, then install it as root."""

@@ -15,7 +15,7 @@ OWN_INIT = (
     "have its init run `python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz recover`, then the same with "
     "`run --config ...`"
 )
-UPDATE_UNIT = "/etc/systemd/system/edgeveil-update.service"
+UPDATE_UNIT = "-update.service"
 
 
 class Refused(BadInput):
@@ -118,7 +118,8 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
 def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
     """The update unit on the board may only open the device that an earlier flash named."""
     there = facts.edgeveil
-    if there is None or UPDATE_UNIT not in there.service_files or not wanted.service or wanted.update_from:
+    updates = there is not None and any(path.endswith(UPDATE_UNIT) for path in there.service_files)
+    if there is None or not updates or not wanted.service or wanted.update_from:
         return
     if device not in (CPU, there.device):
         raise Refused(

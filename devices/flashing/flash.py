@@ -15,9 +15,11 @@ from edgeveil.devices.flashing.inputs import Inputs, read_inputs
 from edgeveil.devices.flashing.plan import Flashed, plan
 from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.service.several import check_services, profile_for
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import check_sensor, check_sink, check_source
+from edgeveil.edge_runtime.paths import FIRST, service_of
 
 
 def flash_target(
@@ -45,6 +47,8 @@ def flash_target(
     if wanted.source is not None:
         check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
     if target.startswith(sd_card.KINDS):
+        if service_of(connection.root) != FIRST:
+            raise BadInput(f"A card brings the first service, and --root {connection.root} is another: flash it later.")
         own = None if setup is None else read_setup(setup)
         return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
     if setup is not None:
@@ -84,19 +88,21 @@ def flash(
     """Plan from the board's facts, show the plan, and execute it unless this is a dry run. Raises ``EdgeVeilError``."""
     if wanted.service or wanted.source:
         board.sudo.allowed()  # asks for the password, where somebody sits there
-    board.environment = dict(inputs.profile.service.environment)
-    facts = board.facts(inputs.profile.accelerator_path)
+    profile = profile_for(inputs.profile, board.root)
+    board.environment = dict(profile.service.environment)
+    facts = board.facts(profile.accelerator_path)
+    notes = check_services(board.root, wanted.source, wanted.sinks, facts.services) if wanted.service else []
     made = plan(
         facts,
         inputs.bundle,
-        inputs.profile,
+        profile,
         wanted,
         trust=inputs.trust,
         wheels=inputs.wheels,
-        service_files=partial(service_files.for_board, board.root, inputs.profile, wanted, facts),
+        service_files=partial(service_files.for_board, board.root, profile, wanted, facts),
     )
     inputs.check_policy(made.artefact, made.device)
-    show("\n".join([made.text(), *inputs.audit_notes(made.artefact, made.device)]))
+    show("\n".join([made.text(), *notes, *inputs.audit_notes(made.artefact, made.device)]))
     if not dry_run:
         board.execute(made, progress)
     return Flashed(made, inputs.bundle.sha)

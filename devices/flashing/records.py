@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from edgeveil.devices.flashing.service.camera_unit import by_another_process
+from edgeveil.devices.flashing.service.on_board import OnBoard
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -57,6 +58,7 @@ class Facts:
     ledger: bool = False  # whether it counts what it tells already
     devices: tuple[str, ...] = ()  # accelerators that the installed interpreters can use, as words of --device
     edgeveil: Installed | None = None
+    services: tuple[OnBoard, ...] = ()  # all of EdgeVeil's there, whatever their folders
 
     @classmethod
     def of(cls, document: Mapping[str, Any]) -> Facts:
@@ -64,6 +66,7 @@ class Facts:
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
             known["devices"] = tuple(known.get("devices", ()))
+            known["services"] = tuple(OnBoard(**one) for one in known.get("services", ()))
             there = known.get("edgeveil")
             if there is not None:
                 lists = {name: tuple(value) for name, value in there.items() if isinstance(value, list)}

@@ -1,4 +1,7 @@
-"""The files of a board's service: systemd units, and the settings they run with, as bytes; pure functions."""
+"""The files of a board's service: systemd units, and the settings they run with, as bytes; pure functions.
+
+The names are those of the first service; ``paths.named`` gives those of another one, by its folder.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from pathlib import Path
 
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.flashing.service import camera_unit
+from edgeveil.devices.flashing.service.several import pages_at
 from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import WRITES_FILES
-from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES
+from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, named, service_of
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]  # beside them, camera_unit.UNIT where a process of its own gets the frames
@@ -39,11 +43,12 @@ _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
 
-def enable_commands(files: Mapping[str, bytes]) -> list[list[str]]:
+def enable_commands(files: Mapping[str, bytes], service: str = FIRST) -> list[list[str]]:
     """The commands that have systemd start these units at boot."""
-    units = [name for name in [*UNITS, camera_unit.UNIT] if UNIT_FOLDER + name in files]
+    known = [named(name, service) for name in (*UNITS, camera_unit.UNIT)]
+    units, timer = [name for name in known if UNIT_FOLDER + name in files], named(TIMER, service)
     commands = [["systemctl", "enable", *units]] if units else []
-    commands += [["systemctl", "enable", "--now", TIMER]] if UNIT_FOLDER + TIMER in files else []
+    commands += [["systemctl", "enable", "--now", timer]] if UNIT_FOLDER + timer in files else []
     reload = "daemon-reexec" if WATCHDOG in files else "daemon-reload"  # which reads the manager's own settings
     return [["systemctl", reload], *commands] if commands else []
 
@@ -55,7 +60,9 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
     """
     made: dict[str, bytes] = {}
     if facts is None or not wanted.keeps_settings(facts):
-        made |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=wanted.accept_raw_on_network)
+        pages = pages_at(root, facts.services if facts is not None else ())
+        accept_raw = wanted.accept_raw_on_network
+        made |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=accept_raw, pages=pages)
     if wanted.update_from:
         made |= update_files(root, wanted.update_from, profile.service, device=device)
     return made
@@ -69,8 +76,8 @@ def update_files(root: str, place: str, service: Service, *, device: str = CPU) 
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": service.python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    lines = {"@ENVIRONMENT@": _environment(service)}
-    return {UNIT_FOLDER + name: filled(name, words, lines) for name in (UPDATE, TIMER)}
+    lines, own = {"@ENVIRONMENT@": _environment(service)}, service_of(root)
+    return {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in (UPDATE, TIMER)}
 
 
 def user_commands(service: Service, made: Mapping[str, bytes]) -> dict[str, list[str]]:
@@ -79,22 +86,23 @@ def user_commands(service: Service, made: Mapping[str, bytes]) -> dict[str, list
         service.user: [*_ADD, "--user-group", service.user],
         service.inside_user: [*_ADD, "-g", service.user, service.inside_user],
     }
-    if CAMERA_PATH in made:
+    if named(CAMERA_PATH, service_of(service.root)) in made:
         users[service.camera_user] = [*_ADD, "--user-group", service.camera_user]
     return users
 
 
 def groups(service: Service) -> dict[str, str]:
     """The files that may hold secrets, each with the only group that may read it."""
-    return {CONFIG: service.user, CAMERA_PATH: service.camera_user}
+    own = service_of(service.root)
+    return {named(CONFIG, own): service.user, named(CAMERA_PATH, own): service.camera_user}
 
 
-def left_over(made: Mapping[str, bytes]) -> list[str]:
+def left_over(made: Mapping[str, bytes], service: str = FIRST) -> list[str]:
     """The files of an earlier source that these new settings make meaningless: they may hold a camera's password."""
-    if CONFIG not in made or CAMERA_PATH in made:
+    if named(CONFIG, service) not in made or named(CAMERA_PATH, service) in made:
         return []
     wanted_by = f"{UNIT_FOLDER}{MAIN}.wants/{camera_unit.UNIT}"
-    return [CAMERA_PATH, UNIT_FOLDER + camera_unit.UNIT, wanted_by]
+    return [named(path, service) for path in (CAMERA_PATH, UNIT_FOLDER + camera_unit.UNIT, wanted_by)]
 
 
 def files(
@@ -105,17 +113,19 @@ def files(
     device: str = CPU,
     *,
     accept_raw: bool = False,
+    pages: str | None = None,
 ) -> dict[str, bytes]:
     """The service's files by their paths on the board.
 
     ``root`` is EdgeVeil's folder there; ``source``, ``sinks`` and ``device`` are those of ``edgeveil-edge run``, and
-    ``accept_raw`` its --accept-raw-on-network. Raises ``BadInput`` where no service can be made of them.
+    ``accept_raw`` its --accept-raw-on-network, ``pages`` its --health. Raises ``BadInput`` where no service can be made
+    of them.
     """
     if not source or not sinks:
         raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
         raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
-    service, camera, place = profile.service, profile.camera, profile.accelerator_path
+    service, camera, place, own = profile.service, profile.camera, profile.accelerator_path, service_of(root)
     devices, groups_of = _devices(source, camera)
     by_another = camera_unit.by_another_process(source)
     if device != CPU and place is not None and place.startswith("usb:"):
@@ -127,7 +137,11 @@ def files(
     document: dict[str, object] = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust"}
     document |= {"source": camera_unit.for_others(source), "sink": list(sinks)}
     if by_another:
-        document["frames-at"] = camera_unit.FOLDER
+        document["frames-at"] = named(camera_unit.FOLDER, own)
+    if own != FIRST:
+        document["ledger"] = named(LEDGER, own)
+    if pages is not None:
+        document["health"] = pages
     if device != CPU:
         document["device"] = device  # left out otherwise: the runtime of an older release does not know the word
     config.merged({}, {name: config.check(name, value, "as --" + name) for name, value in document.items()})
@@ -139,17 +153,18 @@ def files(
     lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
     # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
     keeps = accelerator(device) == TENSORRT and (by_another or source.partition(":")[0] not in WRITES_FILES)
-    lines["@CACHE@"] = [ENGINES.rpartition("/")[2]] * keeps
-    lines["@FRAMES@"] = [camera_unit.FOLDER] * by_another
-    own = {CONFIG: settings}
+    lines["@CACHE@"] = [named(ENGINES, own).rpartition("/")[2]] * keeps
+    lines["@FRAMES@"] = [named(camera_unit.FOLDER, own)] * by_another
+    made = {named(CONFIG, own): settings}
     if service.watchdog_s is not None:
-        own[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
+        made[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
     if by_another:
-        name = camera_unit.UNIT
+        unit = camera_unit.UNIT
         words_of = words | camera_unit.words(source, profile, accept_raw)
         lines_of = lines | {"@DEVICE@": camera_unit.devices(source, profile)}
-        own |= {CAMERA_PATH: camera_unit.settings(root, source), UNIT_FOLDER + name: filled(name, words_of, lines_of)}
-    return own | {UNIT_FOLDER + name: filled(name, words, lines) for name in UNITS}
+        made[named(CAMERA_PATH, own)] = camera_unit.settings(root, source)
+        made[UNIT_FOLDER + named(unit, own)] = filled(unit, words_of, lines_of, own)
+    return made | {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in UNITS}
 
 
 def _environment(service: Service) -> list[str]:
@@ -177,12 +192,14 @@ def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     )
 
 
-def filled(name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[str]] | None = None) -> bytes:
-    """The unit ``name`` with its words replaced, without comments.
+def filled(
+    name: str, words: Mapping[str, str], repeated: Mapping[str, Sequence[str]] | None = None, service: str = FIRST
+) -> bytes:
+    """The unit ``name`` as ``service`` has it, with its words replaced, without comments.
 
     A line with a word of ``repeated`` (@DEVICE@, @ENVIRONMENT@, ...) is written once for each of its values.
     """
-    text = (Path(__file__).parent / "units" / name).read_text()
+    text = named((Path(__file__).parent / "units" / name).read_text(), service)
     lines = []
     for line in text.splitlines():
         if line.startswith("#"):

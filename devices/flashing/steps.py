@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Service
-from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER
+from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named, service_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
 
 
@@ -89,6 +89,11 @@ class MakeLedger:
     kind: ClassVar[str] = "ledger"
     owner: Service
 
+    @property
+    def place(self) -> str:
+        """Its path on the board."""
+        return named(LEDGER, service_of(self.owner.root))
+
 
 @dataclass(frozen=True)
 class StartService:
@@ -133,10 +138,12 @@ def _text(step: Step) -> str:
             )
         case WriteService(files, owner):
             names = ", ".join(path.rsplit("/", 1)[1] for path in sorted(files))
-            users = f" for the users {owner.user} and {owner.inside_user}" if SETTINGS in files else ""
-            users += f", and {owner.camera_user} for the camera's address" if CAMERA_PATH in files else ""
+            own = service_of(owner.root)
+            settings, camera = named(SETTINGS, own) in files, named(CAMERA_PATH, own) in files
+            users = f" for the users {owner.user} and {owner.inside_user}" if settings else ""
+            users += f", and {owner.camera_user} for the camera's address" if camera else ""
             return f"write {names}{users}, and have the service start at boot"
         case MakeLedger():
-            return f"make an empty ledger, {LEDGER}, which counts what leaves"
+            return f"make an empty ledger, {step.place}, which counts what leaves"
         case StartService():
             return "start the service, and wait until it sends something new"

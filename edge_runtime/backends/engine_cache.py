@@ -93,8 +93,9 @@ class EngineCache(object):
         return hmac.new(self._key, name.encode("ascii") + packed, hashlib.sha256).digest()
 
 
-def engine_cache(folder: str = ENGINES) -> Optional[EngineCache]:
+def engine_cache(folder: Optional[str] = None) -> Optional[EngineCache]:
     """The cache of this service; None where its unit gave this process no folder, as on trials and workstations."""
+    folder = folder or os.environ.get("CACHE_DIRECTORY", ENGINES)
     if not os.path.isdir(folder) or not os.access(folder, os.W_OK | os.X_OK) or os.geteuid() == 0:
         return None
     try:

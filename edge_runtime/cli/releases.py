@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 import time
-from typing import Any, Callable, Dict
+from typing import Any, Callable, Dict, Optional
 
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
@@ -96,17 +96,33 @@ def _add_trial(command: argparse.ArgumentParser) -> None:
 
 
 def _install(arguments: argparse.Namespace) -> None:
+    how = {"device": arguments.device, "source": arguments.source, "frames": arguments.frames}
+    install_bundle(arguments.root, arguments.bundle, again=arguments.again, **how)
+
+
+def install_bundle(
+    root: str,
+    bundle: str,
+    *,
+    device: Optional[str] = None,
+    source: Optional[str] = None,
+    frames: int = TRIAL_FRAMES,
+    again: bool = False,
+) -> None:
+    """Verify, try and commit the bundle at a path, or keep the current one; says which runs. Raises ``EdgeVeilError``.
+
+    The options are those of ``edgeveil-edge install``.
+    """
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import count_up_unless_updating
 
-    releases, device = open_releases(arguments.root), trial_device(arguments.device)
+    releases, runs_on = open_releases(root), trial_device(device, root)
     with releases.changing("install"):
-        data = _read_bundle(arguments.root, arguments.bundle, releases.state().floor)
-        _adopt(arguments.root)
-        with service_stopped(device, _note):
-            tried = trial(arguments.root, arguments.source, arguments.frames, device, _note)
-            changed = releases.install(data, tried, again=arguments.again)
-    count_up_unless_updating(arguments.root)
+        data = _read_bundle(root, bundle, releases.state().floor)
+        _adopt(root)
+        with service_stopped(root, runs_on, _note):
+            changed = releases.install(data, trial(root, source, frames, runs_on, _note), again=again)
+    count_up_unless_updating(root)
     state = releases.state()
     runs = "now runs" if changed else "runs already:"
     sys.stdout.write("{} {}, security version {} or later from now on\n".format(runs, state.committed, state.floor))
@@ -114,17 +130,17 @@ def _install(arguments: argparse.Namespace) -> None:
 
 def _update(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
+    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device, units
     from edgeveil.edge_runtime.releases.update import update
 
-    releases, device = open_releases(arguments.root), trial_device(None)
+    releases, device = open_releases(arguments.root), trial_device(None, arguments.root)
     with releases.changing("update"):
         _adopt(arguments.root)
         releases.recover()
         state = releases.state()
 
     def install(path: str) -> bool:
-        with releases.changing("update"), service_stopped(device, _note):
+        with releases.changing("update"), service_stopped(arguments.root, device, _note):
             data = _read_bundle(arguments.root, path, releases.state().floor)
             return releases.install(data, trial(arguments.root, arguments.source, arguments.frames, device, _note))
 
@@ -139,7 +155,7 @@ def _update(arguments: argparse.Namespace) -> None:
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
     if changed and os.path.isdir(paths.SYSTEMD):
         # The service still runs the previous release; on a board without the service there is nothing to restart.
-        code = subprocess.call(["systemctl", "try-restart", "edgeveil.service"], stdin=subprocess.DEVNULL)  # noqa: S607 - found as every shell would
+        code = subprocess.call(["systemctl", "try-restart", units(arguments.root)[0]], stdin=subprocess.DEVNULL)  # noqa: S603, S607 - ours; found as every shell would
         if code:
             raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
 
@@ -245,16 +261,22 @@ def _runtime(arguments: argparse.Namespace) -> None:
         runtimes.tidy()
     sys.stdout.write("{} {} version {}\n".format("installed" if taken else "runs already:", new.name, new.version))
     if taken:
-        _note("the service runs it after its next start: systemctl restart edgeveil-recover edgeveil")
+        service = paths.service_of(arguments.root)
+        _note("the service runs it after its next start: systemctl restart {0}-recover {0}".format(service))
 
 
 def _rollback(arguments: argparse.Namespace) -> None:
+    roll_back(arguments.root)
+
+
+def roll_back(root: str) -> None:
+    """Run the previous release again, and say so. Raises ``EdgeVeilError``."""
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import check_running
     from edgeveil.edge_runtime.releases.trial import open_releases
 
-    releases = open_releases(arguments.root)
-    check_running(open_trust(os.path.join(arguments.root, "trust"), floor=0))
+    releases = open_releases(root)
+    check_running(open_trust(os.path.join(root, "trust"), floor=0))
     sys.stdout.write("now runs {}\n".format(releases.rollback()))
 
 

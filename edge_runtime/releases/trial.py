@@ -29,8 +29,6 @@ from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 
 TRIAL_FRAMES = 30
 TRIAL_FRAMES_S = 120  # for its frames, besides what opening may take
-# Both by name: the inside holds the accelerator even while the outside starts, and stop ends only the units named.
-_UNITS = ["edgeveil.service", "edgeveil-inside.service"]
 # Groups that may open cameras and accelerators, by the names that the boards' systems give them.
 _DEVICE_GROUPS = ("apex", "plugdev", "render", "users", "video")
 
@@ -137,26 +135,40 @@ def _groups() -> List[int]:
     return sorted(group.gr_gid for group in grp.getgrall() if group.gr_name in _DEVICE_GROUPS)
 
 
-def trial_device(named: Optional[str]) -> str:
-    """The device to try a release on: the one named, else the one in the settings of the service."""
-    return check_device(named) if named else str(config.read(None).get("device", CPU))
+def trial_device(word: Optional[str], root: str) -> str:
+    """The device to try a release on: ``word``, else the one in the settings of the service of ``root``."""
+    if word:
+        return check_device(word)
+    service = paths.service_of(root)
+    own = None if service == paths.FIRST else paths.named(paths.DEFAULT_PATH, service)
+    return str(config.read(own).get("device", CPU)) if own is None or os.path.lexists(own) else CPU
+
+
+def units(root: str) -> List[str]:
+    """The sending and the perturbing unit of the service of ``root``.
+
+    Both by name: the inside holds the accelerator even while the outside starts, and stop ends only the units named.
+    """
+    service = paths.service_of(root)
+    return ["{}.service".format(service), "{}-inside.service".format(service)]
 
 
 @contextlib.contextmanager
-def service_stopped(device: str, say: Callable[[str], None]) -> Iterator[None]:
-    """Stop the service while a release is tried on an accelerator, which only one process can open at a time.
+def service_stopped(root: str, device: str, say: Callable[[str], None]) -> Iterator[None]:
+    """Stop the service of ``root`` while a release is tried on an accelerator: only one process can open it.
 
     A service that systemd does not run must be stopped by its user.
     """
-    if device == CPU or not os.path.isdir(paths.SYSTEMD) or _exit_code(["systemctl", "--quiet", "is-active"] + _UNITS):
+    both = units(root)
+    if device == CPU or not os.path.isdir(paths.SYSTEMD) or _exit_code(["systemctl", "--quiet", "is-active"] + both):
         yield
         return
-    if _exit_code(["systemctl", "stop"] + _UNITS) != 0:
+    if _exit_code(["systemctl", "stop"] + both) != 0:
         raise DeviceFailed("the service could not be stopped, and it uses the {}: stop it by hand".format(device))
     try:
         yield
     finally:
-        if _exit_code(["systemctl", "start", _UNITS[0]]) != 0:
+        if _exit_code(["systemctl", "start", both[0]]) != 0:
             say("the service was stopped for the trial and did not start again: see edgeveil logs, or its journal")
 
 

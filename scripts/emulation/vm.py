@@ -12,8 +12,9 @@ from pathlib import Path
 from scripts.emulation import running, trees
 
 # What the root disk and the network card need before there is a root; udev loads the rest.
-MODULES = ("virtio_mmio", "virtio_blk", "ext4")
+MODULES = ("virtio_mmio", "virtio_blk", "ext4", "overlay")
 SIZE = "1600M"
+CAMERA_AT = "10.0.2.100:322"
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc
@@ -24,15 +25,27 @@ root=$($b sed 's/.*root=\\([^ ]*\\).*/\\1/' /proc/cmdline)
 tries=0
 while [ ! -b $root ] && [ $tries -lt 100 ]; do $b usleep 100000; tries=$((tries + 1)); done
 $b mount -t ext4 $root /root || exec $b poweroff -f
+case " $($b cat /proc/cmdline) " in *" boot=overlay "*)
+  # As raspi-config makes it: the card stays as it is, and what is written lies in memory.
+  $b mkdir /card /memory
+  $b mount --move /root /card
+  $b mount -t tmpfs tmpfs-root /memory
+  $b mkdir /memory/upper /memory/work
+  $b mount -t overlay -o lowerdir=/card,upperdir=/memory/upper,workdir=/memory/work overlay /root;;
+esac
 $b mount --move /dev /root/dev
 $b umount /proc /sys
 exec $b switch_root /root /sbin/init
 """
 
 
-def up(cache: Path, state: Path, port: int) -> dict:
-    """Boot it from a fresh image, about a minute and a half. Raises ``NoBoard``."""
+def up(cache: Path, state: Path, port: int, *, camera: int | None = None) -> dict:
+    """Boot it from a fresh image, about a minute and a half. Raises ``NoBoard``.
+
+    ``camera``: a port of this machine's loopback, which the board reaches at ``CAMERA_AT`` and nothing else.
+    """
     trees.need("mmdebstrap", trees.QEMU, "qemu-system-aarch64", "mke2fs", "cpio", "ssh-keygen")
+    trees.need(*(["nc"] if camera is not None else []))
     pristine = trees.tree(cache, "vm")
     trees.register()
     port = _new(state, port)
@@ -40,7 +53,7 @@ def up(cache: Path, state: Path, port: int) -> dict:
         running.key(state, name)
     initramfs(pristine, kernel(pristine), state / "initrd.gz")
     _disk(pristine, state)
-    command = _machine(state / "disk.ext4", state / "console.log", port)
+    command = _machine(state / "disk.ext4", state / "console.log", port, camera)
     command += ["-kernel", str(pristine / f"boot/vmlinuz-{kernel(pristine)}"), "-initrd", str(state / "initrd.gz")]
     command += ["-append", "console=ttyAMA0,115200 root=/dev/vda rw"]
     return running.begin(command, state, port, state / "console.log", None, patience_s=300)
@@ -63,13 +76,14 @@ def _new(state: Path, port: int) -> int:
     return running.free_port(port)
 
 
-def _machine(disk: Path, console: Path, port: int) -> list[str]:
+def _machine(disk: Path, console: Path, port: int, camera: int | None = None) -> list[str]:
     command = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "1024"]
     command += ["-accel", "tcg,thread=multi", "-display", "none", "-monitor", "none", "-no-reboot"]
     command += ["-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
     command += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "virtio-blk-device,drive=disk"]
-    # restrict: the guest reaches nothing, the host reaches its ssh.
-    command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22"]
+    # restrict: the guest reaches nothing but a camera, if there is one; the host reaches its ssh.
+    there = f",guestfwd=tcp:{CAMERA_AT}-cmd:nc 127.0.0.1 {camera}" if camera is not None else ""
+    command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22{there}"]
     command += ["-device", "virtio-net-device,netdev=net"]
     return [*command, "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng"]
 

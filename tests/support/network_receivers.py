@@ -126,8 +126,8 @@ class Listener:
         self.client.loop_stop()
 
 
-def certificates(folder):
-    """An authority and a server's certificate for localhost, made now; ``(ca, cert, key)``."""
+def certificates(folder, host="localhost"):
+    """An authority and a server's certificate for ``host``, made now; ``(ca, cert, key)``."""
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes, serialization
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -148,8 +148,8 @@ def certificates(folder):
 
     ca_key, key = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
     ca = made(named("a test"), ca_key, named("a test"), ca_key, x509.BasicConstraints(ca=True, path_length=None))
-    alternative = x509.SubjectAlternativeName([x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("::1"))])
-    cert = made(named("localhost"), key, named("a test"), ca_key, alternative)
+    alternative = x509.SubjectAlternativeName([x509.DNSName(host), x509.IPAddress(ipaddress.ip_address("::1"))])
+    cert = made(named(host), key, named("a test"), ca_key, alternative)
     pem = serialization.Encoding.PEM
     paths = folder / "ca.pem", folder / "cert.pem", folder / "key.pem"
     paths[0].write_bytes(ca.public_bytes(pem))

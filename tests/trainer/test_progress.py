@@ -63,6 +63,22 @@ def test_a_transfer_says_its_rate_once_it_is_known(capsys, monkeypatch):
     assert re.fullmatch(r"sending: 500 of 1000 bytes, [\d.]+ kB/s, \d+ s left", lines[-1])
 
 
+def test_between_two_transfers_nothing_is_said_and_each_has_its_own_rate(capsys, monkeypatch):
+    monkeypatch.setattr(module, "QUIET_S", 0.01)
+    with transfer("sending") as report:
+        report(0, 10**6)
+        time.sleep(0.05)
+        report(10**6, 10**6)
+        time.sleep(0.2)
+        capsys.readouterr()
+        time.sleep(0.2)
+        assert capsys.readouterr().err == "", "other steps run, and say so"
+        report(100, 1000)
+        time.sleep(0.05)
+        report(500, 1000)
+        assert "-" not in wait_for_lines(capsys, 2)
+
+
 def test_a_rate_is_that_of_the_last_seconds_and_not_of_the_first():
     now = 0.0
     rate = module.Rate(lambda: now)

@@ -47,7 +47,9 @@ def board_command(app: typer.Typer, epilog: str) -> Callable[[Command], Command]
 
 
 def _connection(
-    root: Annotated[str, typer.Option(help="EdgeVeil's folder on the board.")] = ROOT,
+    root: Annotated[
+        str, typer.Option(help="EdgeVeil's folder on the board; /opt/edgeveil-NAME: another service.")
+    ] = ROOT,
     identity: Annotated[
         Path | None, typer.Option(help="Private key file for SSH; default: the agent and your own keys.")
     ] = None,

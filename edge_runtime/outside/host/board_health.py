@@ -5,7 +5,7 @@ from typing import Dict, Iterator, List, NamedTuple, Optional
 
 ZONES = "/sys/class/thermal"
 THROTTLED = "/sys/devices/platform/soc/soc:firmware/get_throttled"  # a Raspberry Pi's kernel: vcgencmd needs a device
-PLACES = ("/", "/var/lib/edgeveil")
+PLACES = ("/", os.environ.get("STATE_DIRECTORY", "/var/lib/edgeveil"))  # which systemd names to a service
 
 
 class Gauge(NamedTuple):

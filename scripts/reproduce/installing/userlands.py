@@ -16,7 +16,8 @@ from scripts.reproduce import record
 RESULT, AGENT = Path("docs/results/devices/userlands.json"), "devices/agents/gather_facts.py"
 # Of the machine: its name, users, disk and processor; the system is named once for all.
 LEFT_OUT = (
-    *("board", "edgeveil", "executable", "free_bytes", "ledger", "read_only", "sudo", "systemd", "uid", "volatile"),
+    *("board", "edgeveil", "executable", "free_bytes", "ledger", "read_only", "services", "sudo", "systemd", "uid"),
+    "volatile",
 )
 
 

@@ -151,6 +151,46 @@ def test_the_planner_takes_of_the_stored_facts_what_fits_and_names_what_is_missi
     assert (placed.artefact, placed.backend) == (artefact, backend)
 
 
+DISTRIBUTIONS = json.loads((ROOT / "docs/results/devices/distributions.json").read_text())["distributions"]
+# distribution: profile, what its planner then takes of the distribution's own packages and the recipe's wheels
+OF_DISTRIBUTIONS = {
+    "debian-11": ("coral-usb", "tflite-int8", "tflite-runtime"),
+    "debian-12": ("raspberry-pi-cpu", "tflite-int8", "ai-edge-litert"),
+    "debian-13": ("raspberry-pi5", "tflite-int8", "ai-edge-litert"),
+    "ubuntu-18.04": ("jetson-nano", None, None),
+    "ubuntu-20.04": ("workstation", None, None),
+    "ubuntu-22.04": ("jetson-orin-nano", None, None),
+    "ubuntu-24.04": ("workstation", None, None),
+}
+
+
+def test_the_stored_distributions_are_those_that_boards_have_and_one_that_no_server_has():
+    assert set(DISTRIBUTIONS) - set(OF_DISTRIBUTIONS) == {"debian-10"}
+    assert "HTTP 404" in DISTRIBUTIONS["debian-10"]["unreachable"]
+    found = {name: DISTRIBUTIONS[name]["facts"] for name in OF_DISTRIBUTIONS}
+    assert all(one["failed"] == {} and one["interpreters"]["numpy"] for one in found.values())
+    for name in ("debian-11", "debian-12", "debian-13"):
+        assert (found[name]["architecture"], found[name]["bits"]) == ("aarch64", 64)
+    # Each has its own C library, as its boards have.
+    profiles_of = {"debian-12": "raspberry-pi-cpu", "debian-13": "raspberry-pi5", "ubuntu-18.04": "jetson-nano"}
+    for name, board in profiles_of.items():
+        assert f"glibc {found[name]['glibc']}" in profiles.load(board).system
+
+
+@pytest.mark.parametrize("name", OF_DISTRIBUTIONS)
+def test_the_planner_on_the_facts_of_a_real_distribution(name):
+    board, artefact, backend = OF_DISTRIBUTIONS[name]
+    profile = profiles.load(board)
+    machine = {"free_bytes": 10**10, "read_only": False, "sudo": True, "systemd": True}
+    facts = Facts.of({**DISTRIBUTIONS[name]["facts"], **machine, "architecture": profile.architecture})
+    if artefact is None:
+        with pytest.raises(Refused, match="An interpreter was expected"):
+            place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
+        return
+    placed = place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
+    assert (placed.artefact, placed.backend, placed.device) == (artefact, backend, "cpu")
+
+
 MOUNTS = """22 1 179:2 / / rw,noatime - ext4 /dev/root rw
 23 22 0:21 / /run rw,nosuid - tmpfs tmpfs rw,size=100k
 30 22 0:40 / /media/root-rw rw - tmpfs tmpfs-root rw

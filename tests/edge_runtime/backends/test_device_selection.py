@@ -300,9 +300,8 @@ def test_what_has_the_accelerator_makes_way_for_a_trial(tmp_path, monkeypatch, c
 
 def test_settings_of_a_board_that_cannot_be_read_are_no_processor(tmp_path, monkeypatch):
     path = tmp_path / "edge.json"
-    monkeypatch.setattr(gather_facts, "SETTINGS", str(path))
     monkeypatch.setattr(gather_facts, "_as_root", lambda _: None)
-    assert gather_facts._settings_device() is None
+    assert gather_facts._settings_device(str(path)) is None
     for text, device in (("{}", "cpu"), ('{"device": "edgetpu"}', "edgetpu"), ("", ""), ("[]", "")):
         path.write_text(text)
-        assert gather_facts._settings_device() == device
+        assert gather_facts._settings_device(str(path)) == device

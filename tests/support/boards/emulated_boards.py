@@ -30,6 +30,7 @@ class Emulated:
     port: int
     identity: Path
     known_hosts: Path
+    disk: Path | None = None
 
     @property
     def as_pi(self) -> str:
@@ -66,16 +67,20 @@ def _script(*arguments: str, timeout_s: float) -> str:
 
 
 @contextlib.contextmanager
-def board(kind: str, *, card: Path | None = None) -> Iterator[Emulated]:
+def board(kind: str, *, card: Path | None = None, camera: int | None = None) -> Iterator[Emulated]:
     """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none.
 
-    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own.
+    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own. ``camera``: the port
+    of a camera on this machine, which a ``vm`` reaches at 10.0.2.100:322.
     """
     which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
     more = [] if card is None else ["--card", str(card)]
+    more += [] if camera is None else ["--camera", str(camera)]
     found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=2400))
     try:
-        yield Emulated(found["target"], found["port"], Path(found["identity"]), Path(found["known_hosts"]))
+        place = Path(found["identity"]).with_name("disk.ext4")
+        paths = (Path(found["identity"]), Path(found["known_hosts"]), place if place.exists() else card)
+        yield Emulated(found["target"], found["port"], *paths)
     finally:
         _script("down", *which, timeout_s=60)
 

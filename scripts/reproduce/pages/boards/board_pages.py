@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from edgeveil.devices import profiles
 from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce.pages.boards import matrix
+from scripts.reproduce.record import ROOT
 
 FOLDER = Path("docs/boards")
 PUBLISHED = Path(calibration.__file__).parent / "published.csv"
@@ -75,6 +78,8 @@ def _published(profile: Profile) -> list[str]:
 def index() -> str:
     """The list of all pages."""
     lines = [f"* [{profiles.load(name).title}]({name}.md)" for name in profiles.names()]
+    lines += ["", "What of each was run, and on what; none of it on the board itself:", ""]
+    lines += matrix.lines(json.loads((ROOT / matrix.RESULT).read_text()))
     return "\n".join(["# Boards, one by one", "", "<!-- recorded: boards -->", *lines, "<!-- end -->", ""])
 
 

@@ -1,9 +1,11 @@
 """The pages of the boards say what the profiles say."""
 
+import json
+
 import pytest
 
 from edgeveil.devices import profiles
-from scripts.reproduce.pages.boards import board_pages
+from scripts.reproduce.pages.boards import board_pages, matrix
 from tests.support.checkout import ROOT
 
 FOLDER = ROOT / board_pages.FOLDER
@@ -21,3 +23,17 @@ def test_a_page_is_that_of_its_profile(name):
 def test_every_board_is_in_the_list_and_no_other():
     assert (FOLDER / board_pages.INDEX).read_text() == board_pages.index()
     assert {path.stem for path in FOLDER.glob("*.md")} == {*profiles.names(), "README"}
+
+
+def test_the_matrix_is_that_of_the_profiles_and_a_cell_is_as_good_as_its_weaker_part():
+    recorded = json.loads((ROOT / matrix.RESULT).read_text())
+    assert recorded["cells"] == matrix.now(), "run python -m scripts.reproduce.pages.boards.matrix, then the pages"
+    assert recorded["counts"] == matrix.counts(recorded["cells"])
+    assert sum(recorded["counts"].values()) > sum(recorded["counts_0_1"].values())
+    states = {(row["board"], row["device"], row["camera"].partition(":")[0]): row["state"] for row in recorded["cells"]}
+    assert states["raspberry-pi-cpu", "cpu", "camera"] == "run here"
+    assert states["raspberry-pi-cpu", "cpu", "libcamera"] == "simulated"
+    assert states["coral-dev-board", "edgetpu", "camera"] == "simulated"
+    assert states["jetson-nano", "tensorrt", "camera"] == "unchecked"
+    (made_up,) = matrix.cells({"x": {"backends": [{"name": "new", "device": "npu"}]}})
+    assert made_up["state"] == "unchecked", "nothing is claimed of what nobody wrote down"

@@ -1,0 +1,204 @@
+"""Two services on one board: nothing of one is the other's, whatever is read, written, started or removed."""
+
+import json
+
+import pytest
+
+from edgeveil.devices import profiles
+from edgeveil.devices.agents import gather_facts
+from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.plan import Plan, plan
+from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
+from edgeveil.devices.flashing.service.on_board import OnBoard
+from edgeveil.devices.flashing.service.several import check_services, pages_at, profile_for
+from edgeveil.devices.flashing.steps import MakeLedger, StartService, StopService, WriteService
+from edgeveil.devices.transports.base import Completed
+from edgeveil.edge_runtime import config, paths
+from edgeveil.edge_runtime.cli import main
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.releases import trial
+from tests.support import bundles
+
+FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
+PI = profiles.load("raspberry-pi-cpu")
+SINK, PLACE = "mqtts://broker/edgeveil/frames", "https://updates.example/edgeveil/all"
+WANTED = Wanted("rtsps://who:pw@camera.example/x", (SINK,), update_from=PLACE)
+THERE = OnBoard("edgeveil", FIRST, "camera:0", "")
+
+
+def made(root, services=()):
+    facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, services=services)
+    return service_files.for_board(root, profile_for(PI, root), WANTED, facts, "cpu")
+
+
+def test_no_file_user_or_folder_of_one_is_the_others():
+    first, hall = made(FIRST), made(HALL, (THERE,))
+    assert len(first) == len(hall) == 9
+    assert set(first) & set(hall) == {service_files.WATCHDOG}, "of the board, not of a service"
+    for path, data in hall.items():
+        if path.endswith((".service", ".timer")):
+            text = data.decode().replace(PLACE, "").replace("edgeveil-edge.pyz", "")
+            assert text.count("edgeveil") == text.count("edgeveil-hall"), path
+            assert "@" not in text.replace("@clock", "").replace(" @", ""), path
+    settings = json.loads(hall["/etc/edgeveil-hall/edge.json"])
+    assert settings["sink"] == [SINK], "a user's own words are left alone"
+    assert PLACE in hall[service_files.UNIT_FOLDER + "edgeveil-hall-update.service"].decode()
+    assert (settings["bundle"], settings["trust"]) == (f"{HALL}/current/bundle.veil", f"{HALL}/trust")
+    assert settings["ledger"] == "/var/lib/edgeveil-hall/ledger"
+    assert (settings["health"], settings["frames-at"]) == ("127.0.0.1:9465", "/run/edgeveil-hall-camera")
+    assert "health" not in json.loads(first[service_files.CONFIG])
+    config.merged({}, {name: config.check(name, value, name) for name, value in settings.items()})
+    owners = [profile_for(PI, root).service for root in (FIRST, HALL)]
+    users = [set(service_files.user_commands(owner, files)) for owner, files in zip(owners, (first, hall), strict=True)]
+    assert users == [
+        {"edgeveil", "edgeveil-inside", "edgeveil-camera"},
+        {"edgeveil-hall", "edgeveil-hall-inside", "edgeveil-hall-camera"},
+    ]
+    assert set(service_files.groups(owners[1])) <= set(hall)
+
+
+def test_the_commands_of_its_units_are_understood():
+    for name, word in (("", "run"), ("-inside", "inside"), ("-camera", "camera")):
+        text = made(HALL)[f"{service_files.UNIT_FOLDER}edgeveil-hall{name}.service"].decode()
+        (line,) = [one for one in text.splitlines() if one.startswith("ExecStart=")]
+        arguments = main._parser().parse_args(line.split()[2:])
+        assert (arguments.command, arguments.config.rpartition("/")[0]) == (word, "/etc/edgeveil-hall")
+
+
+class Recorded:
+    """A transport that writes down what it is asked to run, as root."""
+
+    name, trusted, python = "board", True, "python3"
+
+    def __init__(self):
+        self.ran = []
+
+    def run(self, command, **_):
+        self.ran.append(" ".join(command))
+        return Completed(int(self.ran[-1].startswith("id -u ")), b"0", b"")
+
+    def put(self, *_):
+        pass
+
+
+def test_a_flash_of_one_starts_stops_and_writes_nothing_of_the_other():
+    line, owner = Recorded(), profile_for(PI, HALL).service
+    own = service_files.files(HALL, "camera:1", ["none"], profile_for(PI, HALL))
+    steps = (StopService(), WriteService(own, owner), MakeLedger(owner), StartService())
+    Board(line, root=HALL).execute(Plan(steps, "numpy", "numpy"))
+    words = [word for one in line.ran for word in one.split() if "edgeveil" in word and "/home" not in word]
+    others = {word for word in words if "edgeveil-hall" not in word and "incoming" not in word}
+    assert others == {service_files.WATCHDOG}
+    assert "systemctl stop edgeveil-hall-inside.service edgeveil-hall.service" in line.ran
+    assert line.ran[-2] != line.ran[-1] == "python3 -c" or "mv -n /var/lib/edgeveil-hall/ledger.new" in str(line.ran)
+    assert "rm -f /etc/edgeveil-hall/camera.json" in str(line.ran)
+
+
+@pytest.mark.parametrize("name", ["edgeveil", "edgeveil-hall", "edgeveil-inside", "edgeveil-Hall", "x", "edgeveil-a-b"])
+def test_the_probe_and_the_runtime_agree_on_the_name_of_a_folder(name):
+    for root in (f"/opt/{name}", f"/srv/{name}/"):
+        assert paths.service_of(root) == gather_facts._service(root)
+    assert paths.service_of(f"/opt/{name}") == (name if name == "edgeveil-hall" else "edgeveil")
+    for path in (*gather_facts.SERVICE_FILES, paths.LEDGER):
+        kept = "watchdog" in path
+        assert gather_facts._named(path, "edgeveil-hall") == (path if kept else paths.named(path, "edgeveil-hall"))
+
+
+def test_the_probe_finds_every_service_of_a_board(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather_facts, "UNITS", str(tmp_path))
+    monkeypatch.setattr(gather_facts, "SETTINGS", f"{tmp_path}/edgeveil/edge.json")
+    for root, source in ((FIRST, "camera:0"), (HALL, "camera:1")):
+        own = service_files.files(root, source, ["none"], profile_for(PI, root), pages=pages_at(root, (THERE,)))
+        for path, data in own.items():
+            name = path.rpartition("/")[2]
+            place = tmp_path / (name if path.startswith(service_files.UNIT_FOLDER) else path.removeprefix("/etc/"))
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(data)
+    # The folder of settings follows the name of the service, in the middle of a path.
+    monkeypatch.setattr(gather_facts, "_named", lambda path, service: f"{tmp_path}/{service}/edge.json")
+    assert [OnBoard(**one) for one in gather_facts._services()] == [
+        OnBoard("edgeveil-hall", HALL, "camera:1", "127.0.0.1:9465"),
+        THERE,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("root", "source", "sinks", "words"),
+    [
+        ("/srv/veil", "camera:1", (), "a service beside it has a folder of its own: --root /opt/edgeveil-NAME"),
+        (HALL, "camera:0", (), "camera:0 is the camera of the service edgeveil"),
+        (HALL, "camera:/dev/video0", (), "--root /opt/edgeveil."),
+        (HALL, "camera:1", ("npz:/var/lib/edgeveil/out",), "may write to /var/lib/edgeveil-hall alone"),
+    ],
+)
+def test_what_would_take_from_another_service_is_refused(root, source, sinks, words):
+    with pytest.raises(Refused) as refused:
+        check_services(root, source, sinks, (THERE,))
+    assert words in str(refused.value)
+    assert refused.value.exit_code == 2
+
+
+def test_what_is_said_and_which_port_its_pages_have():
+    assert check_services(FIRST, "camera:0", (), (THERE,)) == []
+    assert check_services(FIRST, None, (), (THERE,)) == []
+    (note,) = check_services(FIRST, "camera:1", (), (THERE,))
+    assert "reads camera:0 no more; a service beside it" in note
+    (note,) = check_services(HALL, "camera:1", (), (THERE,))
+    assert note == "note: the pages of edgeveil-hall are at 127.0.0.1:9465"
+    others = (THERE, OnBoard("edgeveil-a", "/opt/edgeveil-a", "", "127.0.0.1:9465"))
+    assert pages_at(HALL, others) == "127.0.0.1:9466"
+    assert pages_at("/opt/edgeveil-a", others) == "127.0.0.1:9465", "it keeps its own"
+    assert pages_at(FIRST, others) is None
+    for source in ("simulate:depth", "wifi:wlan0", "https://camera.example/x"):
+        assert check_services(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("note: the")
+
+
+def test_a_camera_with_a_password_is_not_shown():
+    there = OnBoard("edgeveil", FIRST, "https://who:topsecret@camera.example/x", "")
+    assert "topsecret" not in str(check_services(FIRST, "camera:1", (), (there,)))
+
+
+def test_the_plan_of_another_service_names_its_users_and_its_ledger():
+    facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"}, services=(THERE,))
+    bundle = BundleFacts("11", "hall", 1, 1, "aa", data=b"x", runtime=b"y", spends=True)
+    done = plan(
+        facts,
+        bundle,
+        profile_for(PI, HALL),
+        Wanted("camera:1", ("none",)),
+        trust=TrustFacts("00", 1, ("aa",), files={"root.pub": b"k"}),
+        service_files=lambda device: service_files.for_board(
+            HALL, profile_for(PI, HALL), Wanted("camera:1", ("none",)), facts, device
+        ),
+    )
+    assert "for the users edgeveil-hall and edgeveil-hall-inside" in done.text()
+    assert "/var/lib/edgeveil-hall/ledger" in done.text()
+
+
+def test_a_card_brings_the_first_service(tmp_path):
+    made = bundles.make_bundle(tmp_path)
+    with pytest.raises(BadInput, match="A card brings the first service"):
+        flash_target(
+            made.path,
+            f"dir:{tmp_path}",
+            Connection(root=HALL),
+            "workstation",
+            trust=made.trust,
+            wanted=Wanted("csv:x", ("npz:o.npz",)),
+        )
+
+
+def test_the_runtime_stops_and_reads_the_service_of_its_folder(tmp_path, monkeypatch):
+    assert trial.units(HALL) == ["edgeveil-hall.service", "edgeveil-hall-inside.service"]
+    assert trial.units(FIRST) == ["edgeveil.service", "edgeveil-inside.service"]
+    (tmp_path / "edgeveil-hall").mkdir()
+    (tmp_path / "edgeveil-hall/edge.json").write_text('{"device": "edgetpu"}')
+    monkeypatch.setattr(paths, "DEFAULT_PATH", f"{tmp_path}/edgeveil/edge.json".replace(str(tmp_path), "@"))
+    monkeypatch.setattr(paths, "named", lambda path, service: f"{tmp_path}/{service}/edge.json")
+    assert trial.trial_device(None, HALL) == "edgetpu"
+    assert trial.trial_device(None, "/opt/edgeveil-other") == "cpu"
+    assert trial.trial_device("cuda", HALL) == "cuda"
