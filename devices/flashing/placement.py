@@ -14,7 +14,7 @@ from packaging.version import Version
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted, Wheels
 from edgeveil.devices.profiles import Backend, Profile
-from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.device import CPU, FORMS
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
 STOCK = "16.0"  # Google's libedgetpu, its last
@@ -81,9 +81,20 @@ def _interpreter(
                 version = interpreters.get(backend.name)
                 if artefact not in backend.artefacts or version is None or not within(version, backend.versions):
                     continue
+                if not _has_what_it_runs(facts, bundle, artefact, backend):
+                    continue
                 if fits_driver(facts, backend):
                     return artefact, backend, not there or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:
+    """Whether an interpreter of compiled files alone has its accelerator and a file for it."""
+    form = FORMS.get(backend.device or "")
+    if form is None or form.made[0] == form.source[0]:
+        return True
+    there = bool(facts.accelerator) and backend.device in facts.devices
+    return there and f"{artefact}-{backend.device}" in bundle.artefacts
 
 
 def fits_driver(facts: Facts, backend: Backend) -> bool:
@@ -169,7 +180,7 @@ def compiled_artefact(
         raise Refused(
             "not-compiled",
             f"The {backend.accelerator or device} runs {compiled}, and the bundle has "
-            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {profile.compiler} on PATH and seal it "
+            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {FORMS[device].compiler} and seal it "
             "again, or choose --device cpu.",
         )
     return artefact
