@@ -18,7 +18,7 @@ from edgeveil.trainer.export import board_report, golden, runners, variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
-from edgeveil.trainer.export.compilers.vendors import compile_for
+from edgeveil.trainer.export.compilers.vendors import check_python, compile_for
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
@@ -68,6 +68,7 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
+    check_python(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:

@@ -2,7 +2,8 @@
 
 An Ethos-U is driven by TFLite Micro, and what Vela compiles for it runs nowhere else. The nearest that can be run here
 is TFLite Micro itself, with its kernels for a processor: PyPI's tflite-micro, in a Python of its own. The networks are
-untrained, the inputs real. LiteRT runs without XNNPACK here. Records docs/results/devices/tflite-micro.json; exit code 3 where a file does not run.
+untrained, the inputs real. LiteRT runs without XNNPACK here. Records docs/results/devices/tflite-micro.json; exit code
+3 where a file does not run.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.micro_bytes --python tflm/bin/python
 """

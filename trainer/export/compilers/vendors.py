@@ -15,6 +15,18 @@ from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
 from edgeveil.trainer.export.compilers.quantising import Quantising
 
 
+def check_python(profiles: Sequence[Profile], python: Path | None) -> None:
+    """Raise ``BadInput`` where ``python`` has no rknn-toolkit2 of the right version, or no board of these needs it."""
+    if python is None:
+        return
+    if not any(profile.compiler == rockchip.TOOLKIT for profile in profiles):
+        raise BadInput(
+            f"--compiler-python is the Python that has {rockchip.TOOLKIT}: name a board with --for that it compiles "
+            "for (rockchip-rk3588), or leave it out."
+        )
+    rockchip.version(python)
+
+
 def compile_for(
     profiles: Sequence[Profile],
     made: Sequence[Artefact],
@@ -25,14 +37,9 @@ def compile_for(
     """The results of these boards' compilers, by compiler and device.
 
     ``ready`` is what the compilers need that quantise (None: those are not called), ``python`` the one with
-    rknn-toolkit2. Raises ``BadInput`` where that has none, or no board of these needs it.
+    rknn-toolkit2.
     """
-    wanted = {key_of(profile) for profile in profiles} - {None}
-    if python is not None and not any(key is not None and key[0] == rockchip.TOOLKIT for key in wanted):
-        raise BadInput(
-            f"--compiler-python is the Python that has {rockchip.TOOLKIT}: name a board with --for that it compiles "
-            "for (rockchip-rk3588), or leave it out."
-        )
+    wanted = {key_of(profile) for profile in profiles}
     found = {}
     for key in sorted(key for key in wanted if key is not None):
         source = "-".join(FORMS[key[1]].source)
