@@ -32,8 +32,10 @@ SERVICE_FILES = (
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
 PROCESSORS = "/proc/cpuinfo"
-INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "hailo_platform", "rknnlite")
-INTERPRETERS += ("numpy", "cv2")
+INTERPRETERS = (
+    *("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "hailo_platform", "rknnlite"),
+    *("numpy", "cv2"),
+)
 PACKAGES = {"rknnlite": "rknn-toolkit-lite2"}  # whose module has another name
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 

@@ -20,10 +20,10 @@ from edgeveil.trainer.export.convert import to_tflite
 from edgeveil.trainer.graphs import vela
 from edgeveil.trainer.graphs.cost import file_cost
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
-from scripts.reproduce.estimator.untrained import Untrained, networks
+from scripts.reproduce.estimator import untrained
+from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/ethos-u.json")
 NPUS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
@@ -47,12 +47,12 @@ def _text(row: dict[str, Any] | None) -> str:
 def main() -> int:
     """Compile all of them and write the record."""
     script = record.Script(__file__, __doc__, "faces-prgan")
+    script.add_argument("--work", type=Path, default=Path("runs/ethos-u"), help="folder of what was finished")
     script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
     asked = script.parse_args()
     load_tensorflow()
     rows, without = [], []
-    for name, one in networks(asked.recipes or Recipe.names()):
-        row = None if one is None else placed(name, one)
+    for name, row in untrained.rows(asked.recipes, placed, asked.work):
         say(f"{name}: {_text(row)}")
         if row is None:
             without.append(name)

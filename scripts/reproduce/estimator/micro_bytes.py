@@ -16,6 +16,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import subprocess
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +24,16 @@ import numpy as np
 
 from edgeveil.trainer.export.convert import to_tflite
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
-from scripts.reproduce.estimator import micro_worker
-from scripts.reproduce.estimator.untrained import Untrained, networks
+from scripts.reproduce.estimator import micro_worker, untrained
+from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/tflite-micro.json")
 LIMIT_S = 300
 
 
-def compared(name: str, one: Untrained, python: Path) -> dict[str, Any]:
+def compared(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
     """One recipe's row: how many output values differ, and by how many of the 255 steps at most."""
     from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
@@ -92,16 +92,16 @@ def main() -> int:
     """Run all of them, and write the record."""
     script = record.Script(__file__, __doc__, "--python tflm/bin/python faces-prgan")
     script.add_argument("--python", type=Path, required=True, help="the Python that has tflite-micro")
+    script.add_argument("--work", type=Path, default=Path("runs/micro-bytes"), help="folder of what was finished")
     script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
     asked = script.parse_args()
     load_tensorflow()
     version = "import importlib.metadata as m; print(m.version('tflite-micro'))"
     micro = subprocess.run([str(asked.python), "-I", "-c", version], capture_output=True, text=True, check=True)
     rows = []
-    for name, one in networks(asked.recipes or Recipe.names()):
-        if one is not None:
-            rows.append(compared(name, one, asked.python))
-            say(f"{name}: {rows[-1]}")
+    for name, row in untrained.rows(asked.recipes, partial(compared, python=asked.python), asked.work):
+        say(f"{name}: {row}")
+        rows += [] if row is None else [row]
     failed = [row["recipe"] for row in rows if "did_not_run" in row]
     if not asked.recipes:
         document = {"kind": "tflite-micro", "what": __doc__.splitlines()[0], "tflite_micro": micro.stdout.strip()}

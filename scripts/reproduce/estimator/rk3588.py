@@ -13,6 +13,7 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,15 @@ from edgeveil.trainer.export.compilers import rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.convert import to_onnx
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
-from scripts.reproduce.estimator.untrained import Untrained, networks
+from scripts.reproduce.estimator import untrained
+from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/rk3588.json")
 
 
-def simulated(name: str, one: Untrained, python: Path) -> dict[str, Any]:
+def simulated(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
     """One recipe's row: operations by place, and each output's distance, in shares of the float output's range."""
     import onnxruntime
 
@@ -58,17 +59,18 @@ def main() -> int:
     """Compile and simulate all of them, and write the record."""
     script = record.Script(__file__, __doc__, "--python rknn/bin/python faces-prgan")
     script.add_argument("--python", type=Path, required=True, help="the Python that has rknn-toolkit2")
+    script.add_argument("--work", type=Path, default=Path("runs/rk3588"), help="folder of what was finished")
     script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
     asked = script.parse_args()
     toolkit = rockchip.version(asked.python)
     load_tensorflow()
     rows, without = [], []
-    for name, one in networks(asked.recipes or Recipe.names()):
-        if one is None:
+    for name, row in untrained.rows(asked.recipes, partial(simulated, python=asked.python), asked.work):
+        say(f"{name}: {row}")
+        if row is None:
             without.append(name)
-            continue
-        rows.append(simulated(name, one, asked.python))
-        say(f"{name}: {rows[-1]}")
+        else:
+            rows.append(row)
     failed = [row["recipe"] for row in rows if "not_compiled" in row]
     if not asked.recipes:
         document = {"kind": "rk3588", "what": __doc__.splitlines()[0], "toolkit": toolkit, "rows": rows}

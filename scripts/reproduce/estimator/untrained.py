@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.training import classifiers
+from scripts.reproduce import record
 
 ROWS = 64  # of calibration
 
@@ -28,10 +31,18 @@ class Untrained:
     inputs: dict[str, np.ndarray]
 
 
-def networks(names: Iterable[str]) -> Iterator[tuple[str, Untrained | None]]:
-    """The recipes and their networks; None where what ships has none."""
-    for name in names:
-        yield name, _untrained(name)
+Make = Callable[[str, Untrained], dict[str, Any]]
+
+
+def rows(names: Sequence[str], make: Make, work: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """What ``make`` finds of each recipe's network, None where what ships has none; kept in the folder ``work``."""
+
+    def row(name: str) -> dict[str, Any] | None:
+        one = _untrained(name)
+        return None if one is None else make(name, one)
+
+    for name in names or Recipe.names():
+        yield name, record.kept(work / f"{name}.json", partial(row, name))
 
 
 def _untrained(name: str) -> Untrained | None:

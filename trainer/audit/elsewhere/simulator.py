@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.devices.remote.remote_rows import RemoteRows
-from edgeveil.edge_runtime import api
+from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
@@ -67,7 +67,7 @@ def audit_on_simulator(
     rows = RemoteRows(
         artefact,
         outputs,
-        {"backends": infos, "device": chip, "edge_runtime": api.__version__, "numpy": np.__version__},
+        {"backends": infos, "device": chip, "edge_runtime": __version__, "numpy": np.__version__},
         {**board, "python": platform.python_version(), "simulated": True},
     )
     digest = hashlib.sha256((folder.folder / "manifest.json").read_bytes()).hexdigest()

@@ -63,8 +63,8 @@ def test_it_is_no_audit_of_the_device(document):
 
 def test_another_network_version_or_artefact_is_refused(work, tmp_path):
     folder, python = work
+    other = stand_ins.rknn_python(tmp_path / "a", version="2.4.0")
     with pytest.raises(BadInput, match=r"compiled by rknn-toolkit2 2.5.0; .* has rknn-toolkit2 2.4.0"):
-        other = stand_ins.rknn_python(tmp_path / "a", version="2.4.0")
         audit_on_simulator(folder, other, artefact=COMPILED, **HOW)
     with pytest.raises(BadInput, match="only that has a simulator here; got onnx-float32"):
         audit_on_simulator(folder, python, artefact="onnx-float32", **HOW)
