@@ -45,7 +45,7 @@ def place(
     asked = _settings_device(before, wanted) if settings_kept else wanted.device
     if asked is None:
         artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
-        note = note or _left_out(facts, profile, backend)
+        note = note or _left_out(facts, bundle, profile, backend)
     else:
         if asked != CPU and facts.accelerator is False:
             raise Refused(
@@ -156,13 +156,15 @@ def _accelerated(
     return compiled, backend.device, None
 
 
-def _left_out(facts: Facts, profile: Profile, chosen: Backend) -> str | None:
+def _left_out(facts: Facts, bundle: BundleFacts, profile: Profile, chosen: Backend) -> str | None:
     """Why the interpreter of the accelerator that is there was not chosen; None where nobody could expect it."""
     best = next((backend for backend in profile.backends if backend.accelerator), None)
     if best is None or best.name == chosen.name or not facts.accelerator:
         return None
     if best.name in facts.failed:
         why = f"{best.name} does not load there ({facts.failed[best.name]})"
+    elif best.device in facts.devices and not _has_what_it_runs(facts, bundle, best.artefacts[0], best):
+        why = f"the bundle has nothing that was compiled for it ({best.artefacts[0]}-{best.device})"
     else:
         there = facts.interpreters.get(best.name, "not there")
         why = f"{best.name} {best.versions} was expected, and is {there}"

@@ -109,6 +109,14 @@ class HEF:
         every = self.get_input_vstream_infos() + self.get_output_vstream_infos()
         return [one.of["name"] for one in every if one.name == name]
 
+class Device:
+    def __init__(self, name):
+        facts = types.SimpleNamespace(device_architecture="DeviceArchitecture." + HERE.upper())
+        self.control = types.SimpleNamespace(identify=lambda: facts)
+    @staticmethod
+    def scan():
+        return ["0000:01:00.0"]
+
 class ConfigureParams:
     @staticmethod
     def create_from_hef(hef, interface):

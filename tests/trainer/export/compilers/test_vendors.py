@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.profiles import load
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.device import NoDevice
@@ -207,3 +208,11 @@ def test_the_real_toolkit_compiles_it_all_for_the_npu_and_simulates_it(network):
     assert apart.mean() < 0.02
     assert found.on_npu > 5
     assert set(found.on_cpu) <= {"Reshape"}
+
+
+def test_the_boards_own_modules_are_facts_of_the_board(tmp_path, monkeypatch):
+    monkeypatch.setattr(gather_facts, "INTERPRETERS", ("hailo_platform", "rknnlite"))
+    there, devices, failed = gather_facts._interpreters([str(stand_ins.runtimes(tmp_path / "runtimes"))])
+    assert there == {"hailo-platform": "4.23.0", "rknn-toolkit-lite2": "2.5.0"}
+    assert devices == ["hailo8"]  # this machine is no RK3588
+    assert failed == {}
