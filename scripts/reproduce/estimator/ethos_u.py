@@ -20,6 +20,7 @@ from edgeveil.trainer.export.convert import to_tflite
 from edgeveil.trainer.graphs import vela
 from edgeveil.trainer.graphs.cost import file_cost
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.estimator import untrained
@@ -52,7 +53,7 @@ def main() -> int:
     asked = script.parse_args()
     load_tensorflow()
     rows, without = [], []
-    for name, row in untrained.rows(asked.recipes, placed, asked.work):
+    for name, row in untrained.rows(asked.recipes or Recipe.names(), placed, asked.work):
         say(f"{name}: {_text(row)}")
         if row is None:
             without.append(name)

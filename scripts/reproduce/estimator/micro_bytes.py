@@ -1,9 +1,9 @@
-"""Every recipe's int8 file on TensorFlow Lite Micro, the interpreter of microcontrollers, byte by byte beside LiteRT.
+"""Int8 files on TensorFlow Lite Micro, the interpreter of microcontrollers, byte by byte beside LiteRT.
 
 An Ethos-U is driven by TFLite Micro, and what Vela compiles for it runs nowhere else. The nearest that can be run here
 is TFLite Micro itself, with its kernels for a processor: PyPI's tflite-micro, in a Python of its own. The networks are
-untrained, the inputs real. LiteRT runs without XNNPACK here. Records docs/results/devices/tflite-micro.json; exit code
-3 where a file does not run.
+those of one recipe for each form of network (or of every recipe), untrained, the inputs real; LiteRT runs without
+XNNPACK. Records docs/results/devices/tflite-micro.json; exit code 3 where a file does not run.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.micro_bytes --python tflm/bin/python
 """
@@ -24,6 +24,7 @@ import numpy as np
 
 from edgeveil.trainer.export.convert import to_tflite
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.estimator import micro_worker, untrained
@@ -93,13 +94,15 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "--python tflm/bin/python faces-prgan")
     script.add_argument("--python", type=Path, required=True, help="the Python that has tflite-micro")
     script.add_argument("--work", type=Path, default=Path("runs/micro-bytes"), help="folder of what was finished")
+    script.add_argument("--every", action="store_true", help="every recipe, and not one for each form of network")
     script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
     asked = script.parse_args()
     load_tensorflow()
     version = "import importlib.metadata as m; print(m.version('tflite-micro'))"
     micro = subprocess.run([str(asked.python), "-I", "-c", version], capture_output=True, text=True, check=True)
     rows = []
-    for name, row in untrained.rows(asked.recipes, partial(compared, python=asked.python), asked.work):
+    names = untrained.FORMS if not asked.every else Recipe.names()
+    for name, row in untrained.rows(asked.recipes or names, partial(compared, python=asked.python), asked.work):
         say(f"{name}: {row}")
         rows += [] if row is None else [row]
     failed = [row["recipe"] for row in rows if "did_not_run" in row]

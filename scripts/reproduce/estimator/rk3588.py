@@ -1,7 +1,7 @@
-"""Every recipe's network on Rockchip's RK3588: what the NPU takes, and how far its simulator is from the float file.
+"""Networks on Rockchip's RK3588: what the NPU takes of them, and how far its simulator is from the float file.
 
-The networks are those of the recipes, untrained, with their real inputs as calibration rows, as they are compiled by
-rknn-toolkit2 in a Python of its own. Nothing ran on an NPU. Takes fifteen minutes. Records
+The networks are those of one recipe for each form of network (or of every recipe), untrained, with their real inputs as
+calibration rows, as they are compiled by rknn-toolkit2 in a Python of its own. Nothing ran on an NPU. Records
 docs/results/devices/rk3588.json; exit code 3 where a recipe is not compiled.
 
     EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.rk3588 --python rknn/bin/python
@@ -24,6 +24,7 @@ from edgeveil.trainer.export.compilers import rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.convert import to_onnx
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
 from scripts.reproduce.estimator import untrained
@@ -60,21 +61,20 @@ def main() -> int:
     script = record.Script(__file__, __doc__, "--python rknn/bin/python faces-prgan")
     script.add_argument("--python", type=Path, required=True, help="the Python that has rknn-toolkit2")
     script.add_argument("--work", type=Path, default=Path("runs/rk3588"), help="folder of what was finished")
+    script.add_argument("--every", action="store_true", help="every recipe, and not one for each form of network")
     script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
     asked = script.parse_args()
     toolkit = rockchip.version(asked.python)
     load_tensorflow()
-    rows, without = [], []
-    for name, row in untrained.rows(asked.recipes, partial(simulated, python=asked.python), asked.work):
+    rows: list[dict[str, Any]] = []
+    names = untrained.FORMS if not asked.every else Recipe.names()
+    for name, row in untrained.rows(asked.recipes or names, partial(simulated, python=asked.python), asked.work):
         say(f"{name}: {row}")
-        if row is None:
-            without.append(name)
-        else:
-            rows.append(row)
+        rows += [] if row is None else [row]
     failed = [row["recipe"] for row in rows if "not_compiled" in row]
     if not asked.recipes:
         document = {"kind": "rk3588", "what": __doc__.splitlines()[0], "toolkit": toolkit, "rows": rows}
-        record.write(RESULT, script.path, {**document, "without_a_network": without, **record.here()})
+        record.write(RESULT, script.path, {**document, **record.here()})
     return 3 if failed else 0
 
 

@@ -20,6 +20,11 @@ from edgeveil.trainer.training import classifiers
 from scripts.reproduce import record
 
 ROWS = 64  # of calibration
+# One recipe for each form of network that ships.
+FORMS = (
+    *("faces-prgan", "faces-minimax", "faces-codebook", "wifi-prgan", "wifi-codebook"),
+    *("digits-label-only", "motion-codebook"),
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +46,7 @@ def rows(names: Sequence[str], make: Make, work: Path) -> Iterator[tuple[str, di
         one = _untrained(name)
         return None if one is None else make(name, one)
 
-    for name in names or Recipe.names():
+    for name in names:
         yield name, record.kept(work / f"{name}.json", partial(row, name))
 
 
