@@ -32,6 +32,12 @@ from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/tflite-micro.json")
 LIMIT_S = 300
+WORKER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import pathlib, micro_worker
+micro_worker.main(pathlib.Path(sys.argv[2]), int(sys.argv[3]))
+"""
 
 
 def compared(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
@@ -57,7 +63,8 @@ def compared(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
         folder = Path(text)
         (folder / "model.tflite").write_bytes(data)
         np.savez(folder / "rows.npz", **{str(place): values for place, values in enumerate(rows)})  # type: ignore[arg-type]
-        command = [str(python), "-I", str(Path(micro_worker.__file__).resolve()), text, str(len(wanted))]
+        words = [str(Path(micro_worker.__file__).parent), text, str(len(wanted))]
+        command = [str(python), "-I", "-c", WORKER, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         if done.returncode:
             how = "aborted" if done.returncode < 0 else (done.stderr.strip().splitlines() or ["no message"])[-1][:300]

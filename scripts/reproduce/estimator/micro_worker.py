@@ -1,13 +1,10 @@
 """Run by the Python that has tflite-micro: an int8 TFLite file on TensorFlow Lite Micro.
 
-    PYTHON micro_worker.py FOLDER OUTPUTS
-
-``FOLDER`` has ``model.tflite`` and ``rows.npz``, an int8 array (n, ...) for each input by its number. It gets
+The folder has ``model.tflite`` and ``rows.npz``, an int8 array (n, ...) for each input by its number. It gets
 ``outputs.npz``, by the numbers of the outputs.
 """
 
 import importlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +26,3 @@ def main(folder: Path, outputs: int) -> None:
         found.append([np.array(interpreter.get_output(place)) for place in range(outputs)])
     kept = {str(place): np.concatenate([one[place] for one in found]) for place in range(outputs)}
     np.savez(str(folder / "outputs.npz"), **kept)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
