@@ -12,18 +12,46 @@ word                         interpreter       what runs the operations
                                                artefact is float; what it leaves goes to the same GPU by CUDA
 ``myriad,cpu`` and the like  as without it     the same, and the processor for the operations it cannot take
 ``openvino:WORDS``           OpenVINO          what OpenVINO calls so: ``openvino:GPU``, ``openvino:HETERO:CPU``
+``hailo8``, ``hailo8l``      HailoRT           the Hailo-8 or Hailo-8L, by a file of Hailo's Dataflow Compiler
+``rk3588``                   RKNN Toolkit Lite the NPU of Rockchip's RK3588, by a file of RKNN Toolkit 2
 ============================ ================= ===================================================================
 """
 
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tensorrt"
+HAILO8, HAILO8L, RK3588 = "hailo8", "hailo8l", "rk3588"
 AND_CPU = ",cpu"
 OPENVINO = "openvino:"
-WORDS = (CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU)
+WORDS = (
+    *(CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU),
+    *(HAILO8, HAILO8L, RK3588),
+)
+
+
+class Form(NamedTuple):
+    """A vendor's ``compiler``, what it makes an accelerator's file of, and that file: format and precision of each."""
+
+    source: Tuple[str, str]
+    made: Tuple[str, str]
+    compiler: str
+
+    @property
+    def requantised(self) -> bool:
+        """Whether the compiler chose the scales itself, so that the outputs are not those of the source."""
+        return self.source[1] != self.made[1]
+
+
+# The accelerators that run nothing but such a file.
+FORMS = {
+    EDGETPU: Form(("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH"),
+    HAILO8: Form(("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
+    HAILO8L: Form(("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
+    RK3588: Form(("onnx", "float32"), ("rknn", "int8"), "--compiler-python"),
+}
 # accelerator -> format -> the backends that run that format on it; it does not run other formats
 _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     EDGETPU: {"tflite": ("ai-edge-litert", "tflite-runtime")},
@@ -31,8 +59,12 @@ _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
     CUDA: {"onnx": ("onnxruntime",)},
     TENSORRT: {"onnx": ("onnxruntime",)},
     OPENVINO: {"onnx": ("openvino",), "tflite": ("openvino",)},
+    HAILO8: {"hef": ("hailo-platform",)},
+    HAILO8L: {"hef": ("hailo-platform",)},
+    RK3588: {"rknn": ("rknn-toolkit-lite2",)},
 }
 OPEN_S, BUILD_S = 180.0, 1800.0
+COMPILED_FORMATS = {form.made[0] for form in FORMS.values() if form.made[0] != form.source[0]}
 _OPENVINO_WORDS = re.compile(r"[A-Z][A-Za-z0-9_.:,()-]{0,79}")
 # The one operation into which edgetpu_compiler puts all that it compiles; only libedgetpu can read it.
 EDGETPU_OPERATION = b"edgetpu-custom-op"
@@ -87,7 +119,7 @@ def hears_of_usb(device: str) -> bool:
 
 def suits(artefact: Any, device: str) -> bool:
     """Whether an artefact (``manifest.Artefact``) is one for ``device``."""
-    if artefact.compiled_for is not None or device == EDGETPU:
+    if artefact.compiled_for is not None or device in FORMS:
         return bool(artefact.compiled_for == device)
     return backends_on(device, artefact.format) != ()
 

@@ -37,7 +37,11 @@ RUNS = re.compile(r"^ExecStart=.* (/\S+?)(?:/runtime)?/current/edgeveil-edge\.py
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
 PROCESSORS = "/proc/cpuinfo"
-INTERPRETERS = ("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "numpy", "cv2")
+INTERPRETERS = (
+    *("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "hailo_platform", "rknnlite"),
+    *("numpy", "cv2"),
+)
+PACKAGES = {"rknnlite": "rknn-toolkit-lite2"}  # whose module has another name
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
@@ -73,6 +77,21 @@ if name == "openvino":
         found += ["openvino:" + one for one in ("GPU", "NPU") if one in there]
     except Exception as error:
         sys.stderr.write("%s: %s" % (type(error).__name__, error))
+if name == "hailo_platform":
+    words = {"HAILO8": "hailo8", "HAILO8L": "hailo8l"}
+    try:
+        for one in library.Device.scan():
+            kind = str(library.Device(one).control.identify().device_architecture).rpartition(".")[2]
+            found += [words[kind]] if kind in words else []
+    except Exception as error:
+        sys.stderr.write("%s: %s" % (type(error).__name__, error))
+if name == "rknnlite":
+    import os
+    with open(os.path.join(os.path.dirname(library.__file__), "VERSION")) as file:
+        version = file.read().strip()
+    if os.path.exists("/proc/device-tree/compatible"):
+        with open("/proc/device-tree/compatible", "rb") as file:
+            found = ["rk3588"] if b"rockchip,rk3588" in file.read() else []
 print(json.dumps([version or "unknown", found]))
 """
 
@@ -148,7 +167,7 @@ def _interpreters(paths: List[str]) -> Tuple[Dict[str, str], List[str], Dict[str
         code, out, err = _child([sys.executable, "-c", _PROBE, name] + paths)
         if code == 0:
             version, found = json.loads(out)
-            versions.update({name.replace("_", "-"): version} if version else {})
+            versions.update({PACKAGES.get(name, name.replace("_", "-")): version} if version else {})
             devices += found
         elif name != "libedgetpu" and (code != 3 or err):
             failed[name.replace("_", "-")] = _how_it_ended(code, err)

@@ -14,7 +14,7 @@ from packaging.version import Version
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted, Wheels
 from edgeveil.devices.profiles import Backend, Profile
-from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.device import CPU, FORMS
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 
 STOCK = "16.0"  # Google's libedgetpu, its last
@@ -45,7 +45,7 @@ def place(
     asked = _settings_device(before, wanted) if settings_kept else wanted.device
     if asked is None:
         artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
-        note = note or _left_out(facts, profile, backend)
+        note = note or _left_out(facts, bundle, profile, backend)
     else:
         if asked != CPU and facts.accelerator is False:
             raise Refused(
@@ -81,9 +81,20 @@ def _interpreter(
                 version = interpreters.get(backend.name)
                 if artefact not in backend.artefacts or version is None or not within(version, backend.versions):
                     continue
+                if not _has_what_it_runs(facts, bundle, artefact, backend):
+                    continue
                 if fits_driver(facts, backend):
                     return artefact, backend, not there or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:
+    """Whether an interpreter of compiled files alone has its accelerator and a file for it."""
+    form = FORMS.get(backend.device or "")
+    if form is None or form.made[0] == form.source[0]:
+        return True
+    there = bool(facts.accelerator) and backend.device in facts.devices
+    return there and f"{artefact}-{backend.device}" in bundle.artefacts
 
 
 def fits_driver(facts: Facts, backend: Backend) -> bool:
@@ -145,13 +156,15 @@ def _accelerated(
     return compiled, backend.device, None
 
 
-def _left_out(facts: Facts, profile: Profile, chosen: Backend) -> str | None:
+def _left_out(facts: Facts, bundle: BundleFacts, profile: Profile, chosen: Backend) -> str | None:
     """Why the interpreter of the accelerator that is there was not chosen; None where nobody could expect it."""
     best = next((backend for backend in profile.backends if backend.accelerator), None)
     if best is None or best.name == chosen.name or not facts.accelerator:
         return None
     if best.name in facts.failed:
         why = f"{best.name} does not load there ({facts.failed[best.name]})"
+    elif best.device in facts.devices and not _has_what_it_runs(facts, bundle, best.artefacts[0], best):
+        why = f"the bundle has nothing that was compiled for it ({best.artefacts[0]}-{best.device})"
     else:
         there = facts.interpreters.get(best.name, "not there")
         why = f"{best.name} {best.versions} was expected, and is {there}"
@@ -169,7 +182,7 @@ def compiled_artefact(
         raise Refused(
             "not-compiled",
             f"The {backend.accelerator or device} runs {compiled}, and the bundle has "
-            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {profile.compiler} on PATH and seal it "
+            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {FORMS[device].compiler} and seal it "
             "again, or choose --device cpu.",
         )
     return artefact

@@ -8,7 +8,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, model_validator
 
 from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Texts, checked, matching
-from edgeveil.edge_runtime.device import backends_on, check_device
+from edgeveil.edge_runtime.device import FORMS, backends_on, check_device
 from edgeveil.edge_runtime.errors import BadInput
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
@@ -19,6 +19,8 @@ SENSORS = (
 )
 PAGE = "docs/reference/boards.md"
 _FORMATS = {"ai-edge-litert": "tflite", "tflite-runtime": "tflite", "onnxruntime": "onnx", "openvino": "onnx"}
+# These run what a compiler made of an artefact, and nothing else: the formats that it may be made of.
+_COMPILED = {"hailo-platform": "tflite", "rknn-toolkit-lite2": "onnx"}
 
 
 def _limits(value: str) -> str:
@@ -57,7 +59,7 @@ class Backend(Table):
     (``"16.0"``, ``"16.0tf2.1[5-7]*"``): the two are built for each other.
     """
 
-    name: Annotated[str, matching("|".join(_FORMATS), " | ".join(_FORMATS))]
+    name: Annotated[str, matching("|".join([*_FORMATS, *_COMPILED]), " | ".join([*_FORMATS, *_COMPILED]))]
     versions: Annotated[str, AfterValidator(_limits)]
     artefacts: _Artefacts
     accelerator: Text | None = None
@@ -167,14 +169,18 @@ class Profile(Table):
         for backend in self.backends:
             for artefact in backend.artefacts:
                 file_format = artefact.split("-")[0]
-                if file_format != _FORMATS[backend.name]:
+                if file_format != {**_FORMATS, **_COMPILED}[backend.name]:
                     raise ValueError(f"{backend.name} does not run {artefact}; remove it from that [[backends]].")
-                names = backends_on(check_device(backend.device), file_format) if backend.device else None
+                if backend.name in _COMPILED and (backend.device is None or self.compiler is None):
+                    raise ValueError(f"{backend.name} runs compiled files alone: give its device, and a compiler.")
+                form = FORMS.get(backend.device or "")
+                runs = form.made[0] if form is not None and "-".join(form.source) == artefact else file_format
+                names = backends_on(check_device(backend.device), runs) if backend.device else None
                 if backend.device and backend.name not in (names or ()):
                     raise ValueError(f"{backend.name} cannot ask for the device {backend.device!r}; see {PAGE}.")
-        runs = {artefact for backend in self.backends for artefact in backend.artefacts}
+        run = {artefact for backend in self.backends for artefact in backend.artefacts}
         for artefact in self.artefacts:
-            if artefact not in runs:
+            if artefact not in run:
                 raise ValueError(f"no [[backends]] runs {artefact}; add it to one, or leave it out.")
         for calibration in self.calibration:
             if calibration.artefact not in self.artefacts:

@@ -20,6 +20,8 @@ _BACKENDS: Dict[str, Tuple[Row, ...]] = {
         ("onnxruntime", "onnxruntime", "onnx", "ONNXRuntime", "onnxruntime"),
         ("openvino", "openvino", "openvino", "OpenVINO", "openvino"),
     ),
+    "hef": (("hailo-platform", "hailo_platform", "hailo", "HailoRT", "HailoRT's wheel from hailo.ai"),),
+    "rknn": (("rknn-toolkit-lite2", "rknnlite", "rockchip", "RKNNToolkitLite", "rknn-toolkit-lite2"),),
     "numpy": (("numpy", "numpy", "numpy_linear", "NumPy", "numpy"),),
 }
 
@@ -94,6 +96,9 @@ def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: st
     able = devices.backends_on(devices.check_device(device), format)
     if format == "tflite":
         devices.check_compiled(model, device)
+    if device == devices.CPU and format in devices.COMPILED_FORMATS:
+        words = " or ".join(word for word, form in devices.FORMS.items() if form.made[0] == format)
+        raise BadInput("a {} artefact runs on its accelerator alone: choose --device {}".format(format, words))
     if able is None:
         return rows
     found = [row for row in rows if row[0] in able]
@@ -110,7 +115,7 @@ def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: st
 
 def _rows(format: str) -> Tuple[Row, ...]:
     if format not in _BACKENDS:
-        raise BadInput("expected an artefact in the format tflite, onnx or numpy; got {!r}".format(format))
+        raise BadInput("expected an artefact in the format {}; got {!r}".format(" or ".join(FORMATS), format))
     return _BACKENDS[format]
 
 

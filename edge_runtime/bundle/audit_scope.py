@@ -2,7 +2,7 @@
 
 An audit runs the artefact on a workstation's processor. An accelerator rounds differently (float16, its own engine,
 other int8), so only ``edgeveil audit --on BOARD --device`` measures its output. That audit is in the same document,
-under ``others``, and names the device in its section ``on_board``.
+under ``others``, and names the device in its section ``on_board``. What a simulator computed is no such audit.
 """
 
 import platform
@@ -40,6 +40,7 @@ def audits_of(
         part
         for part, board in there
         if board.get("device", CPU) == device
+        and not board.get("simulated", False)
         and (device == CPU or place in (None, (board["board"], board["architecture"])))
     ]
 

@@ -207,9 +207,9 @@ def _check_one_artefact(artefact: Any, at: str) -> None:
 def _check_artefact(artefact: Any, at: str, variant: str) -> None:
     record(artefact, at, _ARTEFACT_KEYS + ((KEY,) if type(artefact) is dict and KEY in artefact else ()))
     _check_file(artefact["file"], at + ".file", "artefacts")
-    kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy"))
+    kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy", "hef", "rknn"))
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
-    if not variant.startswith("{}-{}".format(kind, precision)):
+    if KEY not in artefact and not variant.startswith("{}-{}".format(kind, precision)):
         refuse("artefact-mismatch", at, "expected a name that begins with {}-{}".format(kind, precision))
     sha256(artefact["sha256"], at + ".sha256")
     whole(artefact["weight_bytes"], at + ".weight_bytes", 0, MAX_BUNDLE_BYTES)

@@ -4,7 +4,7 @@ from typing import Dict, List, Tuple
 
 from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.device import CPU, EDGETPU, NoDevice, check_device, suits
+from edgeveil.edge_runtime.device import CPU, FORMS, NoDevice, check_device, suits
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -59,8 +59,8 @@ def _candidates(manifest: Manifest, artefact: str, backend: str, device: str) ->
             "expected an artefact for the device {}; this bundle has {}. {}".format(
                 device,
                 ", ".join(manifest.preference),
-                "Export with edgetpu_compiler on PATH and seal that, or choose --device cpu"
-                if device == EDGETPU
+                "Export with {} and seal that, or choose --device cpu".format(FORMS[device].compiler)
+                if device in FORMS
                 else "Export for the board that has it, or choose another device",
             )
         )

@@ -28,7 +28,8 @@ def as_lines(document: Mapping[str, Any]) -> Iterator[str]:
     if there is None:
         return
     backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
-    yield f"On the board ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
+    where = "By a simulator, on no board" if there.get("simulated") else "On the board"
+    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
     for row in there["compared"]:
         apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
         ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"

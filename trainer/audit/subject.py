@@ -103,8 +103,8 @@ def perturb_rows(
         return perturb_with(run.perturber(), dataset, rows)
     if elsewhere is None and subject.compiled_from() is not None:
         raise BadInput(
-            f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...), and "
-            f"{subject.compiled_from()} here."
+            f"{subject.artefact} runs on its accelerator alone: audit it there (--on BOARD --device ...) or, where its "
+            f"compiler has a simulator, by that (--simulate), and {subject.compiled_from()} here."
         )
     tables = subject.tables()
     found = bottleneck(subject.manifest, tables)

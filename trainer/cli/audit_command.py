@@ -67,6 +67,12 @@ def audit(
         Path | None, typer.Option(help="With --on: audited export folder of the bundle; its card gets a column.")
     ] = None,
     device: Device = CPU,
+    simulate: Annotated[
+        Path | None,
+        typer.Option(
+            help="Python that compiled --artefact (rknn-toolkit2): what its simulator computes, for the card."
+        ),
+    ] = None,
     before: Annotated[
         Path | None, typer.Option(help="In place of a target: samples as .npz, a folder of pictures, or a film.")
     ] = None,
@@ -96,6 +102,7 @@ def audit(
     from edgeveil.trainer.audit.board import audit_on_board, same_export
     from edgeveil.trainer.audit.closing import measured_spending, next_step, summary
     from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
+    from edgeveil.trainer.audit.elsewhere.simulator import audit_on_simulator
     from edgeveil.trainer.audit.limits import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
@@ -104,7 +111,7 @@ def audit(
         beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
         beside |= {"--budget": budget, "--seed": seed, "--tried": tried, "--full": full or None}
         beside |= {"--spending": spending or None}
-        beside |= {"--resume": resume or None, "--replace": replace or None}
+        beside |= {"--resume": resume or None, "--replace": replace or None, "--simulate": simulate}
         _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
         return
     if verify:
@@ -115,6 +122,7 @@ def audit(
             "--full": full or None,
             "--spending": spending or None,
             "--after": after,
+            "--simulate": simulate,
             "--labels": labels,
             "--out": out,
             "--device": None if device == CPU else device,
@@ -133,7 +141,7 @@ def audit(
             "--trust": trust,
             "--tried": tried,
         }
-        others |= {"--on": on, "--into": into, "--spending": spending or None}
+        others |= {"--on": on, "--into": into, "--spending": spending or None, "--simulate": simulate}
         given = [name for name, value in others.items() if value is not None]
         if before is None or after is None or given:
             raise BadInput(
@@ -155,7 +163,16 @@ def audit(
             "a mechanism (edgeveil audit --before raw.npz --after out.npz). --labels, --rows and --out are for samples."
         )
     settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
-    if on is None:
+    if simulate is not None:
+        if on is not None or into is not None or spending or replace or artefact is None or not target.is_dir():
+            raise BadInput(
+                "--simulate computes one compiled artefact of an export folder: name that folder and --artefact, and "
+                "leave out --on, --into, --spending and --replace."
+            )
+        export_folder = ExportFolder.open(target)
+        document = audit_on_simulator(export_folder, simulate, artefact=artefact, resume=resume, **settings)
+        say(f"Added the simulator's column to {add_column(document, target)}. Next: seal {target} for the new card.")
+    elif on is None:
         if device != CPU:
             raise BadInput("--device says what runs the artefact on a board: name the board with --on.")
         if into is not None:
@@ -188,7 +205,7 @@ def audit(
         print_json(document)
     else:
         print(as_text(document) if full else summary(document), flush=True)
-    if on is None and target.is_dir():  # shown first: where the disk is full, it is not lost
+    if on is None and simulate is None and target.is_dir():  # shown first: where the disk is full, it is not lost
         say(f"Wrote {save(document, target)}. {next_step(document, target)}")
         say(f"Every table: edgeveil audit {target} --full")
     if broken := measured_spending(document, broken=True):

@@ -34,7 +34,7 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
     "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }
-EDGETPU = "edgetpu_compiler"
+COMPILERS = {"edgetpu_compiler": "an Edge TPU", "hailo": "a Hailo"}
 
 
 @app.command(epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
@@ -64,7 +64,10 @@ def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.machine()}",
         "parts": [_part(what, *needs) for what, needs in NEEDS.items()],
-        "programs": [{"name": EDGETPU, "for": "artefacts of an Edge TPU", "there": shutil.which(EDGETPU) is not None}],
+        "programs": [
+            {"name": name, "for": f"artefacts of {what}", "there": shutil.which(name) is not None}
+            for name, what in COMPILERS.items()
+        ],
         "data": [{"name": name, "missing": missing(paths)} for name, paths in data_sets().items()],
         "boards": [_board(target) for target in boards],
     }

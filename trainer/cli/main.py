@@ -226,6 +226,10 @@ def export(
             "them; left out, the typical ones that x' would show.",
         ),
     ] = None,
+    compiler_python: Annotated[
+        Path | None,
+        typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board."),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an export that was broken off.")] = False,
     replace: Replace = False,
     as_json: Json = False,
@@ -243,6 +247,7 @@ def export(
         all_formats=all_formats,
         emit=emit,
         pool=samples,
+        compiler_python=compiler_python,
         resume=resume,
         replace=replace,
     )

@@ -10,7 +10,7 @@ from edgeveil.devices.profiles import ARTEFACTS, Profile
 from edgeveil.edge_runtime.backends import available
 from edgeveil.trainer.export import variants
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.export.convert.edgetpu import Compiled
+from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
 
 
 def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
@@ -23,7 +23,7 @@ def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list
 
 
 def rows(
-    profiles: Sequence[Profile], made: Sequence[Artefact], compiled: Mapping[str, Compiled], *, kind: str
+    profiles: Sequence[Profile], made: Sequence[Artefact], compiled: Mapping[Key, Compiled], *, kind: str
 ) -> list[dict[str, Any]]:
     """One row per board and artefact: ``profile``, ``artefact``, ``status``, ``on_board`` and ``audited``, as text.
 
@@ -42,10 +42,11 @@ def rows(
             if _accelerator(profile, artefact):
                 audited += "; its output on the accelerator is not audited here"
             found.append(_row(profile.name, artefact, status, audited))
-        one = compiled.get(profile.compiler or "")
+        one = _result(profile, compiled)
         if one is not None and one.entries:
             status = f"compiled by {one.by} from {one.source}; no interpreter here can run it"
-            found.append(_row(profile.name, one.name, status, "nothing, until edgeveil audit --on --device edgetpu"))
+            status += f"; left to the processor: {', '.join(one.left)}" * bool(one.left)
+            found.append(_row(profile.name, one.name, status, f"nothing, until {_audit_of(one)}"))
     asked = [artefact for profile in profiles for artefact in profile.artefacts]
     for artefact in exported:
         if not (profiles and variants.runs_on(artefact, asked)):
@@ -58,11 +59,21 @@ def _row(profile: str, artefact: str, status: str, audited: str) -> dict[str, An
     return {"profile": profile, "artefact": artefact, "status": status, "on_board": "not by export", "audited": audited}
 
 
+def _result(profile: Profile, compiled: Mapping[Key, Compiled]) -> Compiled | None:
+    key = key_of(profile)
+    return None if key is None else compiled.get(key)
+
+
+def _audit_of(one: Compiled) -> str:
+    on_board = f"edgeveil audit --on --device {one.device}"
+    return on_board if one.golden is None else f"edgeveil audit --simulate by its simulator, or {on_board}"
+
+
 def _accelerator(profile: Profile, artefact: str) -> str | None:
     return None if artefact == variants.NUMPY else profile.accelerator(variants.base(artefact))
 
 
-def _status(profile: Profile, artefact: str, compiled: Mapping[str, Compiled]) -> str:
+def _status(profile: Profile, artefact: str, compiled: Mapping[Key, Compiled]) -> str:
     accelerator = _accelerator(profile, artefact)
     if accelerator is None:
         return f"exported; {_runs_here(artefact)}"
@@ -70,7 +81,7 @@ def _status(profile: Profile, artefact: str, compiled: Mapping[str, Compiled]) -
         status = f"exported, not run here on the {accelerator}"
     else:
         status = f"exported, not runnable here: no {accelerator}"
-    one = compiled.get(profile.compiler or "")
+    one = _result(profile, compiled)
     if one is not None and one.source == artefact:
         status += f"; {one.text()}"
     return f"{status}; the file itself {_runs_here(artefact)}"

@@ -16,7 +16,9 @@ from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import board_report, golden, runners, variants
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.export.convert import edgetpu
+from edgeveil.trainer.export.compilers import compiled
+from edgeveil.trainer.export.compilers.quantising import Quantising
+from edgeveil.trainer.export.compilers.vendors import check_python, compile_for
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
@@ -47,6 +49,7 @@ def export(
     all_formats: bool = False,
     emit: str = "frame",
     pool: np.ndarray | None = None,
+    compiler_python: Path | None = None,
     resume: bool = False,
     replace: bool = False,
 ) -> ExportFolder:
@@ -56,8 +59,8 @@ def export(
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
     ``"frame"``; ``"both"`` for the label of the run's head beside it; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
-    that is given. After Ctrl-C what was made is kept beside
-    ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
+    that is given. ``compiler_python`` is the Python that has rknn-toolkit2. After Ctrl-C what was made is kept
+    beside ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
@@ -65,10 +68,12 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
+    check_python(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:
-            return _export(source, chosen, out, kept, check, all_formats=all_formats, emit=emit, pool=pool)
+            how: dict[str, Any] = {"all_formats": all_formats, "emit": emit, "pool": pool, "python": compiler_python}
+            return _export(source, chosen, out, kept, check, **how)
 
 
 def _export(
@@ -81,6 +86,7 @@ def _export(
     all_formats: bool,
     emit: str,
     pool: np.ndarray | None,
+    python: Path | None,
 ) -> ExportFolder:
     load_tensorflow()
     fitted = source.perturber()
@@ -103,14 +109,14 @@ def _export(
             count()
             check()
 
-        rng = np.random.default_rng([source.recipe.seed, 2])
-        x, calibrated = calibration_samples(source, fitted, rng)
-        _convert(fitted, made, runners.calibration(fitted, x, rng) if made else {}, kept, advance)
+        calibration, calibrated = calibration_of(source, fitted) if made else ({}, DATA)
+        _convert(fitted, made, calibration, kept, advance)
         findings = _lint(made, chosen)
         advance()
         manifest, members, report = measure(source, fitted, made, chosen, kept, advance, calibrated)
-        by_compiler = edgetpu.compile_for(chosen, made)
-        edgetpu.add(manifest, members, chosen, by_compiler)
+        ready = Quantising(fitted, calibration, manifest, members)
+        by_compiler = compile_for(chosen, made, ready, python=python)
+        compiled.add(manifest, members, chosen, by_compiler)
         report |= {
             "schema": 1,
             "run": os.path.relpath(source.folder.absolute(), out.absolute()),
@@ -120,6 +126,13 @@ def _export(
         write(out, manifest, members, report)
         count()
     return ExportFolder.open(out)
+
+
+def calibration_of(source: Run, fitted: FittedPerturber) -> tuple[dict[str, dict[str, np.ndarray]], str]:
+    """Every model's inputs to calibrate on, always the same for a run, and their mark."""
+    rng = np.random.default_rng([source.recipe.seed, 2])
+    x, mark = calibration_samples(source, fitted, rng)
+    return runners.calibration(fitted, x, rng), mark
 
 
 def calibration_samples(run: Run, fitted: FittedPerturber, rng: np.random.Generator) -> tuple[np.ndarray, str]:

@@ -64,7 +64,9 @@ PICTURE = Path("docs/results/figure-7.svg")
 UNSEEN, UNSEEN_PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
 BENCHES, LOOP_PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
 RECIPES, RECIPES_PAGE = BENCHES / "recipes.json", Path("docs/results/recipe-times.md")
-ETHOS_U, ETHOS_U_PAGE = Path("docs/results/devices/ethos-u.json"), Path("docs/results/ethos-u.md")
+DEVICES = Path("docs/results/devices")
+ETHOS_U, MICRO, ETHOS_U_PAGE = DEVICES / "ethos-u.json", DEVICES / "tflite-micro.json", Path("docs/results/ethos-u.md")
+RK3588, RK3588_PAGE = DEVICES / "rk3588.json", Path("docs/results/rk3588.md")
 GUARDS_PAGE = Path("docs/results/guards.md")
 EMISSION, EMISSION_PAGE = BENCHES / "emission-times.json", Path("docs/results/emission-times.md")
 STREAMS, STREAMS_PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
@@ -297,7 +299,34 @@ def ethos_u(record: dict[str, Any]) -> str:
         for same in alike.values()
     ]
     systems = ", ".join(f"{one['system']} ({one['clock_mhz']:.0f} MHz)" for one in record["rows"][0]["on"])
-    return templates().get_template("ethos-u.md.j2").render(record=record, rows=rows, systems=systems)
+    found = json.loads(MICRO.read_text())
+    told = {
+        "micro": found,
+        "aborted": [row for row in found["rows"] if "did_not_run" in row],
+        "apart": [row for row in found["rows"] if row.get("differ")],
+        "equal": sum(row.get("differ") == 0 for row in found["rows"]),
+    }
+    return templates().get_template("ethos-u.md.j2").render(record=record, rows=rows, systems=systems, **told)
+
+
+def rk3588(record: dict[str, Any]) -> str:
+    """The page on the RK3588 as Markdown; recipes with the same figures share a row."""
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        if "not_compiled" not in row:
+            alike.setdefault(json.dumps([row["on_npu"], row["on_cpu"], row["outputs"]]), []).append(row)
+    rows = [
+        [
+            ", ".join(row["recipe"] for row in same),
+            str(same[0]["on_npu"]),
+            ", ".join(same[0]["on_cpu"]) or "nothing",
+            f"{100 * max(one['max'] for one in same[0]['outputs']):.2f} %",
+            f"{100 * max(one['mean'] for one in same[0]['outputs']):.3f} %",
+        ]
+        for same in alike.values()
+    ]
+    failed = [row for row in record["rows"] if "not_compiled" in row]
+    return templates().get_template("rk3588.md.j2").render(record=record, rows=rows, failed=failed)
 
 
 def pythons(record: dict[str, Any]) -> str:
@@ -456,6 +485,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
     "ethos-u": _of(ETHOS_U, ETHOS_U_PAGE, ethos_u),
+    "rk3588": _of(RK3588, RK3588_PAGE, rk3588),
     "table-2": lambda: write_atomic(TABLE_2_PAGE, render_table_2(table_2_page.read(TABLE_2), codebooks()).encode()),
     "four-slices": lambda: write_atomic(FOUR_SLICES_PAGE, four_slices().encode()),
     "capture-loop": lambda: capture_loop_page.write(BENCHES, LOOP_PAGE),

@@ -45,6 +45,9 @@ def test_the_boards_that_ship():
         "raspberry-pi-cpu-32",
         "raspberry-pi3-ncs2",
         "raspberry-pi5",
+        "raspberry-pi5-hailo8",
+        "raspberry-pi5-hailo8l",
+        "rockchip-rk3588",
         "workstation",
     ]
 

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.cli.cost_command import costs_of
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.export.convert.edgetpu import compile_for
+from edgeveil.trainer.export.compilers.vendors import compile_for
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.inspect import inspect
 from edgeveil.trainer.sealing.keys import keygen

@@ -52,10 +52,11 @@ _DRAWS = {
 
 @dataclass(frozen=True)
 class OnBoard:
-    """What came back from a board, and the bundle's manifest hash."""
+    """What came back from a board, the bundle's manifest hash, and what was done, for people."""
 
     rows: RemoteRows
     bundle: str
+    meaning: str = MEANING
 
 
 def draws(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -98,7 +99,7 @@ def section(there: OnBoard, subject: Subject, dataset: Dataset, perturbed: Pertu
         "bundle": there.bundle,
         "rows": len(test),
         "compared": found,
-        "meaning": MEANING,
+        "meaning": there.meaning,
     }
 
 

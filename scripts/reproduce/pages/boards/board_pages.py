@@ -10,6 +10,7 @@ from pathlib import Path
 from edgeveil.devices import profiles
 from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce.pages.boards import matrix
 from scripts.reproduce.record import ROOT
@@ -50,6 +51,11 @@ def _lines(profile: Profile) -> Iterator[str]:
     commands = [f"edgeveil devices check --on ssh://USER@HOST --for {profile.name}"]
     if any(install.packages for install in profile.install if install.python == profile.python):
         commands.append(f"edgeveil wheels {profile.name} --out wheels")
+    form = next((FORMS[backend.device] for backend in profile.backends if backend.device in FORMS), None)
+    if form is not None and form.requantised:
+        how = " --compiler-python PYTHON" if form.made[0] == "rknn" else ""
+        commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")
+        commands.append("edgeveil seal EXPORT --key KEY --out BUNDLE")
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
     yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))
     yield ""

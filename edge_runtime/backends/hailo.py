@@ -1,0 +1,100 @@
+"""Compiled files (.hef) on a Hailo-8 or Hailo-8L, by HailoRT's own Python module.
+
+Numbers are exchanged as float32: HailoRT quantises and dequantises by the scales in the file. Nothing of this ran on a
+Hailo: it follows HailoRT's Python API (github.com/hailo-ai/hailort, hailort/libhailort/bindings/python).
+"""
+
+import contextlib
+from typing import Any, Dict, List
+
+import hailo_platform
+import numpy as np
+
+from edgeveil.edge_runtime.backends.base import Backend, placement_record
+from edgeveil.edge_runtime.device import NoDevice
+from edgeveil.edge_runtime.errors import BadInput
+
+
+class HailoRT(Backend):
+    """hailo_platform: one network of a HEF, on the one Hailo that is there. It has no reference kernels."""
+
+    name = "hailo-platform"
+
+    def _open(self, model: bytes) -> None:
+        library = hailo_platform
+        self._version = getattr(library, "__version__", "unknown")
+        self._opened = contextlib.ExitStack()
+        hef = library.HEF(model)
+        ends = (hef.get_input_vstream_infos(), hef.get_output_vstream_infos())
+        self._in, self._out = (
+            _streams(hef, infos, tensors) for infos, tensors in zip(ends, (self._inputs, self._outputs))
+        )
+        self._shapes = [tuple(stream.shape) for stream in self._in]
+        try:
+            device = self._opened.enter_context(library.VDevice())
+            interface = library.HailoStreamInterface.PCIe
+            (network,) = device.configure(hef, library.ConfigureParams.create_from_hef(hef, interface=interface))
+            as_float = {"format_type": library.FormatType.FLOAT32}
+            streams = library.InferVStreams(
+                network,
+                library.InputVStreamParams.make(network, **as_float),
+                library.OutputVStreamParams.make(network, **as_float),
+            )
+            self._run = self._opened.enter_context(streams)
+            self._opened.enter_context(network.activate(network.create_params()))
+        except Exception as error:  # HailoRT's own, of many kinds
+            self._opened.close()
+            raise NoDevice(
+                "HailoRT {} did not open the artefact on a {} ({}): see that the Hailo is there and free, and that "
+                "export was for this one (a file for a Hailo-8 does not run on a Hailo-8L); or choose --device "
+                "cpu".format(self._version, self.device, " ".join(str(error).split())[:200])
+            ) from None
+
+    def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
+        given = {
+            stream.name: np.ascontiguousarray(feed.reshape((len(feed),) + shape))
+            for stream, shape, feed in zip(self._in, self._shapes, feeds)
+        }
+        found = self._run.infer(given)
+        return [
+            np.asarray(found[stream.name]).reshape(tensor.shape) for stream, tensor in zip(self._out, self._outputs)
+        ]
+
+    def placement(self) -> Dict[str, Any]:
+        """As ``Backend.placement``: the file is one program for the accelerator, and does not tell its operations."""
+        return placement_record(
+            self.device,
+            {self.device: "all"},
+            "the file has operations of the accelerator alone",
+            driver="HailoRT {}".format(self._version),
+            compiler="Hailo Dataflow Compiler",
+        )
+
+    def close(self) -> None:
+        """Release the accelerator."""
+        self._run = None
+        self._opened.close()
+
+
+def _streams(hef: Any, infos: List[Any], tensors: List[Any]) -> List[Any]:
+    """The file's streams in the manifest's order: the only one, or those that were made of these tensors.
+
+    Raises ``BadInput`` where one is missing or has another number of values.
+    """
+    found = []
+    for tensor in tensors:
+        mine = [
+            info
+            for info in infos
+            if len(infos) == len(tensors) == 1 or tensor.tensor in hef.get_original_names_from_vstream_name(info.name)
+        ]
+        if len(mine) != 1 or int(np.prod(mine[0].shape)) != int(np.prod(tensor.shape[1:])):
+            raise BadInput(
+                "the manifest says {!r} is {}; the artefact has {}".format(
+                    tensor.tensor,
+                    list(tensor.shape),
+                    ", ".join("{} {}".format(info.name, list(info.shape)) for info in infos),
+                )
+            )
+        found.append(mine[0])
+    return found

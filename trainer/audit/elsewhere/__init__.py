@@ -1,0 +1,1 @@
+"""Audits of what is computed elsewhere than by the artefact itself on this machine."""
