@@ -2,8 +2,8 @@
 
 Records docs/results/dp/case-study.json. x ~ N(0, I) of two values, y = 1 with probability 1 / (1 + exp(-theta.x)),
 theta = (6, -5). Poisson lots, gradients clipped row by row, noise for all steps; theta is the mean of the second half
-of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship. Ten repeats of few rows scatter
-widely, so ``scatter`` has many of them at once, with the noise of each accountant.
+of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship. Ten repeats scatter widely, so
+``scatter`` has many of them at once, with the noise of each accountant.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def main() -> None:
         "repeats": asked.repeats,
         "rows": [measured(n, epsilon, asked.repeats) for n in SIZES for epsilon in EPSILONS],
         "many": MANY,
-        "scatter": [row for epsilon in (None, 1.0, 0.5, 0.1) for row in scatter(SIZES[0], epsilon)],
+        "scatter": [row for n in SIZES for epsilon in EPSILONS for row in scatter(n, epsilon)],
         "mistakes": list(errors(asked.repeats)),
         "wall_s": round(time.monotonic() - began),
     }
