@@ -144,11 +144,13 @@ def _at_once(n: int, sigma: float, rng: np.random.Generator) -> np.ndarray:
     y = rng.random((MANY, n)) < expit(x @ THETA)
     theta, total = np.zeros((MANY, 2)), np.zeros((MANY, 2))
     for step in range(STEPS):
-        slope = (expit(np.einsum("rnd,rd->rn", x, theta)) - y)[..., None] * x
-        norms = np.linalg.norm(slope, axis=2)
-        share = (rng.random((MANY, n)) < lot / n) / np.maximum(1, norms / CLIP)
+        repeat, row = np.nonzero(rng.random((MANY, n)) < lot / n)
+        here = x[repeat, row]
+        slope = (expit((here * theta[repeat]).sum(axis=1)) - y[repeat, row])[:, None] * here
+        slope /= np.maximum(1, np.linalg.norm(slope, axis=1) / CLIP)[:, None]
+        sums = np.stack([np.bincount(repeat, column, MANY) for column in slope.T], axis=1)
         noise = rng.normal(scale=sigma * CLIP, size=theta.shape) if sigma else 0.0
-        theta = theta - RATE * (np.einsum("rn,rnd->rd", share, slope) + noise) / lot
+        theta = theta - RATE * (sums + noise) / lot
         if step >= STEPS // 2:
             total += theta
     return np.asarray(total / (STEPS - STEPS // 2))
