@@ -1,9 +1,9 @@
 """What the fit of a private head spends at the least, by fitting it again and again: a bound from below.
 
-The recipe's own estimator is fitted on one row, and on the same row with another label. With n times the recipe's
-regularization one row gets the noise that n rows got in the bundle's fit. Where the fit is by DP-SGD, one step of it is
-run, as an encoder's. A bound above the claim proves that less is hidden than was promised; one below proves nothing,
-and where many classes share the budget two of them differ only.
+The recipe's own estimator is fitted on one row, and on the same row with another label. Its regularization, which the
+noise follows, is such that one row moves the fit by nearly all that it may. Where the fit is by DP-SGD, one step of it
+is run, as an encoder's. A bound above the claim proves that less is hidden than was promised; one below proves nothing:
+the logistic loss moves by half of what its noise is made for, and of many classes that share epsilon two differ.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from edgeveil.trainer.recipe.head import Head as Section
 from edgeveil.trainer.training.private_head import unfitted
 
 FITS = 10_000  # on each neighbour; a third of them judges
+STIFF = 20.0  # times the one row
 FAR = 100.0  # of weights: the row's class is all but impossible, so that its gradient is as long as can be
 
 
@@ -32,7 +33,7 @@ def measured(facts: Mapping[str, Any], section: Section, classes: int, confidenc
     if section.kind == "dp-sgd":
         return _of_step(facts, classes, confidence)
     claimed = facts["promise"]["epsilon"]
-    fits = _fits(section, facts["rows"], classes)
+    fits = _fits(section, classes)
     about = {"mechanism": "the head's fit", "measure": "epsilon", "claimed": claimed, "confidence": CONFIDENCE}
     if without_noise(fits):
         return {**about, "at_least": None, "runs": FITS, "holds": False}
@@ -43,14 +44,14 @@ def measured(facts: Mapping[str, Any], section: Section, classes: int, confidenc
     return {**about, "at_least": spent.epsilon, "runs": spent.runs, "holds": spent.epsilon <= claimed}
 
 
-def _fits(section: Section, rows: int, classes: int) -> dict[str, np.ndarray]:
+def _fits(section: Section, classes: int) -> dict[str, np.ndarray]:
     """By the row's label the scores of the row itself after every fit, (FITS, problems): along it lies what differs."""
     split = section.kind == "functional-logistic" and section.sensitive
     estimator, _ = unfitted(section, 2 if split else 1, classes)
     if split:
         estimator.set_params(sensitive=[1])
     if section.kind in ("logistic", "huber-svm"):
-        estimator.set_params(regularization=rows * section.regularization)
+        estimator.set_params(regularization=STIFF)
     # At the far corner: a row as long as the bounds allow.
     x = np.full((1, 2 if split else 1), getattr(estimator, "data_norm", 1.0))
     found = {}
