@@ -40,7 +40,7 @@ from edgeveil.trainer.audit.sections import (
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
-from edgeveil.trainer.audit.training_data import head_section, membership_rows, training_spending
+from edgeveil.trainer.audit.training_data import head_section, head_spending, membership_rows, training_spending
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.graphs.prediction import asked_once
@@ -227,11 +227,12 @@ class _Audit:
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
         if (training := cover.section(self.subject.manifest)) is not None:
-            measured = {"measured": training_spending.measured(self.run.facts["private"])} if self.spending else {}
-            found["training"] = {**training, **measured}
+            found["training"] = training
         head = head_section.section(self.subject.manifest, self.run.folder, dataset, perturbed.outputs)
         if head is not None:
             found["head"] = head
+        if self.spending:
+            self._measure_training(found)
         found["diagnostic"] = pufferfish.section(dataset, frames, self.classifiers["sensitive"])
         found["collateral"] = self._retained(released)
         found["probes"] = probes.run_all(released, dataset, dataset.slices.rows(), self.budget, self.seed)
@@ -266,6 +267,16 @@ class _Audit:
         manifest = self.subject.manifest
         with running(self.subject, self.run) as perturb:
             return code_histogram.section(manifest, perturbed.outputs, self.dataset, perturb)
+
+    def _measure_training(self, found: dict[str, Any]) -> None:
+        """Adds to the sections ``training`` and ``head`` what their mechanisms spend by running them."""
+        facts, head = self.run.facts, found.get("head")
+        rows = training_spending.measured(facts["private"], others=int(head is not None))
+        found["training"]["measured"] = rows
+        if head is not None:
+            confidence = training_spending.shared(len(rows) + 1)
+            about = facts["head"], self.run.recipe.head, len(self.dataset.y_names)
+            head["measured"] = head_spending.measured(*about, confidence)
 
     def _spending(self) -> dict[str, Any] | None:
         fitted = self.run.perturber() if self.subject.artefact == KERAS else None

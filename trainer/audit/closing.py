@@ -59,13 +59,18 @@ def headline(document: Mapping[str, Any]) -> str:
 
 def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> list[str]:
     """What a training's mechanisms spend by running them, a line for each; ``broken``: of claims that do not hold."""
-    return [
-        f"Of {row['mechanism']}, mu is {row['claimed']:.4g} as claimed and at least {row['at_least']:.4g} by "
+    rows = [{"measure": "mu", **row} for row in document.get("training", {}).get("measured", [])]
+    rows += [row for row in [document.get("head", {}).get("measured")] if row is not None]
+    return [_spent(row) for row in rows if not (broken and row["holds"])]
+
+
+def _spent(row: Mapping[str, Any]) -> str:
+    least = "any number (no noise)" if row["at_least"] is None else f"{row['at_least']:.4g}"
+    return (
+        f"Of {row['mechanism']}, {row['measure']} is {row['claimed']:.4g} as claimed and at least {least} by "
         f"{row['runs']:,} runs of each of two neighbours"
         + (", not above the claim." if row["holds"] else ": the claim does not hold. Do not ship this, and report it.")
-        for row in document.get("training", {}).get("measured", [])
-        if not (broken and row["holds"])
-    ]
+    )
 
 
 def _of_head(document: Mapping[str, Any], y: str) -> list[str]:

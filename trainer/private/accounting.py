@@ -24,6 +24,7 @@ GRID, FINE_GRID, FINE_BELOW = 1e-4, 1e-5, 0.5  # of privacy losses; below that e
 MOST_EPSILON = 50.0
 CLOSE = 1e-3  # relative, of sigma
 LEAST_NOISE = 0.05  # times the clip
+HOPELESS = 1e4  # epsilon, above all that is promised
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,8 @@ def claim(*, rate: float, sigma: float, steps: int, delta: float) -> Claim:
     if not (sigma > 0 and math.isfinite(sigma)):
         raise BadInput(f"Expected noise of more than 0 times the clip; got {sigma}.")
     rdp, grid = by_rdp(rate, sigma, steps, delta), GRID
-    pld = by_pld(rate, sigma, steps, delta, grid)
+    # The grid of such losses would fill the memory.
+    pld = by_pld(rate, sigma, steps, delta, grid) if rdp <= HOPELESS else math.inf
     if min(rdp, pld) < FINE_BELOW:
         grid = FINE_GRID
         pld = by_pld(rate, sigma, steps, delta, grid)

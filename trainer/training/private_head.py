@@ -66,13 +66,7 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
     chosen = dpsgd.readings_of(np.arange(len(units)), units, noise)
     x, y = part.x[chosen], part.y[chosen]
     rows = dataset.unit(x if section.of == "reading" else frames(x)).reshape(len(x), -1).astype(np.float64)
-    asked = section.model_dump(exclude=set(HERE), exclude_none=True)
-    if section.kind == "functional-logistic":
-        asked["bounds"] = (0.0, 1.0)
-    else:
-        asked.setdefault("data_norm", math.sqrt(rows.shape[1]))
-    kind, words = ESTIMATORS[section.kind]
-    estimator = kind(**asked, classes=np.arange(len(dataset.y_names)))
+    estimator, mechanism = unfitted(section, rows.shape[1], len(dataset.y_names))
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         estimator.fit(rows, y)
@@ -84,9 +78,23 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
     unit = "row" if dataset.units is None else dataset.units.kind
     promised = None if estimator.guarantee_ is None else _promise(estimator.guarantee_, unit)
     weights, bias = _each_class(estimator.coef_, estimator.intercept_)
-    head = Head(section.of, words.format(**asked), weights, bias, promised)
     beyond = estimator.clipped_ if section.kind == "functional-logistic" else estimator.shortened_
-    return head, {"kind": section.kind, "of": section.of, "rows": len(rows), "beyond": beyond, "promise": promised}
+    facts = {"kind": section.kind, "of": section.of, "rows": len(rows), "beyond": beyond, "promise": promised}
+    if section.kind == "dp-sgd":
+        made = estimator.plan_
+        facts["steps"] = {**made.claim.as_dict(), "clip": made.clip, "lot": made.lot}
+    return Head(section.of, mechanism, weights, bias, promised), facts
+
+
+def unfitted(section: Section, values: int, classes: int) -> tuple[Any, str]:
+    """The estimator that the recipe asks for, of rows (n, ``values``) in the unit cube, and its mechanism in words."""
+    asked = section.model_dump(exclude=set(HERE), exclude_none=True)
+    if section.kind == "functional-logistic":
+        asked["bounds"] = (0.0, 1.0)
+    else:
+        asked.setdefault("data_norm", math.sqrt(values))
+    kind, words = ESTIMATORS[section.kind]
+    return kind(**asked, classes=np.arange(classes)), words.format(**asked)
 
 
 def _units(dataset: Dataset) -> list[np.ndarray]:

@@ -403,6 +403,8 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
         membership=found.get("membership"),
         needed=found.get("erm-rows"),
         clipped=found.get("clipped-sums"),
+        times=found.get("fit-times"),
+        encoder=found.get("encoder"),
         codebook=found.get("codebook"),
         oracles=found.get("oracles"),
     )

@@ -52,3 +52,10 @@ def test_settings_that_mean_nothing_are_refused(settings, said):
 def test_noise_of_nothing_has_no_claim():
     with pytest.raises(BadInput, match="more than 0"):
         claim(rate=0.1, sigma=0.0, steps=10, delta=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:divide by zero")
+def test_an_accountant_that_gives_no_finite_bound_is_refused():
+    assert claim(rate=1.0, sigma=1e-3, steps=10, delta=1e-5).epsilon > 1e6  # a valid bound, in little memory
+    with pytest.raises(BadInput, match="No finite bound for noise of 1e-200 times the clip"):
+        claim(rate=1.0, sigma=1e-200, steps=10, delta=1e-5)

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.model_selection import cross_val_score
+from sklearn.model_selection import cross_val_score, cross_validate
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
@@ -23,6 +23,7 @@ from edgeveil.trainer.private.estimators import (
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic
 from edgeveil.trainer.private.estimators.minimiser import minimum
 from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
+from edgeveil.trainer.private.guarantee import Guarantee, together
 from edgeveil.trainer.private.noise import Seeded
 from scripts.reproduce.dp.training.one_dimension import log_ratio
 
@@ -191,10 +192,26 @@ def test_of_three_classes_each_problem_gets_a_third():
     assert fitted.guarantee_.epsilon == 9.0
 
 
-def test_in_a_pipeline_under_cross_validation():
+def test_in_a_pipeline_under_cross_validation_each_fit_promises_and_the_sum_is_spent():
     x, y = made()
     model = make_pipeline(FunctionTransformer(), PrivateLogisticRegression(5.0, data_norm=1.0))
     assert cross_val_score(model, x, y, cv=3).mean() > 0.85
+    found = cross_validate(model, x, y, cv=3, return_estimator=True)
+    promised = [one[-1].guarantee_ for one in found["estimator"]]
+    assert [one.epsilon for one in promised] == [5.0, 5.0, 5.0]
+    said = str(together(promised))
+    assert "the fitted coefficients of 3 results by a factor of at most e^15 (epsilon 15)" in said
+    assert said.count("public norm 1") == 1
+
+
+def test_what_is_not_promised_or_of_other_neighbours_has_no_sum():
+    replaced = Guarantee(1.0, 0.0, "row", "replace", "one")
+    removed = Guarantee(1.0, 1e-5, "row", "add or remove", "another")
+    with pytest.raises(BadInput, match="1 of 2 have one"):
+        together([replaced, None])
+    with pytest.raises(BadInput, match="replacing one row by any other and adding or removing one row"):
+        together([replaced, removed])
+    assert together([removed, removed]) == Guarantee(2.0, 2e-5, "row", "add or remove", "another of 2 results", [], [])
 
 
 @pytest.mark.parametrize(
@@ -207,9 +224,18 @@ def test_in_a_pipeline_under_cross_validation():
         (PrivateLogisticRegression(1.0, data_norm=1.0, method="gradient"), '"objective" or "output"'),
         (PrivateLogisticRegression(1.0, data_norm=1.0, classes=[0, 2]), "not in `classes`"),
         (PrivateHuberSVM(1.0, data_norm=1.0, h=0.0), "h above 0"),
+        (PrivateHuberSVM(1.0), "data_norm, a public bound"),
+        (DPSGDClassifier(1.0), "data_norm, a public bound"),
+        (DPSGDClassifier(-1.0, data_norm=1.0), "epsilon above 0"),
+        (DPSGDClassifier(50.1, data_norm=1.0), "up to 50"),
+        (DPSGDClassifier(1.0, data_norm=1.0, delta=0.005), "below 1 / 200"),
+        (DPSGDClassifier(1.0, data_norm=1.0, lot=201), "lots of 1 to 200"),
+        (DPSGDClassifier(1.0, data_norm=1.0, clip=0.0), "clip above 0"),
         (FunctionalLogisticRegression(1.0), "public .low, high."),
         (FunctionalLogisticRegression(1.0, bounds=(1, -1)), "low below high"),
         (FunctionalLogisticRegression(1.0, bounds=(-1, 1), gamma=0.0), "gamma above 0"),
+        (FunctionalLogisticRegression(1.0, bounds=(-1, 1), gamma=1.1), "gamma above 0 and up to 1"),
+        (FunctionalLinearRegression(1.0, bounds=(-1, 1)), "target_bounds, the public .low, high."),
         (FunctionalLogisticRegression(1.0, bounds=(-1, 1), sensitive=[4]), "sensitive columns of 0 to 3"),
         (FunctionalLogisticRegression(1.0, bounds=(-1, 1), calibration="loose"), '"exact" or "paper"'),
     ],
@@ -220,12 +246,13 @@ def test_settings_that_mean_nothing_are_refused(estimator, said):
         estimator.fit(x, y)
 
 
-def test_one_class_is_refused_and_few_rows_are_said():
+@pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda one: type(one).__name__)
+def test_one_class_is_refused_and_few_rows_are_said(estimator):
     x, y = made(60)
     with pytest.raises(BadInput, match="the data hold 1 class"):
-        PrivateLogisticRegression(1.0, data_norm=1.0).fit(x, np.zeros(60))
+        clone(estimator).fit(x, np.zeros(60))
     with pytest.warns(UserWarning, match="60 rows are few"):
-        PrivateLogisticRegression(1.0, data_norm=1.0).fit(x, y)
+        clone(estimator).fit(x, y)
 
 
 def test_chances_of_two_classes_are_the_logistic_curve():

@@ -17,7 +17,7 @@ from edgeveil.trainer.audit import card
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import as_text, save
 from edgeveil.trainer.audit.sections import retained
-from edgeveil.trainer.audit.training_data import training_spending
+from edgeveil.trainer.audit.training_data import head_spending, training_spending
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
@@ -75,6 +75,7 @@ def made(tmp_path_factory):
         patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=1, trees=5))
         patch.setattr(training_spending, "STEPS", 20_000)
         patch.setattr(training_spending, "MEANS", 1000)
+        patch.setattr(head_spending, "FITS", 300)
         patch.setattr(retained, "section", lambda *_, **__: None)
         floor = audit_documents.document()["label_only"]
         document = audit(folder / "export", artefact="tflite-int8", spending=True, label_only=floor)
@@ -118,6 +119,8 @@ def test_the_document_is_of_the_schema_and_has_every_section(made):
     text = as_text(document)
     assert "Head, of what is sent: parity is right" in text
     assert "mu is" in text
+    assert found["head"]["measured"]["holds"]
+    assert "Of the head's fit, epsilon is 3 as claimed and at least" in text
     assert found["certificate"]["given"]  # the head's label is a function of the class that leaves
 
 

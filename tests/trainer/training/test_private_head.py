@@ -95,6 +95,12 @@ def test_what_leaves_is_what_a_head_of_what_is_sent_learns_of(data):
     assert found.of == "sent"
 
 
+def test_a_solver_that_does_not_end_is_refused_with_what_to_change(data, monkeypatch):
+    monkeypatch.setattr("edgeveil.trainer.private.estimators.minimiser.MOST_STEPS", 1)
+    with pytest.raises(BadInput, match=r"nothing is promised.*Raise `head\.regularization`"):
+        fitted(asked(private_recipe(data), {"kind": "logistic"}))
+
+
 @pytest.mark.parametrize(
     ("head", "words"),
     [
@@ -113,7 +119,10 @@ def test_what_does_not_fit_the_data_is_refused_before_anything_is_trained(data, 
     ("head", "sections", "words"),
     [
         ({"kind": "logistic", "epsilon": 0.0}, {}, "head.epsilon"),
+        ({"kind": "logistic", "epsilon": 50.1}, {}, "head.epsilon"),
         ({"kind": "logistic", "regularization": 0.0}, {}, "head.regularization"),
+        ({"kind": "dp-sgd", "clip": 0.0}, {}, "head.clip"),
+        ({"kind": "functional-logistic", "gamma": 1.1}, {}, "head.gamma"),
         ({"kind": "forest"}, {}, "logistic"),
         (
             {"kind": "logistic"},

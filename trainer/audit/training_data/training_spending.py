@@ -8,7 +8,7 @@ et al. 2023). A bound above 1 / sigma proves that less is hidden than the accoun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -31,8 +31,11 @@ FAR = 100.0  # of its gradient, so that it is clipped
 Facts = Mapping[str, Any]
 
 
-def measured(facts: Facts) -> list[dict[str, Any]]:
-    """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least."""
+def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
+    """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least.
+
+    So many ``others`` that are run beside them have a share of the confidence.
+    """
     step = partial(_step, facts["units"])
     known: list[tuple[str, str, Callable[[Facts, float], Apart]]] = [
         ("encoder", "a step of DP-SGD with the unit in its lot", step),
@@ -43,7 +46,7 @@ def measured(facts: Facts) -> list[dict[str, Any]]:
     there = [one for one in known if one[0] in facts]
     if not there:
         raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
-    confidence = 1 - (1 - CONFIDENCE) / len(there)
+    confidence = shared(len(there) + others)
     rows = []
     for key, mechanism, run in there:
         claimed, found = 1 / facts[key]["sigma"], run(facts[key], confidence)
@@ -60,13 +63,16 @@ def measured(facts: Facts) -> list[dict[str, Any]]:
     return rows
 
 
+def shared(mechanisms: int) -> float:
+    """The confidence of each bound, so that all of them hold together with ``CONFIDENCE``."""
+    return 1 - (1 - CONFIDENCE) / mechanisms
+
+
 def _step(units: int, encoder: Facts, confidence: float) -> Apart:
     """One step of DP-SGD, by its own clipped sums and its own noise."""
     import keras
     import tensorflow as tf
 
-    claim = Claim(**{name: encoder[name] for name in Claim.__dataclass_fields__})
-    made = dpsgd.Plan(units, encoder["lot"], 1, encoder["clip"], claim)
     model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
     model.set_weights([np.zeros((FEATURES, 1)), np.zeros(1)])
     x = np.array([np.full(FEATURES, FAR), np.zeros(FEATURES)], np.float32)
@@ -77,8 +83,15 @@ def _step(units: int, encoder: Facts, confidence: float) -> Apart:
     sums = []
     for there in (1.0, 0.0):
         mask = np.array([there, 1.0], np.float32)  # the other unit of the lot is in it either way
-        found, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, made.clip, mask)
+        found, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, encoder["clip"], mask)
         sums.append(np.concatenate([np.asarray(one, np.float64).reshape(-1) for one in found]))
+    return noisy_steps(sums, units, encoder, confidence)
+
+
+def noisy_steps(sums: Sequence[np.ndarray], units: int, facts: Facts, confidence: float) -> Apart:
+    """The clipped sums (weights,) of a lot with the unit and without it, each with the training's own noise."""
+    claim = Claim(**{name: facts[name] for name in Claim.__dataclass_fields__})
+    made = dpsgd.Plan(units, facts["lot"], 1, facts["clip"], claim)
     apart = sums[0] - sums[1]
     scores: list[np.ndarray] = []
     for one in sums:

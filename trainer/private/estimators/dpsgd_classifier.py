@@ -15,6 +15,15 @@ from edgeveil.trainer.private.estimators.linear_model import LinearClassifier, s
 from edgeveil.trainer.private.guarantee import Guarantee
 
 
+def clipped_sum(x: np.ndarray, hot: np.ndarray, weights: np.ndarray, clip: float) -> np.ndarray:
+    """The sum (classes, d) over rows x (n, d) of each one's gradient of the cross entropy at ``weights`` (classes, d),
+    cut to the length ``clip``; ``hot`` (n, classes) has a 1 at the class of each."""
+    slope = softmax(x @ weights.T, axis=1) - hot
+    # A row's gradient is the product of both, and so is its norm.
+    norms = np.linalg.norm(slope, axis=1) * np.linalg.norm(x, axis=1)
+    return np.asarray((slope / np.maximum(1, norms / clip)[:, None]).T @ x)
+
+
 class DPSGDClassifier(LinearClassifier):
     """A linear classifier with (``epsilon``, ``delta``)-differential privacy for each row, by noisy gradient steps.
 
@@ -73,12 +82,8 @@ class DPSGDClassifier(LinearClassifier):
         weights = np.zeros((len(self.classes_), rows.shape[1]))
         kept = []
         for chosen in dpsgd.lots(self.plan_, noise):
-            x = rows[chosen]
-            slope = softmax(x @ weights.T, axis=1) - hot[chosen]
-            # A row's gradient is the product of both, and so is its norm.
-            norms = np.linalg.norm(slope, axis=1) * np.linalg.norm(x, axis=1)
-            slope /= np.maximum(1, norms / self.clip)[:, None]
-            (mean,) = dpsgd.noisy_mean([slope.T @ x], self.plan_, noise)
+            total = clipped_sum(rows[chosen], hot[chosen], weights, self.clip)
+            (mean,) = dpsgd.noisy_mean([total], self.plan_, noise)
             weights = weights - self.rate * mean
             kept.append(weights)
         weights = np.mean(kept[len(kept) // 2 :], axis=0) if self.average else weights

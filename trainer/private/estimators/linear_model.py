@@ -42,8 +42,12 @@ class LinearClassifier(Noisy, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row (n,)."""
-        scores = self.decision_function(X)
-        return self.classes_[(scores > 0).astype(np.int64) if scores.ndim == 1 else scores.argmax(axis=1)]
+        return decided(self.classes_, _scores(self, X))
+
+
+def decided(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
+    """The class of each row, of scores (n, 1) of the second of two classes, or (n, classes)."""
+    return np.asarray(classes[(scores[:, 0] > 0).astype(np.int64) if scores.shape[1] == 1 else scores.argmax(axis=1)])
 
 
 def shares(chances: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +19,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
 from edgeveil.trainer.private.estimators import fitting
-from edgeveil.trainer.private.estimators.linear_model import LinearClassifier, shares
+from edgeveil.trainer.private.estimators.choice import candidates, drawn, parts
+from edgeveil.trainer.private.estimators.linear_model import LinearClassifier, decided, shares
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
 from edgeveil.trainer.private.estimators.minimiser import CLOSE, minimum
 from edgeveil.trainer.private.noise import Noise
@@ -41,6 +43,7 @@ class _PerturbedRisk(LinearClassifier):
     epsilon: float
     data_norm: float | None
     regularization: float
+    choose: Sequence[float] | None
     method: Method
     fit_intercept: bool
     classes: Any
@@ -50,7 +53,8 @@ class _PerturbedRisk(LinearClassifier):
         """Rows X (n, d) and classes y (n,). Raises ``ValueError`` (a ``BadInput``) for settings that mean nothing.
 
         Sets ``coef_``, ``intercept_``, ``classes_``, ``epsilon_``, ``private_``, ``guarantee_`` (None where nothing is
-        promised), ``gradient_`` (what the solver left) and ``shortened_``, how many rows lay beyond the norm.
+        promised), ``regularization_`` (as given, or as chosen), ``gradient_`` (what the solver left) and
+        ``shortened_``, how many rows lay beyond the norm.
         """
         fitting.check_epsilon(self.epsilon)
         if not self.regularization > 0:
@@ -60,12 +64,19 @@ class _PerturbedRisk(LinearClassifier):
         X, y = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(y)
         self.classes_, given = fitting.public_classes(y, self.classes)
-        fitting.warn_of_few(len(X))
+        tried = [self.regularization] if self.choose is None else candidates(self.choose)
+        fitting.warn_of_few(len(X) if self.choose is None else len(X) // (len(tried) + 1))
         rows, self.shortened_ = fitting.within_norm(X, self.data_norm, self.fit_intercept)
         noise = fitting.noise_of(self.random_state)
-        problems = fitting.signs(y, self.classes_)
-        fitted = [self._solve(rows * sign[:, None], self.epsilon / len(problems), noise) for sign in problems]
-        weights = np.stack([w for w, _ in fitted])
+        if self.choose is None:
+            at, fitted = 0, [self._weights(rows, y, self.regularization, noise)]
+        else:
+            *learn, judge = parts(len(rows), len(tried), noise)
+            each = zip(learn, tried, strict=True)
+            fitted = [self._weights(rows[part], y[part], one, noise) for part, one in each]
+            right = [decided(self.classes_, rows[judge] @ weights.T) == y[judge] for weights, _ in fitted]
+            at = drawn([int((~one).sum()) for one in right], self.epsilon, noise)
+        weights, self.regularization_ = fitted[at][0], tried[at]
         self.gradient_ = max(left for _, left in fitted)
         self.coef_, self.intercept_ = fitting.unscaled(weights, float(self.data_norm or 1), self.fit_intercept)
         self.epsilon_ = self.epsilon
@@ -83,20 +94,31 @@ class _PerturbedRisk(LinearClassifier):
     def _loss(self) -> Loss:
         raise NotImplementedError
 
-    def _solve(self, rows: np.ndarray, epsilon: float, noise: Noise) -> tuple[np.ndarray, float]:
+    def _weights(
+        self, rows: np.ndarray, y: np.ndarray, regularization: float, noise: Noise
+    ) -> tuple[np.ndarray, float]:
+        """Weights of all problems (k, d), and the largest gradient that is left."""
+        problems = fitting.signs(y, self.classes_)
+        share = self.epsilon / len(problems)
+        solved = [self._solve(rows * sign[:, None], regularization, share, noise) for sign in problems]
+        return np.stack([w for w, _ in solved]), max(left for _, left in solved)
+
+    def _solve(self, rows: np.ndarray, regularization: float, epsilon: float, noise: Noise) -> tuple[np.ndarray, float]:
         """Weights of one problem, and the gradient that is left."""
         (n, d), loss = rows.shape, self._loss()
         if self.method == "output":
-            w, left = minimum(rows, loss, self.regularization, np.zeros(d))
-            return w + noise.radial(d, 2 / (n * self.regularization * epsilon)), left
-        scale, more = perturbation(epsilon, n, self.regularization, loss.curvature)
-        return minimum(rows, loss, self.regularization + more, noise.radial(d, scale) / n)
+            w, left = minimum(rows, loss, regularization, np.zeros(d))
+            return w + noise.radial(d, 2 / (n * regularization * epsilon)), left
+        scale, more = perturbation(epsilon, n, regularization, loss.curvature)
+        return minimum(rows, loss, regularization + more, noise.radial(d, scale) / n)
 
     def _guarantee(self, classes: str) -> Any:
         given = [
             f"rows shortened to the public norm {self.data_norm:g}",
             classes,
-            "a regularization that was not chosen on these data",
+            "a regularization that was not chosen on these data"
+            if self.choose is None
+            else "a regularization that was drawn from public ones, on rows of its own",
             f"a solver that ends within {CLOSE:g} of the minimum",
         ]
         return fitting.guarantee(self.epsilon, given=given)
@@ -106,8 +128,9 @@ class PrivateLogisticRegression(_PerturbedRisk):
     """Logistic regression with ``epsilon``-differential privacy for each row.
 
     ``data_norm``: a public bound on the Euclidean norm of a row; longer ones are shortened. ``regularization``: the
-    weight of |w|^2 / 2 beside the mean loss. ``method``: "objective" or "output". ``random_state``: None for secret
-    noise; a seed makes fits alike, and then nothing is promised.
+    weight of |w|^2 / 2 beside the mean loss; ``choose``: public ones, of which the fit itself draws one that does well,
+    each on a part of the rows. ``method``: "objective" or "output". ``random_state``: None for secret noise; a seed
+    makes fits alike, and then nothing is promised.
 
     >>> PrivateLogisticRegression(1.0, data_norm=1.0, regularization=1e-3).fit(X, y).guarantee_  # doctest: +SKIP
     """
@@ -118,6 +141,7 @@ class PrivateLogisticRegression(_PerturbedRisk):
         *,
         data_norm: float | None = None,
         regularization: float = 1e-3,
+        choose: Sequence[float] | None = None,
         method: Method = "objective",
         fit_intercept: bool = True,
         classes: Any = None,
@@ -126,6 +150,7 @@ class PrivateLogisticRegression(_PerturbedRisk):
         self.epsilon = epsilon
         self.data_norm = data_norm
         self.regularization = regularization
+        self.choose = choose
         self.method = method
         self.fit_intercept = fit_intercept
         self.classes = classes
@@ -149,6 +174,7 @@ class PrivateHuberSVM(_PerturbedRisk):
         data_norm: float | None = None,
         regularization: float = 1e-3,
         h: float = 0.5,
+        choose: Sequence[float] | None = None,
         method: Method = "objective",
         fit_intercept: bool = True,
         classes: Any = None,
@@ -158,6 +184,7 @@ class PrivateHuberSVM(_PerturbedRisk):
         self.data_norm = data_norm
         self.regularization = regularization
         self.h = h
+        self.choose = choose
         self.method = method
         self.fit_intercept = fit_intercept
         self.classes = classes

@@ -19,6 +19,7 @@ from edgeveil.trainer.private.estimators import (
     PrivateHuberSVM,
     PrivateLogisticRegression,
 )
+from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
 from edgeveil.trainer.private.estimators.functional import Scales, noisy_minimum, scales
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
 from edgeveil.trainer.private.estimators.minimiser import minimum
@@ -27,11 +28,12 @@ from edgeveil.trainer.private.estimators.sensitivity import LINEAR, LOGISTIC, We
 from edgeveil.trainer.private.noise import Noise, Secret, Seeded
 from scripts.reproduce.dp.shipped import Categories, Vectors
 from scripts.reproduce.dp.training.audit_case import Case, Outputs
-from scripts.reproduce.dp.training.one_step import clipped, step
+from scripts.reproduce.dp.training.one_step import CLIP, clipped, step
 
 ROWS = {"one": 1.0, "flipped label": -1.0, "half a row": 0.5, "zero row": 0.0}  # one value times its label
 REGULARIZATION = 0.1  # times the one row; of perturbed objectives
 STIFF = 10.0  # of perturbed outputs: one row moves the minimum by nearly all that is allowed
+FAR = 100.0  # a weight at which the other class is all but certain
 STEEP = 60  # halvings of an interval: float64 has no more
 
 
@@ -136,6 +138,13 @@ def fitted(estimator: Any) -> Case:
     return Case(f"{type(estimator).__name__}.fit", estimator.epsilon, run, times=0.05)
 
 
+def of_classifier(drawn: bool) -> np.ndarray:
+    """``DPSGDClassifier``'s clipped sum of a lot: of one row, where that is in it, or of none. The row's gradient is
+    longer than the clip."""
+    row, hot, weights = np.array([[1.0]]), np.array([[0.0, 1.0]]), np.array([[FAR], [0.0]])
+    return clipped_sum(row[: int(drawn)], hot[: int(drawn)], weights, CLIP).ravel()
+
+
 def shipped() -> Iterator[Case]:
     """Everything that must keep its claim."""
     settings: dict[str, Any] = {"fit_intercept": False, "classes": [0, 1]}
@@ -152,4 +161,5 @@ def shipped() -> Iterator[Case]:
     yield functional(LOGISTIC, 2, 1.0, spends(LOGISTIC, 2, 0, gamma=1.0))
     yield functional(LOGISTIC, 2, 0.1, spends(LOGISTIC, 2, 1, gamma=0.1))
     yield from (step(sigma, rate, clipped) for sigma, rate in ((1.0, 1.0), (4.0, 1.0), (1.0, 0.2)))
+    yield step(1.0, 1.0, of_classifier)._replace(name="DPSGDClassifier, one step, q 1, sigma 1")
     yield from map(local, ("duchi-linf", "duchi-l2", "laplace", "hybrid", "k-rr", "oue", "hrr"))

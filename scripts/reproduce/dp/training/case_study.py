@@ -2,8 +2,8 @@
 
 Records docs/results/dp/case-study.json. x ~ N(0, I) of two values, y = 1 with probability 1 / (1 + exp(-theta.x)),
 theta = (6, -5). Poisson lots, gradients clipped row by row, noise for all steps; theta is the mean of the second half
-of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship. Ten repeats of few rows scatter
-widely, so ``scatter`` has many of them at once, with the noise of each accountant.
+of the steps. "none" is the same without noise. Noise is seeded, of the laws that ship. Ten repeats scatter widely, so
+``scatter`` has many of them at once, with the noise of each accountant.
 """
 
 from __future__ import annotations
@@ -144,11 +144,13 @@ def _at_once(n: int, sigma: float, rng: np.random.Generator) -> np.ndarray:
     y = rng.random((MANY, n)) < expit(x @ THETA)
     theta, total = np.zeros((MANY, 2)), np.zeros((MANY, 2))
     for step in range(STEPS):
-        slope = (expit(np.einsum("rnd,rd->rn", x, theta)) - y)[..., None] * x
-        norms = np.linalg.norm(slope, axis=2)
-        share = (rng.random((MANY, n)) < lot / n) / np.maximum(1, norms / CLIP)
+        repeat, row = np.nonzero(rng.random((MANY, n)) < lot / n)
+        here = x[repeat, row]
+        slope = (expit((here * theta[repeat]).sum(axis=1)) - y[repeat, row])[:, None] * here
+        slope /= np.maximum(1, np.linalg.norm(slope, axis=1) / CLIP)[:, None]
+        sums = np.stack([np.bincount(repeat, column, MANY) for column in slope.T], axis=1)
         noise = rng.normal(scale=sigma * CLIP, size=theta.shape) if sigma else 0.0
-        theta = theta - RATE * (np.einsum("rn,rnd->rd", share, slope) + noise) / lot
+        theta = theta - RATE * (sums + noise) / lot
         if step >= STEPS // 2:
             total += theta
     return np.asarray(total / (STEPS - STEPS // 2))
@@ -173,7 +175,7 @@ def main() -> None:
         "repeats": asked.repeats,
         "rows": [measured(n, epsilon, asked.repeats) for n in SIZES for epsilon in EPSILONS],
         "many": MANY,
-        "scatter": [row for epsilon in (None, 1.0, 0.5, 0.1) for row in scatter(SIZES[0], epsilon)],
+        "scatter": [row for n in SIZES for epsilon in EPSILONS for row in scatter(n, epsilon)],
         "mistakes": list(errors(asked.repeats)),
         "wall_s": round(time.monotonic() - began),
     }

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 Record = Mapping[str, Any]
 RECORDS = ("functional", "inversion", "erm-adult", "erm-kdd", "erm-rows", "accounting", "case-study", "audit",
-           "membership", "clipped-sums", "codebook", "oracles")  # fmt: skip
+           "membership", "fit-times", "clipped-sums", "encoder", "codebook", "oracles")  # fmt: skip
 FOLDER = Path("docs/results/dp")
 TABLE_2 = {0.5: (0.52, 1.04), 0.25: (0.265, 1.061), 0.1: (0.107, 1.074), 0.05: (0.054, 1.079), 0.025: (0.027, 1.081),
            0.01: (0.011, 1.082)}  # fmt: skip
