@@ -66,9 +66,12 @@ class FirstPass:
 
     def write(
         self, work: Path, key: MasterKey, recipient: str, vault: Vault | None, *, paid: Sequence[bool], chunk_rows: int,
-        archive: str,
+        archive: str, publication: str,
     ) -> None:  # fmt: skip
-        """Make the file of rows; the vault knows everybody in it before it has its name, or nothing changes."""
+        """Make the file of rows; the vault knows everybody in it before it has its name, or nothing changes.
+
+        It notes them as those of ``publication``, which may still come to nothing.
+        """
         plan = self.prepared.plan
         text = json.dumps(self._statement(), sort_keys=True, allow_nan=False)
         exactly_once.make(work / STATEMENT, work, text.encode())
@@ -77,6 +80,9 @@ class FirstPass:
         with vault.change() if vault is not None else nullcontext():
             names = {name: [column[row] for row in self.rows] for name, column in self.prepared.names.items()}
             made = pseudonymise(plan, names, key, recipient, vault)
+            if vault is not None:
+                for scope, salts in made.salts.items():
+                    vault.under_way.note(publication, scope.field, salts)
             columns = published_columns(self.prepared, self.shown, made.columns, self.rows)
             frame = np.where(paid, self.frame, -1)
             person, place = self.prepared.person[self.rows], row_table.places(secret, self.rows)
