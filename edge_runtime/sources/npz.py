@@ -77,6 +77,14 @@ class NpzSource(Source):
         self._archive.close()
 
 
+def count_rows(path: str) -> int:
+    """How many rows x has. Raises ``BadInput`` where there is no such file."""
+    archive, member, shape, _ = _open_archive(path)
+    member.close()
+    archive.close()
+    return shape[0] if shape else 0
+
+
 def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.dtype]:
     """The archive, x's values as a file that is read from front to back, and its shape and dtype."""
     archive = None

@@ -42,7 +42,10 @@ class Publication(NamedTuple):
 
 
 class Vault:
-    """An opened vault; ``under_way`` has notes of publications that are not done. Every method raises ``BadInput`` where the file is locked, full or damaged."""
+    """An opened vault; ``under_way`` has notes of publications that are not done.
+
+    Every method raises ``BadInput`` where the file is locked, full or damaged.
+    """
 
     def __init__(self, path: Path, key: MasterKey) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV

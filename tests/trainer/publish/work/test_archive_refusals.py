@@ -118,7 +118,14 @@ def test_an_unaudited_bundle_is_taken_where_that_is_to_be_said(own):
 
 
 def test_a_bundle_that_follows_people_from_frame_to_frame(tmp_path):
-    refused(archives.make(tmp_path, bundle=bundles.held_example()), "works each frame by itself")
+    refused(
+        archives.make(tmp_path, bundle=bundles.held_example()),
+        "each frame by itself. Take a bundle whose recipe says hold =",
+    )
+
+
+def test_a_bundle_that_cuts_people_out_of_pictures(tmp_path):
+    refused(archives.make(tmp_path, bundle=bundles.captured_example()), "one frame. Save the cuts as recordings")
 
 
 def test_a_bundle_of_a_stranger(own):

@@ -22,7 +22,7 @@ from edgeveil.trainer.publish.plan import Frames, Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise
 from edgeveil.trainer.publish.publication import Prepared, published_columns
 from edgeveil.trainer.publish.work import exactly_once
-from edgeveil.trainer.publish.work.archive import matched
+from edgeveil.trainer.publish.work.archive import matched, names_in
 from edgeveil.trainer.publish.work.leaving import Leaving
 from edgeveil.trainer.publish.work.passes import row_table
 
@@ -50,7 +50,7 @@ class FirstPass:
         for name in plan.published:
             if name in {one.column for one in outputs} or name.startswith(row_table.PREFIX):
                 raise BadInput(f'The column "{name}" has the name of a column that the bundle adds: rename it.')
-        frame = matched(cells[frames.key], source, frames.key)
+        frame = matched(cells[frames.key], names_in(source), frames.key)
         shown = prepared.generalised()
         rows = np.flatnonzero(shown.rows)
         rows = rows[np.argsort(frame[rows])]
