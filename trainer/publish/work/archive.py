@@ -73,27 +73,22 @@ def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:
     no row. No name of a file is shown.
     """
     places = {str(name): place for place, name in enumerate(names)}
+    wanted = f"a number from 0 to {len(places) - 1}" if isinstance(names, range) else "the name of a file in the folder"
     found = np.empty(len(cells), np.int64)
-    rows: dict[int, int] = {}
+    rows = np.full(len(places), -1)
     for row, cell in enumerate(cells):
         place = places.get(cell)
         if place is None:
-            wanted = (
-                f"a number from 0 to {len(places) - 1}"
-                if isinstance(names, range)
-                else "the name of a file in the folder"
-            )
             raise BadInput(f'Column "{column}", row {row + 1}: expected {wanted}. Correct the cell, or drop the row.')
-        if place in rows:
+        if rows[place] >= 0:
             raise BadInput(
                 f'Column "{column}", row {row + 1}: it has the frame of row {rows[place] + 1}. A frame is one row\'s.'
             )
         found[row], rows[place] = place, row
-    if missing := len(places) - len(rows):
-        first = next(place for place in range(len(places)) if place not in rows)
+    if len(missing := np.flatnonzero(rows < 0)):
         raise BadInput(
-            f"{missing} frames have no row in the table, the first of them number {first}. Add their rows, or take the "
-            "frames away."
+            f"{len(missing)} frames have no row in the table, the first of them number {missing[0]}. Add their "
+            "rows, or take the frames away."
         )
     return found
 
