@@ -163,9 +163,11 @@ def _network(size: str, kind: str) -> tuple[dict[str, Any], dict[str, bytes]]:
     backend = capture_loop.perturber(document, data).pipeline.runners["generator"]
     frame = Pipeline(parse(document), tables={}, runners={"generator": backend}).run(x)["frame"]
     files = {"golden/input.npy": bundles.npy(x), f"golden/{artefact}.frame.npy": bundles.npy(frame)}
+    head = bundles._head("network")
     manifest = {
-        **bundles._head("network"),
+        **head,
         **document,
+        "perturber": head["perturber"],
         "preference": [artefact],
         "profiles": {"workstation": {"artefacts": [artefact], "backends": ["tflite"]}},
         "tables": {},

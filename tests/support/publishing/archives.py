@@ -167,10 +167,10 @@ def with_keys(folder: Path, made: bundles.Made, plan: str, rows=(), *, chunk_row
     return Archive(folder, made, rows, plan, chunk_rows)
 
 
-def again(folder: Path, *, chunk_rows=64) -> Archive:
-    """The archive that another process made there."""
+def again(folder: Path, rows=(), *, chunk_rows=64) -> Archive:
+    """The archive that another process made there, with or without its ``rows``."""
     made = bundles.Made(folder / "test.veil", folder / "trust", {}, {})
-    return Archive(folder, made, read_table(folder / "visits.csv"), (folder / "plan.toml").read_text(), chunk_rows)
+    return Archive(folder, made, rows, (folder / "plan.toml").read_text(), chunk_rows)
 
 
 def read_table(path: Path):
