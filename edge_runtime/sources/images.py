@@ -41,13 +41,8 @@ class ImagesSource(Source):
     ) -> None:
         need_image(spec, "a folder of images")
         self._cv2 = opencv()
-        if not os.path.isdir(folder):
-            raise BadInput("expected a folder of images at {}; there is none".format(folder))
-        listed = _read_list(folder) or _list_by_name(folder)
-        if not listed:
-            raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
-        times, self._paths = zip(*listed)
-        self.files = [os.path.relpath(path, folder) for path in self._paths]  # in the order of the frames
+        times, self.files = list_pictures(folder)
+        self._paths = [os.path.join(folder, name) for name in self.files]
         self._times = [time - times[0] for time in times]
         self._length_s = self._times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1 / FPS
         self._pace = (pace or Pace()) if realtime else None
@@ -93,6 +88,16 @@ class ImagesSource(Source):
         if picture is None:
             raise FrameDropped("unreadable")
         return picture
+
+
+def list_pictures(folder: str) -> Tuple[List[float], List[str]]:
+    """Times in seconds and names in the folder of its pictures, in the order of the frames. Raises ``BadInput``."""
+    if not os.path.isdir(folder):
+        raise BadInput("expected a folder of images at {}; there is none".format(folder))
+    listed = _read_list(folder) or _list_by_name(folder)
+    if not listed:
+        raise BadInput("expected pictures ({}) in {}; there are none".format(", ".join(SUFFIXES), folder))
+    return [time for time, _ in listed], [os.path.relpath(path, folder) for _, path in listed]
 
 
 def _read(path: str, most_bytes: int) -> bytes:

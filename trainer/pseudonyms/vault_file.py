@@ -74,7 +74,7 @@ class VaultFile:
                 if self.base.in_transaction:
                     self.base.execute("ROLLBACK")
 
-    def delete(self, statement: str, *values: bytes) -> None:
+    def delete(self, statement: str, *values: bytes | str) -> None:
         """Delete rows within ``change``; ``forget`` after it leaves none of their bytes."""
         self.base.execute(statement, values)
         self.base.execute("PRAGMA user_version = 1")

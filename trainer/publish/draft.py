@@ -22,9 +22,16 @@ k = {k}  # people who look alike, at least
 suppress = 0  # people that may be left out
 method = "incognito"  # or "mondrian": less loss, each row by itself
 
+"""
+_NO_FRAMES = """\
 # [frames]            # for recordings beside the table (edgeveil publish archive)
 # key = ""            # the column that names a row's frame: a file, or a number from 0
 # most_dropped = 0.0  # share of the frames that may be lost
+"""
+_FRAMES = """\
+[frames]
+{key}  # {why}
+most_dropped = 0.0  # share of the frames that may be lost
 """
 _TAIL = """
 # Numbers with noise beside the rows, and what attacks may learn of a column that is dropped:
@@ -33,15 +40,26 @@ _TAIL = """
 """
 
 
-def draft(table: Path, cells: Cells, *, k: int = 10) -> str:
-    """The plan's TOML. ``cells`` are those of ``table``."""
+def draft(table: Path, cells: Cells, *, k: int = 10, frame_columns: Sequence[str] = ()) -> str:
+    """The plan's TOML. ``cells`` are those of ``table``; of recordings, ``frame_columns`` each name all frames."""
     import tomli_w
 
     columns = {
         name: {"type": type_of(values), "values": len(set(values) - {""}), "action": ""}
         for name, values in cells.items()
     }
-    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
+    frames = _frames(frame_columns) if frame_columns else _NO_FRAMES
+    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}{frames}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
+
+
+def _frames(columns: Sequence[str]) -> str:
+    """The plan's table for recordings; where several columns could be it, none is chosen."""
+    import tomli_w
+
+    key, why = columns[0], 'names every frame once; its action is "drop"'
+    if len(columns) > 1:
+        key, why = "", f'choose one: {", ".join(columns)} name every frame once; its action is "drop"'
+    return _FRAMES.format(key=tomli_w.dumps({"key": key}).strip(), why=why)
 
 
 def type_of(values: Sequence[str]) -> str:

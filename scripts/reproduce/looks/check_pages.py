@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import io
 import json
 import socket
 import subprocess
@@ -27,20 +26,18 @@ import numpy as np
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.formats.png import encode
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce import record
 from scripts.reproduce.looks import measured
 from scripts.reproduce.looks.chromium import Chromium, file_url
+from scripts.reproduce.looks.draw import draw
 
 OUT = Path("docs/results/looks.json")
-DOCS = Path("docs/looks")
 # page, width, scheme, height in pixels
 SHOWN = {
     "report.png": ("report", 1280, "light", 700),
     "preview.png": ("preview", 1280, "light", None),
     "audit-closing.png": ("terminal", 1280, "dark", None),
 }
-COLOURS = 96
 TERMINAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>How an audit ends</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
 :root {{ color-scheme: light dark; --page: #fff; --ink: #1d2327; }}
@@ -69,7 +66,7 @@ def main() -> int:
                 for scheme in measured.SCHEMES:
                     browser.show(url, width=width, dark=scheme == "dark", wait_s=1.0 if name == "preview" else 0.3)
                     (asked.pictures / f"{name}-{width}-{scheme}.png").write_bytes(browser.picture())
-                    draw(browser, name, width, scheme)
+                    draw_shown(browser, name, width, scheme)
                     found = measured.measure(browser, asked.axe)
                     versions["axe-core"] = found.pop("axe")
                     problems = measured.problems(found, width)
@@ -158,17 +155,11 @@ def preview(demo: Path, out: Path) -> Iterator[str]:
         service.wait()
 
 
-def draw(browser: Chromium, name: str, width: int, scheme: str) -> None:
-    """Those pictures of this page that the documentation shows, in few colours, so that they are small."""
-    from PIL import Image
-
+def draw_shown(browser: Chromium, name: str, width: int, scheme: str) -> None:
+    """Those pictures of this page that the documentation shows."""
     for file, (page, wide, of, height) in SHOWN.items():
         if (page, wide, of) == (name, width, scheme):
-            picture = Image.open(io.BytesIO(browser.picture(height=height))).convert("RGB").quantize(COLOURS)
-            data = io.BytesIO()
-            picture.save(data, "PNG", optimize=True)
-            DOCS.mkdir(exist_ok=True)
-            write_atomic(str(DOCS / file), data.getvalue())
+            draw(browser, file, height)
 
 
 if __name__ == "__main__":

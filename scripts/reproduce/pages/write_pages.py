@@ -5,6 +5,7 @@ A page whose record is not there is left out; left out of the command line, all 
 
 import functools
 import json
+import statistics
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,13 @@ from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.publishing import (
     anonymity,
+    archive_cost,
     linkage,
     newcomer,
     pseudonym_attack,
     pseudonyms,
     publishing_page,
+    ray_leaks,
     whole_archive,
 )
 from scripts.reproduce.record import ROOT, Script, run
@@ -80,7 +83,17 @@ LOCAL_PAGE = Path("docs/results/local-privacy.md")
 PRIVATE_PAGE = Path("docs/results/private-models.md")
 PYTHONS_PAGE = Path("docs/results/pythons.md")
 PUBLISHING = tuple(
-    script.RESULT for script in (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack)
+    script.RESULT
+    for script in (
+        anonymity,
+        linkage,
+        pseudonyms,
+        newcomer,
+        whole_archive,
+        pseudonym_attack,
+        archive_cost,
+        ray_leaks,
+    )
 )
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
 STRANGERS_PAGE = Path("docs/results/strangers.md")
@@ -360,6 +373,8 @@ def publishing(
     counted: dict[str, Any],
     whole: dict[str, Any],
     attacked: dict[str, Any],
+    cost: dict[str, Any],
+    leaks: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
@@ -370,6 +385,10 @@ def publishing(
         newcomer=counted,
         publish=whole,
         attack=attacked,
+        cost=cost,
+        us_a_frame=statistics.median(cost["us_a_frame"]),
+        leaks=leaks,
+        held=publishing_page.held,
         claims=publishing_page.claims(record, counted),
         brute_force=list(publishing_page.brute_force(record)),
         losses=list(publishing_page.losses(record)),

@@ -75,3 +75,8 @@ def _guess(counted: Record) -> str:
 def _which(row: Record) -> str:
     columns = row["columns"]
     return ", ".join(columns) if len(columns) < 4 else f"{len(columns)} attributes"
+
+
+def held(record: Record, *names: str) -> str:
+    """Whether checks of a record were held."""
+    return "held" if all(record["checks"][name] for name in names) else "**not held**"

@@ -201,19 +201,33 @@ def test_golden_vectors_that_cannot_show_it_are_refused(tmp_path):
 UNCHANGED, CHANGED = [16, 0, 0, 0], [16, 1, 0, 0]
 
 
-def feed(perturber, rows, batch=False):
-    made = [RawFrame(np.array(row, np.uint8), index) for index, row in enumerate(rows)]
-    return perturber.perturb_batch(made) if batch else [perturber.perturb(frame) for frame in made]
+HOW = {
+    "one": lambda perturber, frames: [perturber.perturb(frame) for frame in frames],
+    "batch": lambda perturber, frames: perturber.perturb_batch(frames),
+    "columns": lambda perturber, frames: perturber.perturb_columns(frames).indices,
+}
 
 
-@pytest.mark.parametrize("batch", [False, True])
-def test_thirty_unchanged_frames_in_a_row_stop_everything_for_good(tmp_path, batch):
+def feed(perturber, rows, how="one"):
+    return HOW[how](perturber, [RawFrame(np.array(row, np.uint8), index) for index, row in enumerate(rows)])
+
+
+@pytest.mark.parametrize("how", HOW)
+def test_thirty_unchanged_frames_in_a_row_stop_everything_for_good(tmp_path, how):
     perturber = open_numpy(tmp_path, with_identity(False, golden=[CHANGED]))
-    assert len(feed(perturber, [UNCHANGED] * (RUN - 1), batch)) == RUN - 1
+    assert len(feed(perturber, [UNCHANGED] * (RUN - 1), how)) == RUN - 1
     with pytest.raises(PrivacyStop, match="30 frames in a row"):
-        feed(perturber, [UNCHANGED], batch)
+        feed(perturber, [UNCHANGED], how)
     with pytest.raises(PrivacyStop):
-        feed(perturber, [CHANGED], batch)
+        feed(perturber, [CHANGED], how)
+
+
+def test_unchanged_frames_among_others_count_in_columns_too(tmp_path):
+    perturber = open_numpy(tmp_path, with_identity(False, golden=[CHANGED]))
+    for _ in range(2):
+        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * (RUN - 1) + [CHANGED] * 5, "columns")
+    with pytest.raises(PrivacyStop):
+        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * RUN, "columns")
 
 
 def test_one_changed_frame_starts_the_count_anew(tmp_path):
@@ -260,6 +274,11 @@ def test_dropped_frames_are_counted_by_reason(tmp_path):
             perturber.perturb(frame)
     assert len(perturber.perturb_batch([good, short, other, good])) == 2
     assert perturber.dropped == {"shape": 3, "dtype": 2}
+    told = []
+    found = perturber.perturb_columns([good, short, good], on_drop=lambda frame, reason: told.append((frame, reason)))
+    assert {name: len(column) for name, column in found.outputs.items()} == {"frame": 2, "label": 2}
+    assert told == [(short, "shape")]
+    assert perturber.dropped == {"shape": 4, "dtype": 2}
 
 
 def test_a_channel_bundle_lets_codes_out_alone(tmp_path):

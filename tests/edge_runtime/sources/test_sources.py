@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.errors import (
 )
 from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
 from edgeveil.edge_runtime.manifest.sensor import expected
-from edgeveil.edge_runtime.sources import open_source
+from edgeveil.edge_runtime.sources import npz, open_source
 from edgeveil.edge_runtime.sources.base import Freshness, Pace
 from edgeveil.edge_runtime.sources.images import ImagesSource
 from tests.support.bundles import capture_of
@@ -277,3 +277,33 @@ def test_npz_is_not_held_in_memory(tmp_path):
         most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most < 2**20, "24 MB of readings were read, and not one after the other"
+
+
+def test_npz_rows_are_read_together_and_passed_over(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "READ", 4096)
+    x = np.arange(3000, dtype=np.float32).reshape(1000, 3)  # 341 rows together
+    np.savez(tmp_path / "x.npz", x=x)
+    with open_source(f"npz:{tmp_path}/x.npz", VECTOR) as source:
+        for passed, row in ((0, 0), (3, 4), (0, 5), (400, 406), (500, 907)):
+            source.skip(passed)
+            frame = source.next()
+            assert (frame.index, frame._data.tolist()) == (row, x[row].tolist())
+        source.skip(5000)
+        assert source.next() is None
+
+
+def test_npz_that_ends_too_early_says_at_which_row(tmp_path, monkeypatch):
+    monkeypatch.setattr(npz, "READ", 4096)
+    np.savez(tmp_path / "x.npz", x=np.zeros((1000, 3), np.float32))
+    with open_source(f"npz:{tmp_path}/x.npz", VECTOR) as source:
+        whole, left = source._member.read, [6000]  # bytes that are still there: 500 rows
+
+        def short(size):
+            data = whole(min(size, left[0]))
+            left[0] -= len(data)
+            return data
+
+        monkeypatch.setattr(source._member, "read", short)
+        assert sum(1 for _ in zip(range(341), iter(source.next, None), strict=False)) == 341
+        with pytest.raises(SourceFailed, match="its x ends at row 500"):
+            source.next()

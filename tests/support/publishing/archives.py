@@ -1,6 +1,8 @@
 """A small archive: recordings, the table of visits beside them, a plan, a bundle, and all keys."""
 
 import csv
+import io
+import re
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +75,19 @@ class Archive:
 FEATURES = 64
 
 
+def picture_example():
+    """The same of pictures uint8 (8, 8, 1)."""
+    manifest, members = example()
+    shape = [8, 8, 1]
+    for name in ("tables/means.npy", "golden/input.npy", "golden/numpy.frame.npy"):
+        array = np.load(io.BytesIO(members[name]))
+        members[name] = bundles.npy(array.reshape(len(array), *shape))
+    manifest["input"] |= {"kind": "image", "shape": shape}
+    manifest["outputs"][0]["shape"] = shape
+    manifest["tables"]["means"]["shape"] = [FEATURES, *shape]
+    return manifest, members
+
+
 def example(features=FEATURES, high=16, *, drawn=False):
     """Vector uint8 (features,) in 0..high -> which feature is largest -> the mean reading of that class; ``drawn``: of
     the class that a noisy channel makes of it."""
@@ -112,14 +127,22 @@ def here(engine, at_once):
 
 
 def make(folder: Path, *, bundle=None, people=120, seed=1) -> Archive:
-    """One uint8 frame a visit, as ``bundle`` (an example) takes it; the table is in another order than the frames."""
+    """One frame a visit, as ``bundle`` (an example) takes it; the table is in another order than the frames."""
     manifest, members = bundle or example()
     rows = write_table(folder / "visits.csv", people=people, seed=seed)
     np.savez(
         folder / "x.npz",
-        x=np.random.default_rng(seed).integers(0, 17, (len(rows), *manifest["input"]["shape"]), np.uint8),
+        x=recordings(len(rows), manifest["input"], seed),
     )
     return with_keys(folder, bundles.make_bundle(folder, example=(manifest, members)), visit_tables.PLAN + FRAMES, rows)
+
+
+def recordings(count, spec, seed=1):
+    """Made-up frames as a bundle takes them."""
+    rng = np.random.default_rng(seed)
+    if spec["dtype"] == "uint8":
+        return rng.integers(0, 17, (count, *spec["shape"]), np.uint8)
+    return rng.random((count, *spec["shape"]), np.float32)
 
 
 def write_table(path: Path, *, people=120, seed=1):
@@ -140,4 +163,26 @@ def with_keys(folder: Path, made: bundles.Made, plan: str, rows=(), *, chunk_row
     keygen(folder / "pseudonyms.key")
     public = keys.keygen(folder / "keys")
     (made.trust / "maker.pub").write_bytes(public.read_bytes())
+    (folder / "plan.toml").write_text(plan)
     return Archive(folder, made, rows, plan, chunk_rows)
+
+
+def again(folder: Path, rows=(), *, chunk_rows=64) -> Archive:
+    """The archive that another process made there, with or without its ``rows``."""
+    made = bundles.Made(folder / "test.veil", folder / "trust", {}, {})
+    return Archive(folder, made, rows, (folder / "plan.toml").read_text(), chunk_rows)
+
+
+def read_table(path: Path):
+    """The rows of a table."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def name_in_remarks(archive: Archive):
+    """A column of free text that names people, which the plan lets pass."""
+    text, names = archive["visits.csv"].read_text(), iter(row["visitor"].strip() for row in archive.rows)
+    archive["visits.csv"].write_text(
+        re.sub("a remark of many words about this visit", lambda _: f"we saw {next(names)} again in the hall", text)
+    )
+    archive.plan = archive.plan.replace('[columns.remark]\naction = "drop"', '[columns.remark]\naction = "target"')

@@ -11,24 +11,34 @@ from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_
 from edgeveil.trainer.progress import say
 
 publish = typer.Typer(help="Publish a table, or recordings and their table, for one recipient.", no_args_is_help=True)
+RECORDINGS = "The recordings: a folder of pictures, npz:FILE or FILE.parquet with x."
 Table = Annotated[Path, typer.Option(help="The table: .csv or .parquet.")]
 
 
-@publish.command("plan", epilog="Example: edgeveil publish plan --table visits.csv --out plan.toml")
+@publish.command(
+    "plan", epilog="Example: edgeveil publish plan --in npz:recordings.npz --table visits.csv --out plan.toml"
+)
 def plan(
     table: Table,
     out: Annotated[Path, typer.Option(help="The plan to write; must not exist.")],
+    recordings: Annotated[str | None, typer.Option("--in", help=f"{RECORDINGS} Left out: a table alone.")] = None,
 ) -> None:
-    """Write a plan to fill in: every column, its type and number of values, and no action yet."""
+    """Write a plan to fill in: every column, its type and number of values, no action yet, and which column names the
+    frames of recordings."""
     from edgeveil.edge_runtime.storage.atomic import write_atomic
     from edgeveil.trainer.publish.draft import draft
     from edgeveil.trainer.publish.table_files import read
+    from edgeveil.trainer.publish.work.archive import names_of, uri_of
+    from edgeveil.trainer.publish.work.frame_column import frame_columns
     from edgeveil.trainer.results import locked, require_free
 
     with locked(out, "publish plan"):
         require_free(out, replace=False)
-        write_atomic(out, draft(table, read(table)).encode())
-    say(f"Wrote {out}. Write an action for each column, then: edgeveil publish table --table {table} --plan {out}")
+        cells = read(table)
+        frames = [] if recordings is None else frame_columns(table, cells, names_of(uri_of(recordings)))
+        write_atomic(out, draft(table, cells, frame_columns=frames).encode())
+    then = "table" if recordings is None else f"archive BUNDLE --trust DIR --in {recordings}"
+    say(f"Wrote {out}. Write an action for each column, then: edgeveil publish {then} --table {table} --plan {out}")
 
 
 @publish.command(
@@ -71,9 +81,7 @@ def table_alone(
 def archive(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that perturbs each frame.")],
     trust: Trust,
-    recordings: Annotated[
-        str, typer.Option("--in", help="The recordings: a folder of pictures, npz:FILE or FILE.parquet with x.")
-    ],
+    recordings: Annotated[str, typer.Option("--in", help=RECORDINGS)],
     table: Table,
     plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
     key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],

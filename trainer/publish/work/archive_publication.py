@@ -35,9 +35,8 @@ def publish_archive(
 
     Raises ``BadInput``: then nothing is written and the vault is as it was. ``LimitNotMet`` where too many frames were
     dropped, the parts have less than the plan asks for, or attacks may learn more than it allows, ``BadInput`` where
-    what was written cannot be attacked, and ``PrivacyStop``: then all that was written is gone, but for people in the
-    vault.
-    What else breaks it off (Ctrl-C, a full disk, workers that die) is gone on with by ``resume``.
+    what was written cannot be attacked, and ``PrivacyStop``: then all that was written is gone, and the vault is as it
+    was. What else breaks it off (Ctrl-C, a full disk, workers that die) is gone on with by ``resume``.
     """
     if not wanted.recipient.strip():
         raise BadInput("A recipient was expected; the name is empty. One publication has one recipient.")
@@ -89,11 +88,13 @@ class _Publishing:
             raise
         try:
             document |= rest_of_archive(first, passes, self._opened, self._uri, self._work)
+            salts = finishing.salts_of(wanted.plan, passes.paths, self._key, wanted.recipient)
+            if self._vault is not None:
+                finishing.require_known(self._vault, salts)
         except (LimitNotMet, BadInput):  # a plan that cannot be attacked is mended, and then it is another one
             self._undo(state)
             raise
-        salts = finishing.salts_of(wanted.plan, passes.paths, self._key, wanted.recipient)
-        return finishing.finish(wanted.out, document, self._signer, self._vault, salts)
+        return finishing.finish(wanted.out, document, self._signer, self._vault, salts, publication=state["id"])
 
     def _state(self) -> State:
         wanted, derive = self._wanted, self._key.derive
@@ -128,13 +129,16 @@ class _Publishing:
                 paid=may,
                 chunk_rows=self._chunk_rows,
                 archive=state["archive"],
+                publication=state["id"],
             )
         except BaseException:
             self._undo(state)
             raise
 
     def _undo(self, state: State) -> None:
-        """Take away what was written: nobody had it."""
+        """Take away what was written, and out of the vault who came into it: nobody had it."""
+        if self._vault is not None:
+            self._vault.under_way.withdraw(state["id"])
         shutil.rmtree(self._work, ignore_errors=True)
         for name in ("part-*.parquet", finishing.SIGNED, *finishing.CARDS):
             for path in self._wanted.out.glob(name):

@@ -28,8 +28,8 @@ def make(path: Path, receipts: Path, data: bytes) -> str:
 
     Raises ``WriteFailed``: then nothing is at ``path`` that was not before.
     """
-    link(path, receipts, digest := prepare(path, receipts, data))
-    return made(path, receipts) or digest
+    digest = prepare(path, receipts, data)
+    return digest if link(path, receipts, digest) else made(path, receipts) or digest
 
 
 def prepare(path: Path, receipts: Path, data: bytes) -> str:
@@ -54,14 +54,17 @@ def prepare(path: Path, receipts: Path, data: bytes) -> str:
     return digest
 
 
-def link(path: Path, receipts: Path, digest: str) -> None:
-    """Give what was prepared its name. A damaged file of that name makes room."""
+def link(path: Path, receipts: Path, digest: str) -> bool:
+    """Give what was prepared its name; False where another has it. A damaged file of that name makes room."""
     if path.exists() and made(path, receipts) is None:
         path.unlink()
+    linked = False
     with writing(path), suppress(FileExistsError):
         os.link(_receipt(path, receipts, digest), path)
+        linked = True
     with writing(path):
         sync_folder(path.parent)
+    return linked
 
 
 def sync_folder(folder: Path) -> None:

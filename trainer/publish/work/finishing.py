@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
@@ -72,17 +73,30 @@ def salts_of(plan: Plan, paths: Sequence[Path], key: MasterKey, recipient: str) 
     return found
 
 
+def require_known(vault: Vault, salts: Mapping[Scope, set[bytes]]) -> None:
+    """Raise ``BadInput`` where some of the people in the parts were erased since they were made."""
+    gone = sum(not vault.knows(salt) for held in salts.values() for salt in held)
+    if gone:
+        raise BadInput(
+            f"{gone} people were erased since this publication was begun: nothing was published. Take their rows and "
+            "frames away, and publish the rest anew."
+        )
+
+
 def finish(
     out: Path,
     said: Mapping[str, Any],
     signer: Signer,
     vault: Vault | None,
     salts: Mapping[Scope, set[bytes]],
+    *,
+    publication: str,
 ) -> dict[str, Any]:
     """Write the cards, sign, have the vault note who was sent what, and give the publication its name; then clear the
     work away. Returns ``publication.json``, with the cards.
 
-    The vault comes first: after a crash it knows of too much, never of too little.
+    The vault comes first, and knows the ``publication`` as one under way until then: after a crash it knows of too
+    much, never of too little.
     """
     work = out / WORK
     cards = {name: exactly_once.make(out / name, work, card(said).encode()) for name, card in CARDS.items()}
@@ -93,6 +107,7 @@ def finish(
     if vault is not None and not vault.has(title):
         with vault.change():
             vault.record({Publication(title, scope): sorted(held) for scope, held in salts.items()})
+            vault.under_way.done(publication)
     exactly_once.make(out / DOCUMENT, work, text)
     shutil.rmtree(work)
     return said

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +27,14 @@ class Leaving:
         """As ``publication.json`` has it."""
         return {"column": self.column, "shape": list(self.shape), "dtype": str(self.dtype)}
 
-    def array(self, values: Sequence[np.ndarray]) -> Any:
+    def empty(self) -> np.ndarray:
+        """No outputs (0, *shape)."""
+        return np.empty((0, *self.shape), self.dtype)
+
+    def array(self, values: np.ndarray) -> Any:
         """A pyarrow array of these outputs (n, *shape)."""
         arrow = pyarrow()
-        together = b"".join(value.tobytes() for value in values)
         if not self.shape:
-            return arrow.array(np.frombuffer(together, self.dtype))
-        return arrow.FixedSizeBinaryArray.from_buffers(
-            arrow.binary(self.size), len(values), [None, arrow.py_buffer(together)]
-        )
+            return arrow.array(values)
+        together = arrow.py_buffer(np.ascontiguousarray(values))
+        return arrow.FixedSizeBinaryArray.from_buffers(arrow.binary(self.size), len(values), [None, together])

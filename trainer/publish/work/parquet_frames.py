@@ -16,18 +16,24 @@ COLUMN = "x"
 _AT_ONCE = 256
 
 
+def open_parquet(path: Path) -> Any:
+    """A ``pyarrow.parquet.ParquetFile`` with frames. Raises ``BadInput`` where there is none."""
+    arrow = pyarrow()
+    try:
+        file = arrow.parquet.ParquetFile(path)
+    except (OSError, arrow.ArrowInvalid):
+        raise BadInput(f"Recordings were expected in {path}, and no Parquet file can be read there.") from None
+    if COLUMN not in file.schema_arrow.names:
+        raise BadInput(f'{path} has no column "{COLUMN}": expected the frames there, as bytes or lists of numbers.')
+    return file
+
+
 class ParquetFrames(Source):
     """Frames of the sensor's shape and type; ``index`` is the row. Raises ``BadInput`` where there is no such file."""
 
     def __init__(self, path: Path, sensor: Sensor) -> None:
-        arrow = pyarrow()
         self._shape, self._dtype = tuple(sensor["shape"]), np.dtype(sensor["dtype"])
-        try:
-            self._file = arrow.parquet.ParquetFile(path)
-        except (OSError, arrow.ArrowInvalid):
-            raise BadInput(f"Recordings were expected in {path}, and no Parquet file can be read there.") from None
-        if COLUMN not in self._file.schema_arrow.names:
-            raise BadInput(f'{path} has no column "{COLUMN}": expected the frames there, as bytes or lists of numbers.')
+        self._file = open_parquet(path)
         self.size = self._file.metadata.num_rows
         self._batches = self._file.iter_batches(_AT_ONCE, columns=[COLUMN])
         self._batch: Any = []

@@ -122,9 +122,13 @@ def _require_single_frames(manifest: Manifest) -> None:
     capture = manifest.capture
     if RoundFormat.of(manifest) is not None:
         raise BadInput("This bundle reports gradients of a training, and these are no frames. Take another bundle.")
-    followed = manifest.stream is not None and manifest.stream.hold != "frame"
-    if followed or (capture is not None and (capture.crop or capture.windows)):
+    if manifest.stream is not None and manifest.stream.hold != "frame":
         raise BadInput(
-            "This bundle follows people or windows from frame to frame, and a publication works each frame by itself. "
-            "Take a bundle without a stream, crops or windows."
+            "This bundle holds what it sends over the frames of a person or a time, and a publication works each frame "
+            'by itself. Take a bundle whose recipe says hold = "none" or "frame".'
+        )
+    if capture is not None and capture.crop:
+        raise BadInput(
+            "This bundle cuts people out of each picture, and a row of the table has one frame. Save the cuts as "
+            "recordings, and take a bundle whose input they are: its recipe has no [capture.crop]."
         )

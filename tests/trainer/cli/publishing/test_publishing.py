@@ -2,10 +2,13 @@
 
 import csv
 import json
+import re
 
+import numpy as np
 import pytest
+import tomllib
 
-from tests.support.publishing import visit_tables
+from tests.support.publishing import archives, visit_tables
 
 
 @pytest.fixture
@@ -79,6 +82,67 @@ def test_a_drafted_plan_publishes_nothing(folder, edgeveil):
     code, _, err = edgeveil("publish", "plan", "--table", "visits.csv", "--out", "new.toml")
     assert code == 2
     assert not (folder / "out").exists()
+
+
+@pytest.fixture
+def recordings(folder):
+    """Frames beside the table, whose column ``recording`` has their numbers."""
+    rows = archives.write_table(folder / "visits.csv")
+    np.savez(folder / "x.npz", x=np.zeros((len(rows), 4), np.uint8))
+    return folder
+
+
+def planned(edgeveil, out="new.toml"):
+    return edgeveil("publish", "plan", "--in", "npz:x.npz", "--table", "visits.csv", "--out", out)
+
+
+def test_a_plan_for_recordings_says_which_column_names_a_frame(recordings, edgeveil):
+    ok(planned(edgeveil))
+    plan = tomllib.loads((recordings / "new.toml").read_text())
+    assert plan["frames"] == {"key": "recording", "most_dropped": 0.0}
+    assert {column["action"] for column in plan["columns"].values()} == {""}
+
+
+def test_where_two_columns_could_name_a_frame_none_is_chosen(recordings, edgeveil):
+    text = (recordings / "visits.csv").read_text().splitlines()
+    lines = [f"{text[0]},number", *(f"{line},{number}" for number, line in enumerate(text[1:]))]
+    (recordings / "visits.csv").write_text("\n".join(lines) + "\n")
+    ok(planned(edgeveil))
+    text = (recordings / "new.toml").read_text()
+    assert tomllib.loads(text)["frames"]["key"] == ""
+    assert "choose one: recording, number" in text
+
+
+@pytest.mark.parametrize(
+    ("frames", "change", "said"),
+    [
+        (1, lambda row: row, 'Column "recording", row [0-9]+: expected a number from 0 to'),
+        (-1, lambda row: row, "1 frames have no row in the table, the first of them number"),
+        (0, lambda row: {**row, "recording": "0"}, "No column of visits.csv says which frame is a row's"),
+        (
+            0,
+            lambda row: {**row, "recording": row["recording"].replace("7", "8")},
+            'Column "recording", row [0-9]+: it has the frame of row [0-9]+',
+        ),
+        (
+            0,
+            lambda row: {"visitor": row["visitor"]},
+            "No column of visits.csv says which frame is a row's: expected one",
+        ),
+    ],
+)
+def test_table_and_recordings_that_do_not_match_make_no_plan(recordings, edgeveil, frames, change, said):
+    with (recordings / "visits.csv").open(newline="") as file:
+        rows = list(map(change, csv.DictReader(file)))
+    with (recordings / "visits.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    np.savez(recordings / "x.npz", x=np.zeros((len(rows) - frames, 4), np.uint8))
+    code, out, err = planned(edgeveil)
+    assert (code, out) == (2, "")
+    assert re.fullmatch(f"error: .*({said}).*", err.strip())
+    assert not (recordings / "new.toml").exists()
 
 
 def test_a_pseudonym_that_begins_with_a_dash_is_no_option(folder, edgeveil):

@@ -136,11 +136,22 @@ def test_people_whom_a_drop_singles_out_are_left_out_too(own, monkeypatch):
     assert not own["unguarded"].exists()
 
 
-def test_more_drops_than_the_plan_allows_leave_nothing(own, monkeypatch):
+def test_more_drops_than_the_plan_allows_leave_nothing_and_the_vault_as_it_was(own, monkeypatch):
     bad_frames(monkeypatch, set(range(100, 160)))
     with pytest.raises(LimitNotMet, match=r"frames of [0-9]+ were dropped \([0-9]+ shape\).*most_dropped allows"):
         own.published()
     assert not own["out"].exists()
+    assert subjects(own) == 0
+
+
+def test_who_was_erased_meanwhile_is_not_published(own, monkeypatch):
+    broken_off(own, monkeypatch)
+    with Vault(own["vault"], open_key(own["pseudonyms.key"])) as vault:
+        vault.erase("visitor", "person 003")
+    with pytest.raises(BadInput, match="1 people were erased since this publication was begun"):
+        own.published(resume=True)
+    assert not own["out"].exists()
+    assert subjects(own) == 0
 
 
 def test_the_reader_of_the_parts_is_the_last_guard(own, monkeypatch):
@@ -327,6 +338,7 @@ def test_after_a_privacy_stop_nothing_is_left(own, monkeypatch):
     with pytest.raises(PrivacyStop, match="as they came"):
         own.published()
     assert not own["out"].exists()
+    assert subjects(own) == 0
 
 
 def test_a_file_is_never_replaced(tmp_path):

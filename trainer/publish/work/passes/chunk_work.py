@@ -15,7 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.sources.base import Source
 from edgeveil.trainer.publish.work import exactly_once
@@ -26,7 +26,7 @@ from edgeveil.trainer.publish.work.passes.parquet_bytes import opened, packed
 from edgeveil.trainer.publish.work.passes.row_table import FRAME, PERSON, PLACE, PREFIX
 from edgeveil.trainer.publish.work.perturbing import Opened
 
-BATCH_BYTES = 1 << 20
+BATCH_BYTES = 1 << 16  # of input: what the stages make of a batch stays in the processor's cache
 
 
 def chunk_path(work: Path, number: int) -> Path:
@@ -44,16 +44,14 @@ def work_chunk(
     """
     machine = _machine(Path(bundle), sealed, Path(trust), artefact, uri)
     rows = opened(Path(work) / row_table.NAME).read_row_group(number)
-    frames, dropped = machine.perturbed(rows.column(PREFIX + FRAME).to_numpy())
-    left = np.array([at for at, frame in enumerate(frames) if frame is not None], np.int64)
+    left, values, dropped = machine.perturbed(rows.column(PREFIX + FRAME).to_numpy())
     part = row_table.parts_of(row_table.place_values(rows.column(PREFIX + PLACE)), parts)[left]
-    left = left[np.argsort(part, kind="stable")]
-    table = rows.take(left).drop_columns([PREFIX + FRAME, PREFIX + PERSON])
+    order = np.argsort(part, kind="stable")
+    table = rows.take(left[order]).drop_columns([PREFIX + FRAME, PREFIX + PERSON])
     for output in machine.opened.outputs:
-        values = [frames[at].outputs[output.column] for at in left]
-        table = table.append_column(output.column, output.array(values))
+        table = table.append_column(output.column, output.array(values[output.column][order]))
     counts = np.bincount(part, minlength=parts).tolist()
-    data = packed(table, row_table.published(rows), counts, {"parts": " ".join(map(str, counts))})
+    data = packed(table, (), counts, {"parts": " ".join(map(str, counts))}, quick=True)
     exactly_once.make(chunk_path(Path(work), number), Path(work), data)
     return {"rows": len(left), "dropped": dict(dropped)}
 
@@ -67,20 +65,23 @@ class _Machine:
     source: Source
     at: int = 0
 
-    def perturbed(self, wanted: np.ndarray) -> tuple[list[PerturbedFrame | None], Counter[str]]:
-        """For each number, in rising order, the perturbed frame; None for one that was dropped, and the reasons."""
-        found: list[PerturbedFrame | None] = [None] * len(wanted)
-        dropped: Counter[str] = Counter()
-        perturber = self.opened.perturber
+    def perturbed(self, wanted: np.ndarray) -> tuple[np.ndarray, dict[str, np.ndarray], Counter[str]]:
+        """Of numbers in rising order: the places of those that were perturbed, their outputs (places, ...) by column,
+        and why others were dropped."""
+        left, dropped = list[int](), Counter[str]()
+        made: dict[str, list[np.ndarray]] = {output.column: [] for output in self.opened.outputs}
+
+        def lost(_: RawFrame, reason: str) -> None:
+            dropped[reason] += 1
+
         for batch in self._batches(wanted, dropped):
             places = {frame.index: place for place, frame in batch}
-
-            def lost(_: RawFrame, reason: str) -> None:
-                dropped[reason] += 1
-
-            for made in perturber.perturb_batch([frame for _, frame in batch], on_drop=lost):
-                found[places[made.index]] = made
-        return found, dropped
+            found = self.opened.perturber.perturb_columns([frame for _, frame in batch], on_drop=lost)
+            left += [places[index] for index in found.indices]
+            for column, values in made.items():
+                values.append(found.outputs[column])
+        columns = {one.column: np.concatenate([one.empty(), *made[one.column]]) for one in self.opened.outputs}
+        return np.array(left, np.int64), columns, dropped
 
     def _batches(self, wanted: np.ndarray, dropped: Counter[str]) -> Iterator[Sequence[tuple[int, RawFrame]]]:
         spec = self.opened.manifest.input
@@ -106,7 +107,8 @@ class _Machine:
         if number < self.at:
             self.source.close()
             self.source, self.at = open_frames(self.uri, self.opened.manifest), 0
-        self.source.skip(number - self.at)
+        if number > self.at:
+            self.source.skip(number - self.at)
         self.at = number + 1
         frame = self.source.next()
         if frame is None:

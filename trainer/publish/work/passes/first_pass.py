@@ -22,7 +22,7 @@ from edgeveil.trainer.publish.plan import Frames, Plan
 from edgeveil.trainer.publish.pseudonymise import pseudonymise
 from edgeveil.trainer.publish.publication import Prepared, published_columns
 from edgeveil.trainer.publish.work import exactly_once
-from edgeveil.trainer.publish.work.archive import matched
+from edgeveil.trainer.publish.work.archive import matched, names_in
 from edgeveil.trainer.publish.work.leaving import Leaving
 from edgeveil.trainer.publish.work.passes import row_table
 
@@ -50,7 +50,7 @@ class FirstPass:
         for name in plan.published:
             if name in {one.column for one in outputs} or name.startswith(row_table.PREFIX):
                 raise BadInput(f'The column "{name}" has the name of a column that the bundle adds: rename it.')
-        frame = matched(cells[frames.key], source, frames.key)
+        frame = matched(cells[frames.key], names_in(source), frames.key)
         shown = prepared.generalised()
         rows = np.flatnonzero(shown.rows)
         rows = rows[np.argsort(frame[rows])]
@@ -66,9 +66,12 @@ class FirstPass:
 
     def write(
         self, work: Path, key: MasterKey, recipient: str, vault: Vault | None, *, paid: Sequence[bool], chunk_rows: int,
-        archive: str,
+        archive: str, publication: str,
     ) -> None:  # fmt: skip
-        """Make the file of rows; the vault knows everybody in it before it has its name, or nothing changes."""
+        """Make the file of rows; the vault knows everybody in it before it has its name, or nothing changes.
+
+        It notes them as those of ``publication``, which may still come to nothing.
+        """
         plan = self.prepared.plan
         text = json.dumps(self._statement(), sort_keys=True, allow_nan=False)
         exactly_once.make(work / STATEMENT, work, text.encode())
@@ -77,6 +80,9 @@ class FirstPass:
         with vault.change() if vault is not None else nullcontext():
             names = {name: [column[row] for row in self.rows] for name, column in self.prepared.names.items()}
             made = pseudonymise(plan, names, key, recipient, vault)
+            if vault is not None:
+                for scope, salts in made.salts.items():
+                    vault.under_way.note(publication, scope.field, salts)
             columns = published_columns(self.prepared, self.shown, made.columns, self.rows)
             frame = np.where(paid, self.frame, -1)
             person, place = self.prepared.person[self.rows], row_table.places(secret, self.rows)

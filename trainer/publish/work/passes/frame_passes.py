@@ -134,9 +134,8 @@ class FramePasses:
         people = [plan.anonymity.people] if plan.anonymity.link == "person" else []
         names = [*plan.of(Quasi), *plan.of(Sensitive), *map(str, people)]
         rows = row_table.Rows.read(self._work)
-        part = row_table.parts_of(rows.place, self._parts)
-        order = sorted(there.tolist(), key=lambda row: (part[row], rows.place[row].tobytes()))
-        self.written = np.array(order, np.int64)
+        place = rows.place[there]
+        self.written = there[row_table.order_of(place, row_table.parts_of(place, self._parts))]
         found = reader.measured(reader.columns_of(self.paths, names), plan, rows.person[self.written].tolist())
         reader.require(plan, found)
         return found

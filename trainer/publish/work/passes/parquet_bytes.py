@@ -18,13 +18,23 @@ _SETTINGS = {
 }
 
 
-def packed(table: Any, texts: Sequence[str], groups: Sequence[int], notes: Mapping[str, str] | None = None) -> bytes:
+_QUICK = {**_SETTINGS, "compression": "lz4", "compression_level": None}  # for a file that is soon read and gone
+
+
+def packed(
+    table: Any,
+    texts: Sequence[str],
+    groups: Sequence[int],
+    notes: Mapping[str, str] | None = None,
+    *,
+    quick: bool = False,
+) -> bytes:
     """A pyarrow table as one file: ``texts`` are columns with few values, ``groups`` the rows of each row group; where
-    that is 0 there is none. ``notes`` are the file's metadata."""
+    that is 0 there is none. ``notes`` are the file's metadata; ``quick`` takes less time and more room."""
     pyarrow()
-    sink = io.BytesIO()
+    sink, settings = io.BytesIO(), _QUICK if quick else _SETTINGS
     parquet = importlib.import_module("pyarrow.parquet")
-    with parquet.ParquetWriter(sink, table.schema, use_dictionary=list(texts), **_SETTINGS) as writer:
+    with parquet.ParquetWriter(sink, table.schema, use_dictionary=list(texts), **settings) as writer:
         begin = 0
         for rows in groups:
             if rows:

@@ -12,7 +12,7 @@ from edgeveil.trainer.publish.work import exactly_once
 from edgeveil.trainer.publish.work.passes.chunk_work import chunk_path
 from edgeveil.trainer.publish.work.passes.outcome import told
 from edgeveil.trainer.publish.work.passes.parquet_bytes import opened, packed
-from edgeveil.trainer.publish.work.passes.row_table import PLACE, PREFIX, ROW
+from edgeveil.trainer.publish.work.passes.row_table import PLACE, PREFIX, ROW, order_of, place_values
 
 LEFT_OUT = "left-out.npy"
 
@@ -29,8 +29,7 @@ def work_part(*, out: str, work: str, number: int, chunks: int, texts: int) -> d
     left_out = np.load(Path(work) / LEFT_OUT)
     pieces = [_piece(chunk_path(Path(work), chunk), number, left_out) for chunk in range(chunks)]
     table = arrow.concat_tables(pieces).combine_chunks()
-    places = table.column(PREFIX + PLACE).to_pylist()
-    order = sorted(range(len(places)), key=places.__getitem__)
+    order = order_of(place_values(table.column(PREFIX + PLACE)))
     table = table.take(order).drop_columns([PREFIX + PLACE, PREFIX + ROW]).replace_schema_metadata(None)
     data = packed(table, table.column_names[:texts], [table.num_rows])
     path = Path(out) / part_name(number)
@@ -43,7 +42,7 @@ def _piece(chunk: Path, number: int, left_out: np.ndarray) -> Any:
         counts = list(map(int, file.metadata.metadata[b"parts"].split()))
         if not counts[number]:
             return file.schema_arrow.empty_table()
-        table = file.read_row_group(sum(count > 0 for count in counts[:number]))
+        table = file.read_row_group(sum(count > 0 for count in counts[:number]), use_threads=False)
     if len(left_out):
         table = table.filter(pyarrow().array(~np.isin(table.column(PREFIX + ROW).to_numpy(), left_out)))
     return table

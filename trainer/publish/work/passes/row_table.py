@@ -35,6 +35,12 @@ def parts_of(place: np.ndarray, parts: int) -> np.ndarray:
     return (place[:, :8].copy().view(">u8")[:, 0] % np.uint64(parts)).astype(np.int64)
 
 
+def order_of(place: np.ndarray, part: np.ndarray | None = None) -> np.ndarray:
+    """The rows (rows,) in the order of their places; those of a ``part`` (rows,) one after the other."""
+    first, second = place.copy().view(">u8").T
+    return np.lexsort((second, first) if part is None else (second, first, part))
+
+
 def row_table(columns: Mapping[str, Sequence[str]], frame: np.ndarray, person: np.ndarray, place: np.ndarray) -> Any:
     """A pyarrow table; its rows in the order of ``frame``."""
     arrow = pyarrow()
@@ -60,7 +66,10 @@ def place_array(place: np.ndarray) -> Any:
 
 def place_values(column: Any) -> np.ndarray:
     """The same back, bytes (rows, 16)."""
-    return np.frombuffer(b"".join(column.to_pylist()), np.uint8).reshape(-1, _DIGEST)
+    pieces = [np.frombuffer(one.buffers()[1], np.uint8).reshape(-1, _DIGEST) for one in column.chunks if len(one)]
+    # A slice of a table has the buffer of the whole.
+    found = [piece[one.offset : one.offset + len(one)] for piece, one in zip(pieces, filter(len, column.chunks))]
+    return np.concatenate([np.empty((0, _DIGEST), np.uint8), *found])
 
 
 def as_bytes(table: Any, chunk_rows: int) -> bytes:
