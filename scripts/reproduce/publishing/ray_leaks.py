@@ -15,6 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -81,6 +82,7 @@ def _searched(name: str) -> dict[str, Any]:
         with (Path(folder) / "said").open("wb") as said, subprocess.Popen(command, stdout=said, stderr=said) as child:
             while child.poll() is None:
                 _keep_spilled(session, kept)
+                time.sleep(0.02)
         _keep_spilled(session, kept)
         archive = _archive(Path(folder))
         search = LeakSearch(archive)
