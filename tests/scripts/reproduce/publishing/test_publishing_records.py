@@ -16,7 +16,6 @@ from scripts.reproduce.publishing import (
     newcomer,
     pseudonym_attack,
     pseudonyms,
-    ray_leaks,
     whole_archive,
 )
 from tests.support.checkout import ROOT
@@ -58,12 +57,6 @@ def test_publishing_costs_little_beyond_the_interpreter():
     not_held = [name for name, held in found["checks"].items() if not held]
     assert not_held == ["share of the bare interpreter", "two processes"]
     assert found["verdict"] == "INVALID"
-
-
-def test_nothing_leaks_through_ray_and_every_guard_counts():
-    found = record(ray_leaks.RESULT)
-    assert {row["case"] for row in found["cases"]} == set(ray_leaks.CASES)
-    assert all(found["checks"].values())
 
 
 def test_linked_frames_tell_what_columns_do_not():
