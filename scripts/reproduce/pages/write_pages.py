@@ -48,7 +48,6 @@ from scripts.reproduce.publishing import (
     pseudonym_attack,
     pseudonyms,
     publishing_page,
-    ray_leaks,
     whole_archive,
 )
 from scripts.reproduce.record import ROOT, Script, run
@@ -92,7 +91,6 @@ PUBLISHING = tuple(
         whole_archive,
         pseudonym_attack,
         archive_cost,
-        ray_leaks,
     )
 )
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
@@ -374,7 +372,6 @@ def publishing(
     whole: dict[str, Any],
     attacked: dict[str, Any],
     cost: dict[str, Any],
-    leaks: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
@@ -387,7 +384,6 @@ def publishing(
         attack=attacked,
         cost=cost,
         us_a_frame=statistics.median(cost["us_a_frame"]),
-        leaks=leaks,
         held=publishing_page.held,
         claims=publishing_page.claims(record, counted),
         brute_force=list(publishing_page.brute_force(record)),

@@ -167,16 +167,10 @@ def with_keys(folder: Path, made: bundles.Made, plan: str, rows=(), *, chunk_row
     return Archive(folder, made, rows, plan, chunk_rows)
 
 
-def again(folder: Path, rows=(), *, chunk_rows=64) -> Archive:
-    """The archive that another process made there, with or without its ``rows``."""
+def again(folder: Path, *, chunk_rows) -> Archive:
+    """The archive that another process made there, without its rows."""
     made = bundles.Made(folder / "test.veil", folder / "trust", {}, {})
-    return Archive(folder, made, rows, (folder / "plan.toml").read_text(), chunk_rows)
-
-
-def read_table(path: Path):
-    """The rows of a table."""
-    with path.open(newline="") as file:
-        return list(csv.DictReader(file))
+    return Archive(folder, made, [], (folder / "plan.toml").read_text(), chunk_rows)
 
 
 def name_in_remarks(archive: Archive):

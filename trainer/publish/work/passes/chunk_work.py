@@ -26,7 +26,7 @@ from edgeveil.trainer.publish.work.passes.parquet_bytes import opened, packed
 from edgeveil.trainer.publish.work.passes.row_table import FRAME, PERSON, PLACE, PREFIX
 from edgeveil.trainer.publish.work.perturbing import Opened
 
-BATCH_BYTES = 1 << 16  # of input: what the stages make of a batch stays in the processor's cache
+BATCH_BYTES, BATCH_LEAST = 1 << 16, 16  # of input, that stays in the processor's cache; and frames
 
 
 def chunk_path(work: Path, number: int) -> Path:
@@ -85,7 +85,7 @@ class _Machine:
 
     def _batches(self, wanted: np.ndarray, dropped: Counter[str]) -> Iterator[Sequence[tuple[int, RawFrame]]]:
         spec = self.opened.manifest.input
-        most = max(1, BATCH_BYTES // (int(np.prod(spec.shape)) * np.dtype(spec.dtype).itemsize))
+        most = max(BATCH_LEAST, BATCH_BYTES // (int(np.prod(spec.shape)) * np.dtype(spec.dtype).itemsize))
         capture, batch = Capture(self.opened.manifest), list[tuple[int, RawFrame]]()
         for place, number in enumerate(wanted.tolist()):
             if number < 0:
