@@ -270,13 +270,12 @@ class _Audit:
 
     def _measure_training(self, found: dict[str, Any]) -> None:
         """Adds to the sections ``training`` and ``head`` what their mechanisms spend by running them."""
-        facts, head = self.run.facts, found.get("head")
+        facts, head, section = self.run.facts, found.get("head"), self.run.recipe.head
         rows = training_spending.measured(facts["private"], others=int(head is not None))
         found["training"]["measured"] = rows
-        if head is not None:
-            confidence = training_spending.shared(len(rows) + 1)
-            about = facts["head"], self.run.recipe.head, len(self.dataset.y_names)
-            head["measured"] = head_spending.measured(*about, confidence)
+        if head is not None and section is not None:
+            confidence, classes = training_spending.shared(len(rows) + 1), len(self.dataset.y_names)
+            head["measured"] = head_spending.measured(facts["head"], section, classes, confidence)
 
     def _spending(self) -> dict[str, Any] | None:
         fitted = self.run.perturber() if self.subject.artefact == KERAS else None

@@ -42,7 +42,8 @@ class LinearClassifier(Noisy, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: Any) -> np.ndarray:
         """The class of each row (n,)."""
-        return decided(self.classes_, _scores(self, X))
+        scores = _scores(self, X)  # first: says where the model is not fitted
+        return decided(self.classes_, scores)
 
 
 def decided(classes: np.ndarray, scores: np.ndarray) -> np.ndarray:
