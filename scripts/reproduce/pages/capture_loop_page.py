@@ -112,13 +112,14 @@ def _series(document: Record) -> str:
     load = [one for one in memory["load"] if one is not None]
     how = "before other work" if document.get("realtime") else f"at nice {document['nice']}"
     return (
-        f"{document['seconds'] / 60:.0f} minutes, {document['macs'] / 1e6:.1f} million multiply-adds a window, "
-        f"{how}, beside a load of {min(load):.0f} to {max(load):.0f}: {document['windows']} windows, {document['frames_out']} out, {received} "
-        f"received; dropped: {dropped}. Added to a window, from its last sample to the receiver, beside the control: "
-        f"{late['p50']:.0f} ms at the median, {late['p99']:.0f} at the 99th of a hundred, {late['most']:.0f} at most. "
-        f"{100 * share['wheel']:.1f} % of one core for both processes, {100 * share['control']:.1f} % for the control, "
-        f"{100 * share['bare interpreter']:.3f} % for the interpreter alone. Memory: "
-        f"{memory['warm_bytes'] / 1e6:.1f} MB after two minutes, {memory['end_bytes'] / 1e6:.1f} at the end, {grown:+.1f} kB a minute.\n"
+        f"{document['seconds'] / 60:.0f} minutes, {document['macs'] / 1e6:.1f} million multiply-adds a window, {how}, "
+        f"beside a load of {min(load):.0f} to {max(load):.0f}: {document['windows']} windows, "
+        f"{document['frames_out']} out, {received} received; dropped: {dropped}. Added to a window, from its last "
+        f"sample to the receiver, beside the control: {late['p50']:.0f} ms at the median, {late['p99']:.0f} at the "
+        f"99th of a hundred, {late['most']:.0f} at most. {100 * share['wheel']:.1f} % of one core for both processes, "
+        f"{100 * share['control']:.1f} % for the control, {100 * share['bare interpreter']:.3f} % for the interpreter "
+        f"alone. Memory: {memory['warm_bytes'] / 1e6:.1f} MB after two minutes, {memory['end_bytes'] / 1e6:.1f} at the "
+        f"end, {grown:+.1f} kB a minute.\n"
     )
 
 
