@@ -3,7 +3,7 @@
 A fresh clone of this checkout, the commands of that page in their order, Home Assistant itself (its environment is that
 of scripts/environments/home_assistant.py) and a real mosquitto between. What differs from the page: `keygen` gets
 --no-passphrase, the broker a free port, and pip what it needs from a folder, into which it was downloaded before: that
-time stands apart. Records docs/results/counting/empty-machine.json, and the photo docs/looks/home-assistant.png.
+time stands apart. Records docs/results/counting/empty-machine.json.
 
     python -m scripts.reproduce.counting.empty_machine
 """
@@ -21,14 +21,12 @@ from typing import Any
 from edgeveil.devices.timing import idle
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.progress import say
 from scripts.reproduce import record
 from scripts.reproduce.counting.house import House
 from scripts.reproduce.runtime.replay_overhead_depth import broker
 
 RESULT = Path("docs/results/counting/empty-machine.json")
-PHOTO = Path("docs/looks/home-assistant.png")
 PAGE, SECTION = Path("docs/how-to/count-people.md"), "## From an empty machine to Home Assistant"
 GOAL_MINUTES = 10
 BUILT_WITH = "setuptools>=77"  # as pyproject.toml has it
@@ -95,7 +93,7 @@ def downloaded(shell: Shell, line: str, wheels: Path) -> float:
     return took
 
 
-def counted(shell: Shell, line: str, folder: Path, photo: Path) -> dict[str, Any]:
+def counted(shell: Shell, line: str, folder: Path) -> dict[str, Any]:
     """Run the service of the page's last command until Home Assistant shows counts; what it shows, and after when."""
     with broker(folder) as port, House(port, folder / "house.log") as house:
         began = time.monotonic()
@@ -107,10 +105,6 @@ def counted(shell: Shell, line: str, folder: Path, photo: Path) -> dict[str, Any
                     break
                 if service.poll() is not None or took > MOST_S:
                     raise DeviceFailed(f"Home Assistant shows no count: {(folder / 'log').read_text()[-1500:]}")
-            try:
-                write_atomic(str(photo), house.photo())
-            except DeviceFailed as error:
-                say(f"no photo: {error}")  # the count was shown all the same
         finally:
             service.terminate()
             service.wait(30)
@@ -120,7 +114,6 @@ def counted(shell: Shell, line: str, folder: Path, photo: Path) -> dict[str, Any
 def main() -> int:
     """Walk, record; exit code 3 where it takes longer than the goal."""
     script = record.Script(__file__, __doc__, "--out empty-machine.json", out=RESULT)
-    script.add_argument("--photo", type=Path, default=PHOTO, help=f"of its page (default: {PHOTO})")
     script.add_argument("--wheels", type=Path, help="folder of what pip downloads, used again where it is there")
     asked = script.parse_args()
     steps: list[dict[str, Any]] = []
@@ -133,7 +126,7 @@ def main() -> int:
         for line in before:
             steps.append({"command": line, "seconds": round(shell.run(line + ADDED.get(line, "")), 1)})
             say(f"{steps[-1]['seconds']:6.1f} s  {line}")
-        found = counted(shell, last, Path(place), asked.photo)
+        found = counted(shell, last, Path(place))
         steps.append({"command": last, "seconds": found.pop("after_s")})
         use = watch.use()
     minutes = sum(step["seconds"] for step in steps) / 60
