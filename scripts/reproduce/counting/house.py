@@ -13,8 +13,8 @@ from typing import Any
 from edgeveil.edge_runtime.errors import DeviceFailed
 from scripts.environments import home_assistant
 
-# Runs in that environment: FOLDER PORT-OF-BROKER. A line of JSON with its version, then one whenever a state of a stream
-# has changed, until the end of its standard input.
+# Runs in that environment: FOLDER PORT-OF-BROKER. A line of JSON with its version, then one whenever a state of a
+# stream has changed, until the end of its standard input.
 INSIDE = """
 import asyncio, json, os, sys, traceback
 from pathlib import Path
