@@ -16,7 +16,7 @@ from edgeveil.trainer.measures.intervals import Interval, mean
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.bench import write_guide
 from scripts.reproduce.attacks import planted
-from scripts.reproduce.counting import accept_site, count_people, counting_page, empty_machine
+from scripts.reproduce.counting import accept_site, count_people, counting_page
 from scripts.reproduce.dp import federated_devices, local, local_sgd
 from scripts.reproduce.installing import workstation_pythons
 from scripts.reproduce.pages import (
@@ -82,7 +82,6 @@ PUBLISHING = tuple(
 )
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
 STRANGERS_PAGE = Path("docs/results/strangers.md")
-_BESIDE_COUNTS = (accept_site, empty_machine)
 
 
 def rate(value: dict[str, Any] | None) -> str:
@@ -382,9 +381,9 @@ def private_models(found: Mapping[str, private_page.Record]) -> str:
 
 def counting(record: dict[str, Any]) -> str:
     """The page on counting people as Markdown; its picture is drawn as well."""
-    site, walk = (json.loads(one.RESULT.read_text()) if one.RESULT.is_file() else None for one in _BESIDE_COUNTS)
+    site = json.loads(accept_site.RESULT.read_text()) if accept_site.RESULT.is_file() else None
     template = templates().get_template("counting.md.j2")
-    return template.render(record=record, rows=list(counting_page.rows(record)), site=site, walk=walk)
+    return template.render(record=record, rows=list(counting_page.rows(record)), site=site)
 
 
 def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:

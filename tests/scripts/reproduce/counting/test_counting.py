@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.manifest.count import Line
-from scripts.reproduce.counting import accept_site, count_people, counting_page, empty_machine
+from scripts.reproduce.counting import accept_site, count_people, counting_page
 from scripts.reproduce.counting.truth import Crossing, crossings, match, nearest
 from scripts.reproduce.pages import write_pages
 from tests.support.checkout import ROOT
@@ -70,21 +69,3 @@ def test_a_lost_and_an_invented_crossing_are_seen():
     assert crossings(line, head[:11], 16.0) == []
     assert nearest((0.0, 0.0), {1: (3.0, 4.0), 2: (30.0, 40.0)}, 5) == 1
     assert nearest((0.0, 0.0), {2: (30.0, 40.0)}, 5) is None
-
-
-def test_the_walk_is_of_the_commands_that_the_page_has_today():
-    walk = json.loads((ROOT / empty_machine.RESULT).read_text())
-    commands = empty_machine.commands((ROOT / empty_machine.PAGE).read_text())
-    assert [one["command"] for one in walk["commands"]] == commands
-    assert set(empty_machine.ADDED) < set(commands)
-    assert commands[-1].startswith("edgeveil-edge run")
-    assert all(walk["states"][name].isdigit() for name in empty_machine.NUMBERS)
-    assert walk["minutes"] <= empty_machine.GOAL_MINUTES
-
-
-def test_a_command_that_fails_ends_the_walk_with_what_it_said(tmp_path):
-    (tmp_path / "here").mkdir()
-    shell = empty_machine.Shell(tmp_path / "here", {"PATH": "/usr/bin:/bin"})
-    assert shell.run("echo one > it") < 10
-    with pytest.raises(DeviceFailed, match=r"cat nothing failed: .*No such file"):
-        shell.run("cat nothing")
