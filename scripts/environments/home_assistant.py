@@ -24,8 +24,7 @@ VERSION = "2026.11.0"
 PYTHON = "3.14"
 SUITE = "forky"  # of Debian, with that Python
 # What Home Assistant would install when it first loads these integrations, at the versions it asks for.
-INTEGRATIONS = ("mqtt", "hassio", "frontend")
-STAMP = " ".join((VERSION, *INTEGRATIONS))
+INTEGRATIONS = ("mqtt", "hassio")
 _NEEDS = """
 import json, pathlib, homeassistant
 folder, seen, todo = pathlib.Path(homeassistant.__file__).parent, set(), {words}
@@ -49,7 +48,7 @@ def command(place: Path) -> list[str] | None:
 
     In a tree, paths are those of ``scratch``.
     """
-    if not (place / "version").is_file() or (place / "version").read_text() != STAMP:
+    if not (place / "version").is_file() or (place / "version").read_text() != VERSION:
         return None
     tree = place / "tree"
     return ["chroot", str(tree), f"{_INSIDE}/bin/python"] if tree.is_dir() else [str(place / "venv/bin/python")]
@@ -84,7 +83,7 @@ def build(place: Path) -> None:
     _run([*pip, f"homeassistant=={VERSION}"])
     needs = _run([*inside, f"{venv}/bin/python", "-c", _NEEDS.format(words=list(INTEGRATIONS))])
     _run([*pip, *needs.split()])
-    (place / "version").write_text(STAMP)
+    (place / "version").write_text(VERSION)
 
 
 def _unpack(tree: Path) -> None:

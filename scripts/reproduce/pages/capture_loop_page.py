@@ -1,4 +1,4 @@
-"""The tables of docs/results/capture-loop.md, from records of capture_loop, edge_speed, replay_overhead_depth, soak."""
+"""The recorded parts of docs/results/capture-loop.md, from the records of the scripts that it names."""
 
 from __future__ import annotations
 
@@ -105,6 +105,24 @@ def _camera(document: Record) -> str:
     )
 
 
+def _series(document: Record) -> str:
+    late, share, memory = document["added_ms"], document["processor"], document["memory"]
+    received, grown = document["received"]["wheel"], memory["growth_bytes_per_minute"] / 1e3
+    dropped = _reasons(document["dropped"]) or "none"
+    load = [one for one in memory["load"] if one is not None]
+    how = "before other work" if document.get("realtime") else f"at nice {document['nice']}"
+    return (
+        f"{document['seconds'] / 60:.0f} minutes, {document['macs'] / 1e6:.1f} million multiply-adds a window, {how}, "
+        f"beside a load of {min(load):.0f} to {max(load):.0f}: {document['windows']} windows, "
+        f"{document['frames_out']} out, {received} received; dropped: {dropped}. Added to a window, from its last "
+        f"sample to the receiver, beside the control: {late['p50']:.0f} ms at the median, {late['p99']:.0f} at the "
+        f"99th of a hundred, {late['most']:.0f} at most. {100 * share['wheel']:.1f} % of one core for both processes, "
+        f"{100 * share['control']:.1f} % for the control, {100 * share['bare interpreter']:.3f} % for the interpreter "
+        f"alone. Memory: {memory['warm_bytes'] / 1e6:.1f} MB after two minutes, {memory['end_bytes'] / 1e6:.1f} at the "
+        f"end, {grown:+.1f} kB a minute.\n"
+    )
+
+
 def _speed(document: Record) -> str:
     starts, frames = document["start"], document["frames"]
     imports, cleaner, goals = document["import"]["ratio"], document["cleaner"]["share"], document["goals"]
@@ -155,4 +173,6 @@ _PARTS: dict[str, tuple[str, Callable[[Record], str]]] = {
     "overhead": ("overhead", _overhead),
     "soak": ("soak", _soak),
     "rtsp-tls": ("rtsp-tls", _camera),
+    "series": ("../series/loop", _series),
+    "series-beside-others": ("../series/loop-beside-others", _series),
 }

@@ -5,7 +5,7 @@ processes, the inside without a network, runs a small int8 network and sends the
 reads a second line meanwhile: the same reader and windows in one process, straight to the same broker, with no network
 to run, no isolation and no ticks. What the service adds to a window is its time less the control's. Other work of the
 machine is on record as its load, and in the control's times; --realtime keeps all of this before it, as on a machine of
-its own (root alone). loop-beside-others.json is a run that was not kept so, on a machine with far too much to do.
+its own (root alone). loop-beside-others.json is a run that was not kept so.
 
 Records docs/results/series/loop.json; docs/results/capture-loop.md shows it.
 """

@@ -35,6 +35,7 @@ name = "door"
 start = [0.0, 256.0]
 end = [424.0, 256.0]
 """
+ZONE = '[[count.zones]]\nname = "hall"\ncorners = [[0.0, 0.0], [9.0, 0.0], [9.0, 9.0]]\n'
 
 
 def manifest(**changes):
@@ -111,7 +112,9 @@ def test_a_recipe_says_the_same_and_its_mistakes_are_one_sentence():
     for wrong, said in (
         (RECIPE.replace("60", "0"), "count.period_s"),
         (RECIPE.replace("424.0", "500.0"), r"count.lines\[0\].end: expected \[row, column\] in the picture"),
+        (RECIPE + ZONE.replace("9.0]]", "600.0]]"), r"count.zones\[0\].corners\[2\]: expected .* in the picture"),
         (RECIPE + "[count.noise]\nepsilon = 0.0\nmost_a_day = 1.0\n", "count.noise.epsilon"),
+        (RECIPE + "[count.noise]\nepsilon = -1.0\nmost_a_day = 1.0\n", "count.noise.epsilon"),
         (RECIPE.replace("start", "begin"), "`count.lines.0.begin` is not a key"),
     ):
         with pytest.raises(BadInput, match=said):

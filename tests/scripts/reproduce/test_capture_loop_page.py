@@ -9,7 +9,7 @@ from tests.support.checkout import ROOT
 
 def test_the_page_and_its_records_agree():
     text = (ROOT / "docs/results/capture-loop.md").read_text()
-    assert text.count("<!-- recorded: ") == 6
+    assert text.count("<!-- recorded: ") == 8
     assert capture_loop_page.page(text, ROOT / "docs/results/bench") == text
 
 

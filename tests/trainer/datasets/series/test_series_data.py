@@ -160,6 +160,21 @@ def test_a_recording_that_cannot_be_taken_is_said(tmp_path, name):
     assert "\n" not in str(said.value)
 
 
+def test_a_recording_of_another_rate_is_resampled_or_said(tmp_path):
+    plain = datasets.load(recipe(f"csv:{recordings(tmp_path / 'rec')}", series=CUT, columns=COLUMNS))
+    faster = recordings(tmp_path / "faster", rate_hz=3 * RATE_HZ)
+    path = tmp_path / "rec" / "r01.csv"
+    path.write_text((faster / "r01.csv").read_text())
+    mixed = datasets.load(recipe(f"csv:{tmp_path / 'rec'}", series=CUT, columns=COLUMNS))
+    assert mixed.x.shape == plain.x.shape
+    of_it = plain.cluster == 1
+    np.testing.assert_allclose(mixed.x[of_it], plain.x[of_it], atol=0.05)
+    slower = recordings(tmp_path / "slower", rate_hz=RATE_HZ / 4)
+    path.write_text((slower / "r01.csv").read_text())
+    with pytest.raises(BadInput, match=r"r01.csv: 0\.2.* s without a sample after row"):
+        datasets.load(recipe(f"csv:{tmp_path / 'rec'}", series=CUT, columns=COLUMNS))
+
+
 def test_no_folder_of_recordings(tmp_path):
     with pytest.raises(BadInput, match=r"Expected a folder of .csv files"):
         datasets.load(recipe(f"csv:{tmp_path / 'none'}", series=CUT, columns=COLUMNS))
