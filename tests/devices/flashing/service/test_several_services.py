@@ -8,13 +8,13 @@ from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.checks import Refused, check_services
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.plan import Plan, plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
 from edgeveil.devices.flashing.service.on_board import OnBoard
-from edgeveil.devices.flashing.service.several import check_services, pages_at, profile_for
+from edgeveil.devices.flashing.service.several import pages_at, profile_for
 from edgeveil.devices.flashing.steps import MakeLedger, StartService, StopService, WriteService
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config, paths

@@ -1,18 +1,16 @@
-"""A board's first day and month: memory for a root, a late camera, sudo with a password, two cameras, thirty days.
+"""A board's first month: a late camera, sudo with a password, two cameras, the clock a day forward again and again.
 
-It is one long test on one card: each boot of the virtual board takes minutes.
+The tests follow each other on one virtual board: each of its boots takes minutes.
 """
 
 import json
 import shutil
-import subprocess
 import time
 
 import pytest
 
 from edgeveil.devices.flashing import sd_card
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from scripts.emulation.card import BOOT_AT, CMDLINE
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
 from tests.support.watching_bundle import watching_bundle
@@ -34,56 +32,30 @@ for port in sys.argv[1:]:
 
 
 @pytest.fixture(scope="module")
-def card(tmp_path_factory):
-    """A card that never booted, of a board whose camera is not plugged in."""
+def owner(edgeveil, tmp_path_factory):
+    """The owner's options for every flash, and two releases."""
+    folder = tmp_path_factory.mktemp("owner")
+    trust, first, second = watching_bundle(folder, "first", "second")
+    TrustFolder.open(trust).settle(index_stale_days=STALE_DAYS, passphrase="correct horse")  # noqa: S106
+    wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
+    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", folder / "wheels")
+    return ["--for", "raspberry-pi-cpu", "--trust", trust, "--wheels", folder / "wheels"], first, second
+
+
+@pytest.fixture(scope="module")
+def board(edgeveil, owner, tmp_path_factory):
+    """A board that booted from a card that brought the first release, and whose camera is not plugged in."""
     folder = tmp_path_factory.mktemp("month")
-    made = emulated_boards.new_card(folder / "card.img")
-    sd_card.open_media(f"image:{made}").remove([MODULES])
-    yield made
+    card = emulated_boards.new_card(folder / "card.img")
+    sd_card.open_media(f"image:{card}").remove([MODULES])
+    service = ["--source", "camera:0", "--sink", f"npz:/var/lib/edgeveil/hall?rotate=20s&keep={KEEP}"]
+    edgeveil("flash", owner[1].path, "--on", f"image:{card}", *owner[0], *service, "--json")
+    with emulated_boards.board("vm", card=card) as up:
+        yield up
     shutil.rmtree(folder)
 
 
-def test_the_first_day_and_the_month_after_it(card, tmp_path, edgeveil):
-    trust, first, second = watching_bundle(tmp_path, "first", "second")
-    passphrase = "correct horse"  # noqa: S105 - of the test's trust folder
-    TrustFolder.open(trust).settle(index_stale_days=STALE_DAYS, passphrase=passphrase)
-    wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
-    common = ["--for", "raspberry-pi-cpu", "--trust", trust, "--wheels", tmp_path / "wheels"]
-    sink = f"npz:/var/lib/edgeveil/hall?rotate=20s&keep={KEEP}"
-    record = {"an overlay for a root": overlay(card, first, common, edgeveil, tmp_path)}
-
-    edgeveil("flash", first.path, "--on", f"image:{card}", *common, "--source", "camera:0", "--sink", sink, "--json")
-    with emulated_boards.board("vm", card=card) as board:
-        record["a camera that comes late"] = late_camera(board)
-        record["sudo with a password"] = password(board, second, common, edgeveil, tmp_path)
-        record["two cameras"] = two_cameras(board, first, common, edgeveil)
-        record["a month"] = month(board)
-    emulated_boards.record("first-month.json", record)
-
-
-def overlay(card, bundle, common, edgeveil, folder):
-    """A root that forgets: the flash is refused with its cure, and nothing was written."""
-    boot_with(card, f"{CMDLINE} boot=overlay", folder)
-    with emulated_boards.board("vm", card=card) as board:
-        facts = json.loads(edgeveil("devices", "probe", "--on", board.target, *board.options()))
-        assert facts["volatile"] == "overlay"
-        flash = ["flash", bundle.path, "--on", board.target, *common, "--no-service", *board.options()]
-        said = edgeveil(*flash, code=2).strip().splitlines()[-1]
-        assert "would be gone at the next boot" in said
-        assert board.run("test -e /opt/edgeveil", any_code=True).returncode == 1
-    boot_with(card, CMDLINE, folder)
-    return said
-
-
-def boot_with(card, line, folder):
-    """Write the kernel's command line on the card."""
-    (folder / "cmdline.txt").write_text(line + "\n")
-    place = f"{card}@@{BOOT_AT}"
-    subprocess.run(["mcopy", "-o", "-i", place, str(folder / "cmdline.txt"), "::cmdline.txt"], check=True)
-
-
-def late_camera(board):
+def test_two_minutes_without_a_camera_end_nothing(board):
     """Two minutes without a camera end nothing and use up no restart; with it frames come."""
     until = time.monotonic() + PATIENCE_S
     while b"waits for it" not in (said := board.run("journalctl --no-pager -o cat -u 'edgeveil*'").stdout):
@@ -97,11 +69,12 @@ def late_camera(board):
         "/etc/modprobe.d/vivid.conf && modprobe vivid && udevadm settle && test -c /dev/video1"
     )
     healthy(board)
-    return {
+    found = {
         "waited_s": LATE_S,
         "frames_after_s": round(time.monotonic() - began, 1),
         "restarts": restarts(board, "edgeveil-inside"),
     }
+    emulated_boards.record("month-late-camera.json", found)
 
 
 def restarts(board, unit):
@@ -109,26 +82,26 @@ def restarts(board, unit):
     return int(board.run(f"systemctl show -P NRestarts {unit}").stdout)
 
 
-def password(board, bundle, common, edgeveil, folder):
+def test_sudo_with_a_password(board, owner, edgeveil, tmp_path):
     """As Raspberry Pi OS has it since 2026: pi may sudo with the password alone, and it is nowhere afterwards."""
     board.run(
         "rm /etc/sudoers.d/010_pi-nopasswd && echo 'pi ALL=(ALL) ALL' > /etc/sudoers.d/010_pi && chpasswd",
         data=f"pi:{PASSWORD}\n".encode(),
     )
-    flash = ["flash", bundle.path, "--on", board.as_pi, *common, *board.options()]
+    flash = ["flash", owner[2].path, "--on", board.as_pi, *owner[0], *board.options()]
     refused = {}
     for name, text in (("none", None), ("wrong", "battery")):
-        file = [] if text is None else ["--password-file", write(folder / name, text)]
-        refused[name] = edgeveil(*flash, *file, code=2).strip().splitlines()[-1]
+        file = [] if text is None else ["--password-file", write(tmp_path / name, text)]
+        refused[name] = edgeveil(*flash, *file, code=2)
     assert "sudo without a password" in refused["none"]
     assert "was not the one given" in refused["wrong"]
     assert healthy(board)["bundle"] == "first", "nothing was changed"
-    edgeveil(*flash, "--password-file", write(folder / "right", PASSWORD), "--json")
+    edgeveil(*flash, "--password-file", write(tmp_path / "right", PASSWORD), "--json")
     assert healthy(board)["bundle"] == "second"
     places = "/etc /home /opt /root /run/edgeveil /tmp /var/lib /var/log /run/log /var/tmp"
     found = board.run(f"grep -rlaF '{PASSWORD}' {places} 2>/dev/null", any_code=True).stdout
     assert found == b"", "the password lies on the board"
-    return {"refused": refused, "found_on_the_board": []}
+    emulated_boards.record("month-sudo.json", {"refused": refused, "places_searched": places, "files_with_it": 0})
 
 
 def write(path, text):
@@ -136,11 +109,11 @@ def write(path, text):
     return path
 
 
-def two_cameras(board, bundle, common, edgeveil):
+def test_two_cameras(board, owner, edgeveil):
     """Another service beside the first has its own units, users, settings and pages; the same camera is refused."""
-    flash = ["flash", bundle.path, "--on", board.target, *common, *board.options(), "--root", HALL]
+    flash = ["flash", owner[1].path, "--on", board.target, *owner[0], *board.options(), "--root", HALL]
     sink = ["--sink", f"npz:/var/lib/edgeveil-hall/out?rotate=20s&keep={KEEP}"]
-    taken = edgeveil(*flash, "--source", "camera:0", *sink, code=2).strip().splitlines()[-1]
+    taken = edgeveil(*flash, "--source", "camera:0", *sink, code=2)
     assert "is the camera of the service edgeveil" in taken
     edgeveil(*flash, "--source", "camera:1", *sink, "--json")
     board.put(ASK.encode(), "/root/both.py")
@@ -154,14 +127,15 @@ def two_cameras(board, bundle, common, edgeveil):
     edgeveil("stop", "--on", board.target, *board.options(), "--root", HALL)
     states = board.run("systemctl is-active edgeveil edgeveil-hall", any_code=True).stdout.split()
     assert states == [b"active", b"inactive"]
-    return {"same_camera": taken, "pages": told, "users": sorted(set(users.decode().split()))}
+    found = {"same_camera": taken, "pages": told, "users": sorted(set(users.decode().split()))}
+    emulated_boards.record("month-two-cameras.json", found)
 
 
-def month(board):
+def test_a_month_of_days(board):
     """The clock goes a day forward again and again; no file, log or restart adds up, until the index is too old."""
     used, logged = disk(board), log_lines(board)
     ended_on, before = None, restarts(board, "edgeveil")
-    board.put(b"import sys, time; time.clock_settime(time.CLOCK_REALTIME, time.time() + 86400)", "/root/day.py")
+    board.put(b"import time; time.clock_settime(time.CLOCK_REALTIME, time.time() + 86400)", "/root/day.py")
     for day in range(1, DAYS + 1):
         board.run("python3 /root/day.py")
         time.sleep(12)
@@ -178,13 +152,14 @@ def month(board):
     assert restarts(board, "edgeveil") == before
     assert parts <= KEEP + 2
     assert grown < 8 * 2**20
-    return {
+    found = {
         "days": ended_on,
         "ended": said.strip().splitlines()[-1],
         "bytes_more_on_disk": grown,
         "lines_logged": log_lines(board) - logged,
         "parts_kept": parts,
     }
+    emulated_boards.record("month-days.json", found)
 
 
 def disk(board):
