@@ -38,7 +38,7 @@ with RtspsSource("//who:topsecret@{HOST}:322/cam", json.loads(sys.argv[1])) as s
 """
 
 
-def test_half_an_hour_of_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
+def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
     if not _has_server():
         pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
     owner, bundle = watching_bundle(tmp_path, "corridor", capture=GRAY)
