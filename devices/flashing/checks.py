@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted
+from edgeveil.devices.flashing.service.camera_unit import for_others
 from edgeveil.devices.flashing.service.on_board import OnBoard
 from edgeveil.devices.flashing.service.several import pages_at
 from edgeveil.devices.flashing.steps import StartService, Step, StopService, WriteService
@@ -168,11 +169,9 @@ def check_services(root: str, source: str | None, sinks: tuple[str, ...], servic
         raise Refused("another-folder", f"The service {name} may write to {folder} alone: name a --sink there.")
     lines = [f"note: the pages of {name} are at {pages_at(root, services)}"] if name != FIRST else []
     own = next((one.source for one in services if one.name == name), "")
-    if source and own not in ("", source):
-        shown = camera_address.parse(own).shown if camera_address.on_network(own) else own
-        lines.append(
-            f"note: {name} reads {shown} no more; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
-        )
+    if source and own not in ("", for_others(source)):
+        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
+        lines.append(f"note: {name} reads {for_others(own)} no more; {beside}")
     return lines
 
 

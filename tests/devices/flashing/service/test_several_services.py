@@ -157,6 +157,12 @@ def test_what_is_said_and_which_port_its_pages_have():
         assert check_services(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("note: the")
 
 
+def test_a_camera_on_a_network_is_known_without_its_path():
+    there = OnBoard("edgeveil", FIRST, "rtsps://camera.example:322/...", "")
+    assert check_services(FIRST, "rtsps://who:pw@camera.example/1", (), (there,)) == []
+    assert len(check_services(FIRST, "rtsps://other.example/1", (), (there,))) == 1
+
+
 def test_a_camera_with_a_password_is_not_shown():
     there = OnBoard("edgeveil", FIRST, "https://who:topsecret@camera.example/x", "")
     assert "topsecret" not in str(check_services(FIRST, "camera:1", (), (there,)))
