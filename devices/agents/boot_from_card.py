@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 
 def main(here: str, start: bool) -> None:
@@ -39,7 +39,7 @@ def main(here: str, start: bool) -> None:
     more = job["environment"].get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.path.join(root, "site") + (":" + more if more else "")
     bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
-    _run(sys.executable, runtime, "install", bundle, "--root", root, *job["trial"])
+    _run(sys.executable, runtime, "install", bundle, "--root", root, *_trial(job["trial"]))
     if job["ledger"]:
         _make_ledger(runtime, job["ledger"]["place"], job["ledger"]["owner"])
     for command in job["enabling"]:
@@ -48,6 +48,19 @@ def main(here: str, start: bool) -> None:
         _run("systemctl", "start", "--no-block", job["units"][-1])
     os.sync()
     shutil.rmtree(here)
+
+
+def _trial(options: List[str]) -> List[str]:
+    """The options of the trial: synthetic frames where the camera is not plugged in yet; the service waits for it."""
+    if "--source" not in options:
+        return options
+    at = options.index("--source")
+    kind, _, place = options[at + 1].partition(":")
+    device = "/dev/video" + place if place.isdigit() else place
+    if kind != "camera" or os.path.exists(device):
+        return options
+    print("there is no %s yet: the release is tried on synthetic frames" % device)
+    return options[:at] + options[at + 2 :]
 
 
 def _keep_root_key(here: str, root: str, job: Dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from scripts.emulation import running, trees
 
 # What the root disk and the network card need before there is a root; udev loads the rest.
-MODULES = ("virtio_mmio", "virtio_blk", "ext4", "overlay")
+MODULES = ("virtio_mmio", "virtio_blk", "ext4")
 SIZE = "1600M"
 CAMERA_AT = "10.0.2.100:322"
 INIT = """#!/bin/busybox sh
@@ -25,14 +25,6 @@ root=$($b sed 's/.*root=\\([^ ]*\\).*/\\1/' /proc/cmdline)
 tries=0
 while [ ! -b $root ] && [ $tries -lt 100 ]; do $b usleep 100000; tries=$((tries + 1)); done
 $b mount -t ext4 $root /root || exec $b poweroff -f
-case " $($b cat /proc/cmdline) " in *" boot=overlay "*)
-  # As raspi-config makes it: the card stays as it is, and what is written lies in memory.
-  $b mkdir /card /memory
-  $b mount --move /root /card
-  $b mount -t tmpfs tmpfs-root /memory
-  $b mkdir /memory/upper /memory/work
-  $b mount -t overlay -o lowerdir=/card,upperdir=/memory/upper,workdir=/memory/work overlay /root;;
-esac
 $b mount --move /dev /root/dev
 $b umount /proc /sys
 exec $b switch_root /root /sbin/init

@@ -11,7 +11,7 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.checks import Refused, check_board
 from edgeveil.devices.flashing.placement import place
 from edgeveil.devices.flashing.readiness.matching import matching
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
@@ -215,6 +215,32 @@ def test_a_root_in_memory_is_seen(tmp_path, monkeypatch, mounts, line, place, ki
         (tmp_path / name).write_text(text)
         monkeypatch.setattr(gather_facts, name, str(tmp_path / name))
     assert gather_facts._volatile(place) == kind
+
+
+# As raspi-config makes a card's root: the card below, memory above.
+REAL_OVERLAY = """
+set -e
+mount --make-rprivate /
+cd "$1"
+mkdir card memory root
+mount -t tmpfs tmpfs memory
+mkdir memory/upper memory/work
+mount -t overlay -o lowerdir=card,upperdir=$1/memory/upper,workdir=$1/memory/work overlay root
+exec "$2" - "$1/root/opt/edgeveil" ""
+"""
+
+
+def test_the_kernels_own_overlay_is_seen_by_the_probe_and_refused_by_the_planner(tmp_path):
+    command = ["unshare", "--mount", "bash", "-c", REAL_OVERLAY, "board", str(tmp_path), sys.executable]
+    agent = Path(gather_facts.__file__).read_bytes()
+    done = subprocess.run(command, input=agent, capture_output=True, check=False, timeout=100)
+    if (done.returncode and b"mount" in done.stderr + done.stdout) or b"unshare" in done.stderr:
+        pytest.skip(f"NO OVERLAY WAS MOUNTED: {done.stderr.decode().strip()[-200:]}")
+    found = json.loads(done.stdout)
+    assert found["volatile"] == "overlay"
+    with pytest.raises(Refused, match="would be gone at the next boot") as refused:
+        check_board(Facts.of({**found, "architecture": "aarch64"}), profiles.load("raspberry-pi-cpu"))
+    assert refused.value.reason == "volatile"
 
 
 def test_an_overlay_whose_upper_half_is_in_memory_is_seen_without_the_kernels_line(tmp_path, monkeypatch):

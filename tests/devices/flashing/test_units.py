@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing import board, service_files
 from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.ipc.schedule import NICE
@@ -44,6 +44,10 @@ def test_every_command_is_understood_and_both_meet_in_one_place(name):
     arguments = main._parser().parse_args(words[2:])
     assert arguments.inside_at == "/run/edgeveil"
     assert arguments.config == "/etc/edgeveil/edge.json"
+
+
+def test_a_flash_waits_longer_than_systemd_which_then_says_what_went_wrong():
+    assert int(unit("edgeveil")["Service"]["TimeoutStartSec"]) < board.START_S
 
 
 def test_the_inside_has_its_camera_and_no_network():

@@ -8,13 +8,13 @@ from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.checks import Refused
+from edgeveil.devices.flashing.checks import Refused, check_services
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.plan import Plan, plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
 from edgeveil.devices.flashing.service.on_board import OnBoard
-from edgeveil.devices.flashing.service.several import check_services, pages_at, profile_for
+from edgeveil.devices.flashing.service.several import pages_at, profile_for
 from edgeveil.devices.flashing.steps import MakeLedger, StartService, StopService, WriteService
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config, paths
@@ -155,6 +155,12 @@ def test_what_is_said_and_which_port_its_pages_have():
     assert pages_at(FIRST, others) is None
     for source in ("simulate:depth", "wifi:wlan0", "https://camera.example/x"):
         assert check_services(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("note: the")
+
+
+def test_a_camera_on_a_network_is_known_without_its_path():
+    there = OnBoard("edgeveil", FIRST, "rtsps://camera.example:322/...", "")
+    assert check_services(FIRST, "rtsps://who:pw@camera.example/1", (), (there,)) == []
+    assert len(check_services(FIRST, "rtsps://other.example/1", (), (there,))) == 1
 
 
 def test_a_camera_with_a_password_is_not_shown():

@@ -12,10 +12,11 @@ import time
 
 import pytest
 
+from edgeveil.edge_runtime.manifest.sensor import expected
 from scripts.reproduce.runtime.cameras import rtsp_tls
 from tests.edge_runtime.sources.test_rtsps import _has_server
 from tests.support import network_receivers
-from tests.support.boards import emulated_boards
+from tests.support.boards import emulated_boards, rtsp_bundle
 from tests.support.boards.board_service import healthy, process, units
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import CAPTURE, watching_bundle
@@ -30,15 +31,14 @@ GRAY = {**CAPTURE, "frame": {"shape": [240, 320], "dtype": "uint8", "unit_mm": N
 UNITS = {"camera's": "edgeveil-camera", "inside": "edgeveil-inside", "outside": "edgeveil"}
 # A row as the camera's process has it; the certificate is that of the board's own store.
 READ = f"""
-import sys
+import json, sys
 from edgeveil.edge_runtime.sources.network.rtsp import RtspsSource
-sensor = {{"shape": (240, 320), "dtype": "uint8", "unit_mm": None}}
-with RtspsSource("//who:topsecret@{HOST}:322/cam", sensor) as source:
+with RtspsSource("//who:topsecret@{HOST}:322/cam", json.loads(sys.argv[1])) as source:
     print(source.next()._data[{ROW}].tobytes().hex())
 """
 
 
-def test_half_an_hour_of_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
+def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
     if not _has_server():
         pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
     owner, bundle = watching_bundle(tmp_path, "corridor", capture=GRAY)
@@ -55,7 +55,8 @@ def test_half_an_hour_of_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil)
             flash = ["flash", bundle.path, "--on", board.target, *common, *board.options(), "--json"]
             service = ["--source", SOURCE, "--source-credentials", tmp_path / "who"]
             edgeveil(*flash, *service, "--sink", "npz:/var/lib/edgeveil/out?rotate=2MB&keep=3")
-            needle = row(board)
+            manifest = rtsp_bundle.manifest_of(bundle)
+            needle = row(board, expected(manifest.input, manifest.capture))
             before = healthy(board, more_than=5)
             assert len({process(board, unit) for unit in UNITS.values()}) == 3
             began = time.monotonic()
@@ -113,10 +114,12 @@ def trust_camera(board, authority):
     board.run(f"echo '10.0.2.100 {HOST}' >> /etc/hosts")
 
 
-def row(board):
+def row(board, sensor):
     """A row of the camera's picture. Only ``READ`` knows the password, and it is gone with its process."""
     path = "PYTHONPATH=/opt/edgeveil/current/edgeveil-edge.pyz:/opt/edgeveil/site"
-    said = board.run(f"cd /root && {path} timeout 120 python3 -", data=READ.encode(), timeout_s=200).stdout.decode()
+    said = board.run(
+        f"cd /root && {path} timeout 120 python3 - '{json.dumps(sensor)}'", data=READ.encode(), timeout_s=200
+    ).stdout.decode()
     needle = bytes.fromhex(said.strip().splitlines()[-1])
     assert len(set(needle)) >= 5, "no row that could be told from any other"
     return needle
