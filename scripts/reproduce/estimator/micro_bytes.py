@@ -107,7 +107,7 @@ def main() -> int:
     load_tensorflow()
     version = "import importlib.metadata as m; print(m.version('tflite-micro'))"
     micro = subprocess.run([str(asked.python), "-I", "-c", version], capture_output=True, text=True, check=True)
-    rows = []
+    rows: list[dict[str, Any]] = []
     names = untrained.FORMS if not asked.every else Recipe.names()
     for name, row in untrained.rows(asked.recipes or names, partial(compared, python=asked.python), asked.work):
         say(f"{name}: {row}")
