@@ -54,7 +54,11 @@ def version(python: Path) -> str:
     asked = f"import importlib.metadata as m; print(m.version({TOOLKIT!r}))"
     try:
         done = subprocess.run(  # noqa: S603 - the Python that the user named, and fixed words
-            [str(python), "-I", "-c", asked], capture_output=True, text=True, timeout=VERSION_LIMIT_S, check=False
+            [str(python.absolute()), "-I", "-c", asked],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_LIMIT_S,
+            check=False,
         )
         found = done.stdout.strip() if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired):
@@ -85,7 +89,8 @@ def simulate(
         (folder / "model.onnx").write_bytes(model)
         np.savez(folder / "calibration.npz", **dict(calibration))  # type: ignore[arg-type]
         np.savez(folder / "rows.npz", **dict(rows))  # type: ignore[arg-type]
-        command = [str(python), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
+        # Not resolved: a virtual environment's Python is a link.
+        command = [str(python.absolute()), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
         said = run_compiler(command, COMPILE_LIMIT_S, cwd=folder)
         if missing := sorted(set(_MISSING.findall(said))):
             raise NotCompiled(f"has no code for {', '.join(missing)} on the {chip}")
