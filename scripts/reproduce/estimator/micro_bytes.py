@@ -62,7 +62,8 @@ def compared(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "model.tflite").write_bytes(data)
-        np.savez(folder / "rows.npz", **{str(place): values for place, values in enumerate(rows)})  # type: ignore[arg-type]
+        given: Any = {str(place): values for place, values in enumerate(rows)}
+        np.savez(folder / "rows.npz", **given)
         words = [str(Path(micro_worker.__file__).parent), text, str(len(wanted))]
         command = [str(python), "-I", "-c", WORKER, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from packaging.specifiers import SpecifierSet
@@ -87,8 +87,8 @@ def simulate(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model.onnx").write_bytes(model)
-        np.savez(folder / "calibration.npz", **dict(calibration))  # type: ignore[arg-type]
-        np.savez(folder / "rows.npz", **dict(rows))  # type: ignore[arg-type]
+        np.savez(folder / "calibration.npz", **cast(Any, calibration))
+        np.savez(folder / "rows.npz", **cast(Any, rows))
         # Not resolved: a virtual environment's Python is a link.
         command = [str(python.absolute()), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
         said = run_compiler(command, COMPILE_LIMIT_S, cwd=folder)
