@@ -29,6 +29,10 @@ def matching(facts: Facts, known: Mapping[str, Profile], present: Callable[[str]
         )
     accelerated = [p for p in fits if p.accelerator_path is not None and present(p.accelerator_path)]
     left = accelerated or [p for p in fits if p.accelerator_path is None] or fits
+    if len({profile.accelerator_path for profile in left}) == 1:
+        # Two accelerators under one name, as the Hailos are: the library that is there says which.
+        asked = [one for one in left if {backend.device for backend in one.backends} & set(facts.devices)]
+        left = asked or left
     if len(left) > 1:
         names = " and ".join(profile.name for profile in left)
         raise BadInput(f"This is {model}, which {names} are for. Name one with --for.")

@@ -62,7 +62,8 @@ def compared(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         (folder / "model.tflite").write_bytes(data)
-        np.savez(folder / "rows.npz", **{str(place): values for place, values in enumerate(rows)})  # type: ignore[arg-type]
+        given: Any = {str(place): values for place, values in enumerate(rows)}
+        np.savez(folder / "rows.npz", **given)
         words = [str(Path(micro_worker.__file__).parent), text, str(len(wanted))]
         command = [str(python), "-I", "-c", WORKER, *words]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -107,7 +108,7 @@ def main() -> int:
     load_tensorflow()
     version = "import importlib.metadata as m; print(m.version('tflite-micro'))"
     micro = subprocess.run([str(asked.python), "-I", "-c", version], capture_output=True, text=True, check=True)
-    rows = []
+    rows: list[dict[str, Any]] = []
     names = untrained.FORMS if not asked.every else Recipe.names()
     for name, row in untrained.rows(asked.recipes or names, partial(compared, python=asked.python), asked.work):
         say(f"{name}: {row}")

@@ -6,6 +6,7 @@ The folder has ``model.tflite`` and ``rows.npz``, an int8 array (n, ...) for eac
 
 import importlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -24,5 +25,5 @@ def main(folder: Path, outputs: int) -> None:
             interpreter.set_input(values[number : number + 1], place)
         interpreter.invoke()
         found.append([np.array(interpreter.get_output(place)) for place in range(outputs)])
-    kept = {str(place): np.concatenate([one[place] for one in found]) for place in range(outputs)}
+    kept: Any = {str(place): np.concatenate([one[place] for one in found]) for place in range(outputs)}
     np.savez(str(folder / "outputs.npz"), **kept)

@@ -310,12 +310,12 @@ def ethos_u(record: dict[str, Any]) -> str:
         for same in alike.values()
     ]
     systems = ", ".join(f"{one['system']} ({one['clock_mhz']:.0f} MHz)" for one in record["rows"][0]["on"])
-    found = json.loads(MICRO.read_text())
+    micro = json.loads(MICRO.read_text()) if MICRO.is_file() else {"rows": []}
     told = {
-        "micro": found,
-        "aborted": [row for row in found["rows"] if "did_not_run" in row],
-        "apart": [row for row in found["rows"] if row.get("differ")],
-        "equal": sum(row.get("differ") == 0 for row in found["rows"]),
+        "micro": micro,
+        "aborted": [row for row in micro["rows"] if "did_not_run" in row],
+        "apart": [row for row in micro["rows"] if row.get("differ")],
+        "equal": sum(row.get("differ") == 0 for row in micro["rows"]),
     }
     return templates().get_template("ethos-u.md.j2").render(record=record, rows=rows, systems=systems, **told)
 

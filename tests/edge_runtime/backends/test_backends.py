@@ -171,7 +171,7 @@ def test_what_an_interpreter_should_not_return_drops_the_frame(returns, entry, r
 
 def test_names_nobody_knows_are_refused(tiny):
     entry = tiny.manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BadInput, match="tflite, onnx or numpy"):
+    with pytest.raises(BadInput, match="tflite or onnx or hef or rknn or numpy"):
         open_backend("caffe", b"", entry)
     with pytest.raises(BadInput, match="ai-edge-litert, tflite-runtime, openvino, or auto"):
         open_backend("tflite", b"", entry, backend="onnxruntime")

@@ -41,36 +41,12 @@ def audit_on_simulator(
 ) -> dict[str, Any]:
     """The audit document of an export's compiled artefact as its simulator computes it, with its ``on_board``.
 
-    ``python`` has the toolkit that compiled it, in the same version; the rest is as in ``audit``. Raises ``BadInput``
-    where the export was not audited, the artefact has no simulator, or this is not the network that was compiled.
+    As ``simulated`` and ``audit``. Raises ``BadInput`` as these, and where the export was not audited yet.
     """
     from edgeveil.trainer.audit.audit import audit
 
     if folder.audit is None:
         raise BadInput(f"{folder.folder} was not audited yet: run edgeveil audit {folder.folder} first.")
-    opened = open_target(folder.folder, run=None, trust=None, artefact=artefact)
-    subject: Subject = opened.subject
-    subject.sha256()
-    load_tensorflow()
-    runners = _runners(subject, opened.run, python)
-    _same_network(subject, runners)
-    manifest = {**subject.manifest}
-    manifest["outputs"] = [*manifest["outputs"], *further_outputs(subject), *draws(subject.manifest)]
-    pipeline = Pipeline(parse(manifest), tables=subject.tables(), runners=runners)
-    try:
-        outputs = in_chunks(pipeline.run, opened.run.dataset().part("test").x)
-    except NotCompiled as error:
-        raise BadInput(f"The simulator did not compute the test slice: {rockchip.TOOLKIT} {error}.") from None
-    chip = next(iter(runners.values())).chip
-    infos = {model: runner.info() for model, runner in runners.items()}
-    board = {"board": rockchip.SIMULATOR, "architecture": platform.machine(), "system": None}
-    rows = RemoteRows(
-        artefact,
-        outputs,
-        {"backends": infos, "device": chip, "edge_runtime": __version__, "numpy": np.__version__},
-        {**board, "python": platform.python_version(), "simulated": True},
-    )
-    digest = hashlib.sha256((folder.folder / "manifest.json").read_bytes()).hexdigest()
     alike = folder.audit["budget"] == budget and folder.audit["seed"] == seed
     return audit(
         folder.folder,
@@ -79,9 +55,35 @@ def audit_on_simulator(
         seed=seed,
         tried=tried,
         label_only=folder.audit["label_only"] if alike else None,
-        there=OnBoard(rows, digest, MEANING),
+        there=simulated(folder, python, artefact),
         resume=resume,
     )
+
+
+def simulated(folder: ExportFolder, python: Path, artefact: str) -> OnBoard:
+    """The test slice as the simulator computes it.
+
+    ``python`` has the toolkit that compiled the artefact, in the same version. Raises ``BadInput`` where the artefact
+    has no simulator, or where this is not the network that was compiled.
+    """
+    opened = open_target(folder.folder, run=None, trust=None, artefact=artefact)
+    subject: Subject = opened.subject
+    subject.sha256()
+    load_tensorflow()
+    runners = _runners(subject, opened.run, python)
+    _same_network(subject, runners)
+    further = [*subject.manifest["outputs"], *further_outputs(subject), *draws(subject.manifest)]
+    pipeline = Pipeline(parse({**subject.manifest, "outputs": further}), tables=subject.tables(), runners=runners)
+    try:
+        outputs = in_chunks(pipeline.run, opened.run.dataset().part("test").x)
+    except NotCompiled as error:
+        raise BadInput(f"The simulator did not compute the test slice: {rockchip.TOOLKIT} {error}.") from None
+    infos = {model: runner.info() for model, runner in runners.items()}
+    chip = next(iter(runners.values())).chip
+    ran = {"backends": infos, "device": chip, "edge_runtime": __version__, "numpy": np.__version__}
+    place = {"architecture": platform.machine(), "system": None, "python": platform.python_version()}
+    rows = RemoteRows(artefact, outputs, ran, {"board": rockchip.SIMULATOR, **place, "simulated": True})
+    return OnBoard(rows, hashlib.sha256((folder.folder / "manifest.json").read_bytes()).hexdigest(), MEANING)
 
 
 def _runners(subject: Subject, run: Run, python: Path) -> dict[str, rockchip.Simulator]:

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from packaging.specifiers import SpecifierSet
@@ -54,7 +54,11 @@ def version(python: Path) -> str:
     asked = f"import importlib.metadata as m; print(m.version({TOOLKIT!r}))"
     try:
         done = subprocess.run(  # noqa: S603 - the Python that the user named, and fixed words
-            [str(python), "-I", "-c", asked], capture_output=True, text=True, timeout=VERSION_LIMIT_S, check=False
+            [str(python.absolute()), "-I", "-c", asked],
+            capture_output=True,
+            text=True,
+            timeout=VERSION_LIMIT_S,
+            check=False,
         )
         found = done.stdout.strip() if done.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired):
@@ -83,9 +87,10 @@ def simulate(
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "model.onnx").write_bytes(model)
-        np.savez(folder / "calibration.npz", **dict(calibration))  # type: ignore[arg-type]
-        np.savez(folder / "rows.npz", **dict(rows))  # type: ignore[arg-type]
-        command = [str(python), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
+        np.savez(folder / "calibration.npz", **cast(Any, calibration))
+        np.savez(folder / "rows.npz", **cast(Any, rows))
+        # Not resolved: a virtual environment's Python is a link.
+        command = [str(python.absolute()), "-I", str(Path(rockchip_worker.__file__).resolve()), str(folder), chip]
         said = run_compiler(command, COMPILE_LIMIT_S, cwd=folder)
         if missing := sorted(set(_MISSING.findall(said))):
             raise NotCompiled(f"has no code for {', '.join(missing)} on the {chip}")

@@ -61,10 +61,8 @@ def main(folder: Path, chip: str) -> None:
         toolkit.inference(inputs=[rows[name][at : at + 1] for name in names], data_format=layout)
         for at in range(len(rows[names[0]]))
     ]
-    np.savez(
-        str(folder / "outputs.npz"),
-        **{name: np.concatenate([one[place] for one in found]) for place, name in enumerate(outputs)},
-    )
+    kept: Any = {name: np.concatenate([one[place] for one in found]) for place, name in enumerate(outputs)}
+    np.savez(str(folder / "outputs.npz"), **kept)
     toolkit.release()
 
 

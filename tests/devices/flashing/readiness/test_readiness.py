@@ -88,6 +88,7 @@ def test_a_stick_without_power_and_a_library_of_another_age():
         ("Raspberry Pi 4 Model B Rev 1.4", "usb:1a6e", "coral-usb"),
         ("Raspberry Pi 3 Model B Rev 1.2", "usb:03e7", "raspberry-pi3-ncs2"),
         ("Raspberry Pi 5 Model B Rev 1.0", "", "raspberry-pi5"),
+        ("Orange Pi 5 Plus", "/dev/dri/renderD129", "rockchip-rk3588"),
         ("NVIDIA Jetson Nano Developer Kit", "", "jetson-nano"),
         ("NVIDIA Jetson Orin Nano Developer Kit", "/dev/nvgpu/igpu0/ctrl", "jetson-orin-nano"),
     ],
@@ -98,12 +99,20 @@ def test_a_board_is_known_by_its_model_and_what_is_plugged_in(model, plugged, na
 
 
 def test_a_board_of_no_profile_and_one_of_two_are_one_sentence():
-    with pytest.raises(BadInput, match=r"this is Radxa ROCK 5B \(aarch64\)"):
-        matching(replace(READY, board="Radxa ROCK 5B"), KNOWN, lambda _: False)
+    with pytest.raises(BadInput, match=r"this is Radxa ZERO 3 \(aarch64\)"):
+        matching(replace(READY, board="Radxa ZERO 3"), KNOWN, lambda _: False)
     with pytest.raises(BadInput, match="does not say its model"):
         matching(replace(READY, board=None), KNOWN, lambda _: False)
     with pytest.raises(BadInput, match="coral-usb and raspberry-pi3-ncs2 are for"):
         matching(READY, KNOWN, lambda path: path.startswith(tuple(STICKS.values())))
+
+
+def test_two_hailos_are_told_apart_by_hailort_or_by_the_user():
+    pi = replace(READY, board="Raspberry Pi 5 Model B Rev 1.0")
+    with pytest.raises(BadInput, match="raspberry-pi5-hailo8 and raspberry-pi5-hailo8l are for"):
+        matching(pi, KNOWN, lambda path: path == "/dev/hailo0")
+    there = replace(pi, devices=("hailo8l",))
+    assert matching(there, KNOWN, lambda path: path == "/dev/hailo0").name == "raspberry-pi5-hailo8l"
 
 
 MISSING_THERE = {"no-numpy", "no-interpreter", "volatile", "read-only", "no-root", "no-systemd", "architecture"}

@@ -45,7 +45,9 @@ def made(run, tmp_path_factory):
     boards = ["rockchip-rk3588", "raspberry-pi5-hailo8", "raspberry-pi5-hailo8l"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", f"{stand_ins.hailo(folder / 'bin')}:{os.environ['PATH']}")
-        out = export(run.folder, boards, folder / "out", compiler_python=stand_ins.rknn_python(folder / "rk"))
+        stand_ins.rknn_python(folder / "rk")
+        patch.chdir(folder)
+        out = export(run.folder, boards, folder / "out", compiler_python=Path("rk/python"))
     keygen(folder / "key", development=True)
     return (
         out,
