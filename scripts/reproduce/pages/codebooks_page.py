@@ -146,7 +146,9 @@ def tokens(record: dict[str, Any]) -> str:
 
 
 def token_recipes(record: dict[str, Any]) -> str:
-    """One token beside two for as many codes, of recipes, from token-recipes.json."""
+    """One token beside two for as many codes, of recipes, from token-recipes.json; or that it is not there."""
+    if not record:
+        return "The same of recipes, as int8: not recorded (`python -m scripts.reproduce.codebooks.token_recipes`).\n"
     lines = [
         "Of recipes, trained and exported: the same figures of the int8 artefact on the test slice, with bits counted",
         f"and over null (`{record['made_by']}`).",
@@ -204,7 +206,6 @@ def page(root: Path = Path()) -> str:
     several = root / RECORDS / "tokens.json"
     if several.is_file():
         parts.append(tokens(json.loads(several.read_text())))
-    shipped = root / RECORDS / "token-recipes.json"
-    if shipped.is_file():
-        parts.append(token_recipes(json.loads(shipped.read_text())))
+        shipped = root / RECORDS / "token-recipes.json"
+        parts.append(token_recipes(json.loads(shipped.read_text()) if shipped.is_file() else {}))
     return noted("\n".join([HEAD, *parts]), *records.values())
