@@ -65,6 +65,12 @@ def encoder(trunk: keras.Model, *heads: keras.Model) -> keras.Model:
     return keras.Model(trunk.inputs[0], outputs, name="encoder")
 
 
+def with_labels(encoder: keras.Model, labels: keras.Model) -> keras.Model:
+    """``encoder`` with the logits of the classifier ``labels``, from the unit cube too, in place of its own."""
+    own = keras.Model(labels.inputs[0], labels.outputs[0], name="label_logits")
+    return keras.Model(encoder.inputs[0], [own(encoder.inputs[0]), *encoder.outputs[1:]], name="encoder")
+
+
 def residual_encoder(
     trunk: keras.Model,
     label_head: keras.Model,

@@ -48,6 +48,7 @@ from edgeveil.edge_runtime.manifest.mechanism_rules import DRAWS, LARGEST_SCALE,
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
+HELD = ("track", "period", "bout")
 
 _PLAIN = ("preprocess", "artefact", "add", "output", "quantise", *gradient_rules.KEYS)
 _CHOICES = {
@@ -96,7 +97,7 @@ class Dataflow(object):
         source = manifest["input"]
         self._input = source
         stream = manifest["stream"]
-        self._hold = None if stream is None else stream["hold"]  # "track", "period", or "frame": nothing is held
+        self._hold = None if stream is None else stream["hold"]  # see HELD; or "frame": nothing is held
         self._held: Set[str] = set()
         self._models = manifest["models"]
         self._tables = manifest["tables"]
@@ -127,7 +128,7 @@ class Dataflow(object):
             # What is made from held values and fresh noise alone tells no more than they do.
             if stage["stage"] == "hold" or all(name in self._held for name in reads):
                 self._held.update(writes)
-        if self._hold in ("track", "period") and not any(stage["stage"] == "hold" for stage in stages):
+        if self._hold in HELD and not any(stage["stage"] == "hold" for stage in stages):
             refuse("stream-mismatch", "stream", "no stage holds anything")
 
     @staticmethod
@@ -288,12 +289,12 @@ class Dataflow(object):
         return _INDEX
 
     def _keep(self, stage: Dict[str, Any], at: str) -> Value:
-        if self._hold not in ("track", "period"):
-            refuse("stream-mismatch", at, "expected a stream that is held by track or by period")
+        if self._hold not in HELD:
+            refuse("stream-mismatch", at, "expected a stream that is held by track, by period or by bout")
         self._take(stage["input"], at + ".input", "index")
         self._take(stage["by"], at + ".by", "index")
-        if self._hold == "period":
-            self._held.add(stage["by"])  # a period keeps one value for each class; the class is that of the frame
+        if self._hold in ("period", "bout"):
+            self._held.add(stage["by"])  # they keep one value for each class; the class is that of the frame
         elif stage["by"] not in self._held:
             refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
         return _INDEX
@@ -344,7 +345,7 @@ class Dataflow(object):
             names.append(name)
             may_leave = {"frame": "frame", "label": "index", "code": "index model code report"}[kind]
             value = self._take(output["tensor"], at + ".tensor", may_leave)
-            if self._hold in ("track", "period") and output["tensor"] not in self._held:
+            if self._hold in HELD and output["tensor"] not in self._held:
                 refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(output["tensor"]))
             shape(output["shape"], at + ".shape", 0)
             one_of(output["dtype"], at + ".dtype", DTYPES)

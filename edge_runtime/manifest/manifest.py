@@ -148,12 +148,13 @@ class Privacy(NamedTuple):
 
 
 class Stream(NamedTuple):
-    """How the frames of a stream are held together: by ``track``, ``period`` or ``frame``."""
+    """How the frames of a stream are held together: by ``track``, ``period``, ``bout`` or ``frame``."""
 
     hold: str
     votes: Optional[int] = None
     period_s: Optional[int] = None
     acknowledged: Optional[str] = None
+    gap: Optional[int] = None
 
 
 class Spending(NamedTuple):

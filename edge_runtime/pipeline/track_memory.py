@@ -2,6 +2,7 @@
 
 A *track* is one person or thing from entering to leaving. Its predicted class is the majority over its first frames and
 then fixed; a value drawn for it is drawn once. Without tracking, one draw per class and clock period is kept instead.
+In a *bout* a class keeps its value until so many frames of the track in a row, the gap, were of other classes.
 Until a track has voted, its class is ``groups``, one more than the last class; its row of the next table gives the
 output meanwhile. So the output does not depend on x during the vote either.
 
@@ -15,7 +16,7 @@ import collections
 import copy
 import os
 import time
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -23,10 +24,16 @@ from edgeveil.edge_runtime.manifest.manifest import Stream
 
 MAX_TRACKS = 4096  # remembered at a time; the least recently seen track is forgotten, and would vote again
 
-_Kept = NamedTuple("_Kept", [("value", np.ndarray), ("name", int)])
-# One track or period: for every hold stage, by its output, the votes, and what is kept for each class, or (None) all.
+_Kept = NamedTuple("_Kept", [("value", np.ndarray), ("name", int), ("last", int)])
+# One track or period: for every hold stage, by its output, the votes, what is kept for each class, or (None) all, and
+# the frames that it had; the last of them that was of a class is in what is kept.
 _TrackState = NamedTuple(
-    "_TrackState", [("votes", Dict[str, List[int]]), ("kept", Dict[str, Dict[Optional[int], _Kept]])]
+    "_TrackState",
+    [
+        ("votes", Dict[str, List[int]]),
+        ("kept", Dict[str, Dict[Optional[int], _Kept]]),
+        ("frames", Dict[str, int]),
+    ],
 )
 
 
@@ -41,6 +48,7 @@ class TrackMemory(object):
         self._hold = "" if stream is None else stream.hold
         self._votes = stream.votes or 0 if stream else 0
         self._period_s = stream.period_s or 1 if stream else 1
+        self._gap = stream.gap if stream else None
         self._clock, self._most = clock, most
         self._kept: "collections.OrderedDict[Any, _TrackState]" = collections.OrderedDict()
         self._open: Dict[Any, _TrackState] = {}
@@ -69,7 +77,7 @@ class TrackMemory(object):
 
     def forget(self, track: int) -> None:
         """Forget an ended track: the next one of its number votes and draws again."""
-        if self._hold == "track":
+        if self._hold in ("track", "bout"):
             self._kept.pop(track, None)
 
     def restart(self) -> None:
@@ -92,7 +100,7 @@ class TrackMemory(object):
         return out
 
     def keep(self, name: str, values: np.ndarray, by: np.ndarray) -> np.ndarray:
-        """Values (n,) in; for each frame, the first value of its track or period with the same ``by`` (n,) out."""
+        """Values (n,) in; of each frame, the first value of its track, period or bout with the same ``by`` (n,) out."""
         return self._first_of(name, values, by.tolist())
 
     def first(self, name: str, values: np.ndarray) -> np.ndarray:
@@ -104,15 +112,25 @@ class TrackMemory(object):
             return values
         out = np.empty_like(values)
         for place, key in enumerate(self._keys):
-            kept = self._state(key).kept.setdefault(name, {})
+            kept, frame = self._of_stage(self._state(key), name)
             if by[place] not in kept:
                 # A copy: what a frame was made of is overwritten after use.
-                kept[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"))
-            out[place], one = kept[by[place]]
+                kept[by[place]] = _Kept(np.array(values[place]), int.from_bytes(os.urandom(8), "little"), frame)
+            kept[by[place]] = kept[by[place]]._replace(last=frame)
+            out[place], one, _ = kept[by[place]]
             self.drawn[place] ^= one
         return out
 
+    def _of_stage(self, state: _TrackState, name: str) -> Tuple[Dict[Optional[int], _Kept], int]:
+        """What the stage ``name`` keeps of a track, without the bouts that are over, and the number of this frame."""
+        frame = state.frames[name] = state.frames.get(name, 0) + 1
+        kept = state.kept.get(name, {})
+        if self._gap is not None:
+            kept = {by: one for by, one in kept.items() if frame - one.last <= self._gap}
+        state.kept[name] = kept
+        return kept, frame
+
     def _state(self, key: Any) -> _TrackState:
         if key not in self._open:
-            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {})
+            self._open[key] = copy.deepcopy(self._kept[key]) if key in self._kept else _TrackState({}, {}, {})
         return self._open[key]

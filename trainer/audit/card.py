@@ -183,6 +183,11 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
             "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "
             f"is. The recipe acknowledges: {stream['acknowledged']}"
         )
+    if stream.get("hold") == "bout":
+        yield (
+            "A class keeps the code of its first frame for a bout; over many bouts of one person codes add up, and say "
+            f"who it is. The recipe acknowledges: {stream['acknowledged']}"
+        )
     for document in documents:
         where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
         if document is audit or where:

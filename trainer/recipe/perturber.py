@@ -170,6 +170,11 @@ class Codebook(Section):
     weight_decay: float = Field(default=0.01, ge=0, description="AdamW's decay; about 0.1 on small data.")
     width: int = Field(default=16, ge=1, le=4096, description="First channels (images) or hidden units (vectors).")
     features: int = Field(default=128, ge=1, le=4096, description="Outputs of the trunk.")
+    label_from: Literal["first", "both"] = Field(
+        default="first",
+        description='Training slices that y-hat is learned from. "both": by a network of its own, built as D_y is; '
+        "where data are few it reads y better, and it about doubles the cost on the board.",
+    )
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
@@ -226,14 +231,15 @@ class Codebook(Section):
         le=0.5,
         description="Copies are brighter or darker by up to this share of the range; zeros stay.",
     )
-    acknowledge: Literal["", "code-per-frame leaks"] = Field(
-        default="", description='Must be stated for `hold = "frame"`; manifest and audit repeat it.'
+    acknowledge: Literal["", "code-per-frame leaks", "code-per-bout leaks"] = Field(
+        default="", description='Must be stated for `hold` by "frame" or "bout"; manifest and audit repeat it.'
     )
     hold: str = Field(
         default="none",
-        pattern=r"^(none|frame|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
+        pattern=r"^(none|frame|bout:[1-9][0-9]{0,2}|track:[1-9][0-9]{0,2}|period:[1-9][0-9]{0,3}s)$",
         description='"none": samples that do not belong together. Of a stream: "track:7", a class by seven votes and '
-        'one draw per track; "period:600s", one draw per class and clock period; "frame", a code for every frame.',
+        'one draw per track; "period:600s", one draw per class and clock period; "bout:4", the code of the first '
+        'frame of a class, kept until four frames in a row were of others; "frame", a code for every frame.',
     )
 
     @model_validator(mode="before")
@@ -245,13 +251,15 @@ class Codebook(Section):
     @field_validator("hold")
     @classmethod
     def _holds(cls, hold: str, info: ValidationInfo) -> str:
-        if hold == "frame" and not info.data.get("acknowledge"):
+        if hold == "frame" and info.data.get("acknowledge") != "code-per-frame leaks":
             raise ValueError(
                 '"track:7" or "period:600s", since a code for every frame of a stream tells who it is within seconds '
                 '(docs/explanation/streams.md); or `hold = "frame"` with acknowledge = "code-per-frame leaks"'
             )
-        if hold != "frame" and info.data.get("acknowledge"):
-            raise ValueError('"frame" with `acknowledge`, which is for that value only')
+        if hold.startswith("bout") and info.data.get("acknowledge") != "code-per-bout leaks":
+            raise ValueError('"bout:4" with acknowledge = "code-per-bout leaks": the codes of many bouts add up')
+        if not hold.startswith(("frame", "bout")) and info.data.get("acknowledge"):
+            raise ValueError('"frame" or "bout:4" with `acknowledge`, which is for these alone')
         if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
             raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
         return hold
@@ -271,6 +279,8 @@ class Codebook(Section):
         held = self.hold.startswith(("track", "period"))  # its code is drawn of the answer, whatever the class was
         if self.epsilon is not None and ((self.channel != "none" and not held) or self.merge_below):
             raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
+        if self.epsilon is not None and self.hold.startswith("bout"):
+            raise ValueError("`hold` by track or period with `epsilon`: the classes of a bout leave as they are read")
         return self
 
     @model_validator(mode="after")

@@ -118,5 +118,7 @@ def _check_codebook(perturber: Codebook) -> None:
             'perturber.channel = "none" or "independent" and no `perturber.merge_below` with [private]: these count z '
             "or people of every code, without noise"
         )
+    if perturber.label_from != "first":
+        raise ValueError('perturber.label_from = "first" with [private]: a network of its own is trained without noise')
     if perturber.hold != "none":
         raise ValueError('perturber.hold = "none" with [private]: what is held is drawn from k-means, without noise')

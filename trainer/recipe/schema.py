@@ -390,7 +390,13 @@ class Recipe(Section):
                 f'and this is perturber.kind = "{self.perturber.kind}"'
             )
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
-            raise ValueError('`perturber.hold` to be "track:7", "period:600s" or "frame": these data are streams')
+            known = '"track:7", "period:600s", "bout:4" or "frame"'
+            raise ValueError(f"`perturber.hold` to be {known}: these data are streams")
+        other_labels = isinstance(self.perturber, Codebook) and self.perturber.label_from != "first"
+        if other_labels and self.limits.unseen_accuracy is not None:
+            raise ValueError(
+                '`perturber.label_from = "first"` with limits.unseen_accuracy, which tries the trunk alone'
+            )
         if self.perturber.unbounded and (self.data.low is not None or self.data.high is not None):
             raise ValueError(
                 f'no `data.low` and `data.high` for perturber.kind = "{self.perturber.kind}": it has no range'
@@ -440,7 +446,8 @@ class Recipe(Section):
     @property
     def holds(self) -> bool:
         """Whether it is one to use; the others are there to compare with."""
-        return self.perturber.kind not in BASELINES and getattr(self.perturber, "hold", "none") != "frame"
+        hold = getattr(self.perturber, "hold", "none")
+        return self.perturber.kind not in BASELINES and hold != "frame" and not hold.startswith("bout")
 
     @classmethod
     def names(cls) -> list[str]:

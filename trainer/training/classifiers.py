@@ -98,6 +98,20 @@ def train_joint(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed
     return model
 
 
+def train_labels(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:
+    """A classifier of y trained on the first two slices, as D_y is on the first, and chosen on both validation cuts."""
+    import keras
+
+    cuts = [fit_and_validation(dataset, name) for name in ("classifiers", "perturber")]
+    rows = (dataset.rows(np.concatenate([part.index for part in parts])) for parts in zip(*cuts, strict=True))
+    both = ((dataset.unit(part.x), part.y) for part in rows)
+    keras.utils.set_random_seed(seed)
+    model = build(settings.architecture, dataset.input, len(dataset.y_names))
+    epochs = budget.classifier_epochs
+    train_one(model, *both, settings=settings, batch=budget.batch, epochs=epochs, seed=seed, log=log, stage="labels")
+    return model
+
+
 def classifier_path(run: Run, name: str) -> Path:
     """The file of D_y or D_z, by its name in ``NAMES``."""
     return run.folder / "classifiers" / f"{name}.keras"

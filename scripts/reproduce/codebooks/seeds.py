@@ -44,6 +44,7 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.measures.per_code import per_code
+from edgeveil.trainer.perturbers.codebook.stages import is_held
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Certificate, Recipe
 from edgeveil.trainer.runs.fitted import KerasRunner
@@ -139,8 +140,7 @@ def bound(dataset: Dataset, code: np.ndarray, tried: int, fewest: int) -> dict[s
 
 def holds(run: Run) -> bool:
     """Whether all that leaves of x is y-hat, of a track or as it is: codes are drawn from P(c | y-hat), x or no x."""
-    stream = run.perturber().stream
-    return stream is not None and stream["hold"] != "frame"
+    return is_held(run.perturber().stream)
 
 
 def told(run: Run, outputs: Mapping[str, np.ndarray]) -> np.ndarray:

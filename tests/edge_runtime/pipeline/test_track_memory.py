@@ -168,6 +168,59 @@ def test_the_manifest_lets_nothing_unheld_out():
     assert caught.value.reason == "unheld"
 
 
+def bout_manifest(**stream):
+    """Held by bout: the class leaves as it is read, and its code is kept."""
+    manifest, members = bundles.held_example()
+    manifest["stream"] = {
+        **{"hold": "bout", "votes": None, "period_s": None, "acknowledged": "bouts leak", "gap": 2},
+        **stream,
+    }
+    stages = [{**stage, "input": "label"} if stage.get("input") == "held" else stage for stage in manifest["stages"]]
+    stages = [{**stage, "by": "label"} if stage.get("by") == "held" else stage for stage in stages]
+    manifest["stages"] = [stage for stage in stages if stage.get("op") != "majority"]
+    manifest["outputs"] = [{**one, "tensor": one["tensor"].replace("held", "label")} for one in manifest["outputs"]]
+    return bundles.with_members(manifest, members)
+
+
+def test_a_manifest_of_bouts():
+    check_manifest(bout_manifest())
+
+
+@pytest.mark.parametrize(
+    ("stream", "reason"),
+    [
+        ({"gap": 0}, "bad-value"),
+        ({"acknowledged": None}, "wrong-type"),
+        ({"acknowledged": ""}, "bad-value"),
+        ({"votes": 3}, "bad-value"),
+        ({"hold": "frame"}, "unknown-key"),
+    ],
+)
+def test_what_a_manifest_of_bouts_may_not_say(stream, reason):
+    with pytest.raises(BundleRefused) as caught:
+        check_manifest(bout_manifest(**stream))
+    assert caught.value.reason == reason
+    assert "stream" in str(caught.value)
+
+
+def test_a_bout_ends_with_its_gap_or_its_track():
+    memory = TrackMemory(Stream("bout", gap=2))
+
+    def sent(shown, track=0):
+        out = []
+        for value, label in shown:
+            memory.begin([track])
+            out += memory.keep("code", np.array([value]), np.array([label])).tolist()
+            memory.commit()
+        return out
+
+    assert sent([(1, 0), (2, 0), (3, 1), (4, 0), (5, 1), (6, 1), (7, 0)]) == [1, 1, 3, 1, 3, 3, 7]
+    assert sent([(8, 0)], track=1) == [8]
+    assert len(memory._kept[0].kept["code"]) == 2
+    memory.forget(0)
+    assert sent([(9, 0)]) == [9]
+
+
 def test_frames_of_one_draw_have_one_name_and_others_have_others():
     parts, tables = held_examples.parts("oue", "track")
     pipeline = local_examples.pipeline(parts, tables)

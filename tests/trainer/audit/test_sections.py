@@ -368,3 +368,16 @@ def test_ink_and_slant_are_measured_of_digits_and_of_what_a_recipe_names_alone()
     assert [one.name for one in utility.properties(pictures())] == ["size"]
     frames = pictures().x[pictures().slices.test]
     assert "ink" not in retained.correlations(pictures(), pictures().part("test"), frames)
+
+
+def test_a_donor_of_floats_is_found_although_it_was_rounded_on_its_way():
+    data = replace(dataset(60), attributes={"size": np.arange(60.0)})
+    x = np.random.default_rng(0).uniform(-8, 8, (60, 5)).astype(np.float32)
+    data = replace(data, x=x, input=InputSpec("vector", (5,), "float32", (-8.0,) * 5, (8.0,) * 5))
+    test, donors = data.part("test"), np.resize(data.slices.training(), len(data.slices.test))
+    sent = np.nextafter(x[donors], np.float32(9))
+    assert (sent != x[donors]).all()
+    found = retained.correlations(data, test, sent)
+    residual = (utility.residual(values, test.y) for values in (test.index.astype(float), donors.astype(float)))
+    assert found["size"] == pytest.approx(np.corrcoef(*residual)[0, 1], abs=1e-4)
+    assert retained.correlations(data, test, sent + np.float32(0.01)) == {}

@@ -205,6 +205,8 @@ def _scope(stream: Mapping[str, Any] | None) -> str:
         return f"single release only: {HELD.format(unit='track')}"
     if hold == "period":
         return f"single release only: {HELD.format(unit='period of a class')}"
+    if hold == "bout":
+        return f"single release only: {HELD.format(unit='bout of a class')}; bouts of one person add up"
     if hold == "frame":
         return f"{SINGLE}, and here every frame is a release: codes of one person add up"
     return SINGLE

@@ -30,6 +30,7 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.moments import MOMENTS, moments
 
+ROUNDING = 1e-6  # of the unit cube
 SIMILARITY_ROWS = 2_000  # for pictures compared one by one
 MEANING = {
     "train_on_it": "trained on perturbed samples (raw: on raw ones), tested on clean test samples",
@@ -154,7 +155,18 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
 
 
 def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
-    """The training row that each frame is, or None where some frame is none."""
-    known = {dataset.x[row].tobytes(): row for row in dataset.slices.training()}
-    rows = [known.get(np.ascontiguousarray(frame).tobytes(), -1) for frame in frames]
-    return None if min(rows) < 0 else np.array(rows)
+    """The training row that each frame is, or None where some frame is none.
+
+    Floats come back from the unit cube, so they are equal but for rounding; first of all in their sum.
+    """
+    known = dataset.slices.training()
+    different, which = np.unique(dataset.unit(frames).reshape(len(frames), -1), axis=0, return_inverse=True)
+    samples = dataset.unit(dataset.x[known]).reshape(len(known), -1)
+    sums, found = samples.sum(axis=1, dtype=np.float64), np.empty(len(different), np.int64)
+    for number, frame in enumerate(different):
+        near = np.flatnonzero(np.abs(sums - frame.sum(dtype=np.float64)) <= ROUNDING * len(frame))
+        same = near[(np.abs(samples[near] - frame) <= ROUNDING).all(axis=1)]
+        if not len(same):
+            return None
+        found[number] = known[same[0]]
+    return found[which.reshape(-1)]

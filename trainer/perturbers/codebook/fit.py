@@ -28,7 +28,15 @@ from edgeveil.trainer.perturbers.codebook import (
 )
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.private import private_fit
-from edgeveil.trainer.perturbers.codebook.stages import class_stages, code_stages, draw_stage, is_held, pictured
+from edgeveil.trainer.perturbers.codebook.stages import (
+    class_stages,
+    code_stages,
+    draw_stage,
+    in_bouts,
+    is_held,
+    keep_stage,
+    pictured,
+)
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.progress import Steps, progress, say
@@ -36,6 +44,7 @@ from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.training.classifiers import train_labels
 
 
 def fit(
@@ -67,14 +76,19 @@ def fit(
     if goal.limits.unseen_accuracy is not None:
         people = original.rows(np.concatenate([first.index, second.index]))
         _gate(original, people, section, rng, budget, log)
+    labels = None
+    if section.label_from == "both":
+        labels = train_labels(dataset, goal.classifiers, budget, seed=int(rng.integers(2**31)), log=log)
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and is_held(stream):
         u, trunk = dataset.unit(second.x), prepared.trunk
         encoder = encoders.encoder(trunk.below, trunk.label)
+        encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
     reports = 1 if section.method == "residual" else section.tokens * funnel.reports(section.steps)
     with progress("codes and their pictures", total=reports + 1) as advance:
-        fitted = finish(prepared, dataset, second, section, rng=rng, report=_metric(log, "codes", advance))
+        report = _metric(log, "codes", advance)
+        fitted = finish(prepared, dataset, second, section, rng=rng, labels=labels, report=report)
         advance()
     return fitted
 
@@ -136,9 +150,13 @@ def finish(
     section: Codebook,
     *,
     rng: np.random.Generator,
+    labels: Any = None,
     report: training.Report = lambda *_: None,
 ) -> FittedPerturber:
-    """Learn codes on the rows ``second``, compute the channel and the pictures. ``prepared`` is not changed."""
+    """Learn codes on the rows ``second``, compute the channel and the pictures. ``prepared`` is not changed.
+
+    ``labels`` is a classifier that takes the place of the trunk's own.
+    """
     from edgeveil.models import encoders
 
     trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
@@ -157,6 +175,7 @@ def finish(
         rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
         heads = tokens.token_heads(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, *heads)
+    encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
     # Pictures may be of the first slice too: the more there are, the more they are worth to who learns from x'.
     both = dataset.rows(np.concatenate([second.index, first.index]))
     u = dataset.unit(both.x)
@@ -187,6 +206,10 @@ def assemble(
     if table is not None:
         tables["channel"], code = table, "code_out"
         stages.append(draw_stage("code", "channel", code))
+    stream = stream_codes.stream(section.hold, section.acknowledge)
+    if in_bouts(stream):
+        stages.append(keep_stage(code, "label", "code_held"))
+        code = "code_held"
     label = "label"
     if section.epsilon is not None:  # the answer may be of another class, so the class that leaves is read from it
         tables["class_of_code"], label = np.kron(np.eye(groups), np.ones((of_class, 1))).astype(np.uint32), "class"
@@ -201,7 +224,7 @@ def assemble(
         code=code,
         codes=groups * of_class,
         substituted=section.synthesis == "donor",
-        stream=stream_codes.stream(section.hold, section.acknowledge),
+        stream=stream,
     )
 
 

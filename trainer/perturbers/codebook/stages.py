@@ -54,7 +54,12 @@ def keep_stage(source: str, by: str, output: str) -> dict[str, Any]:
 
 def is_held(stream: Mapping[str, Any] | None) -> bool:
     """Whether a draw lasts for a whole track or period."""
-    return stream is not None and stream["hold"] != "frame"
+    return stream is not None and stream["hold"] in ("track", "period")
+
+
+def in_bouts(stream: Mapping[str, Any] | None) -> bool:
+    """Whether a class keeps the code of its first frame for a bout."""
+    return stream is not None and stream["hold"] == "bout"
 
 
 def pictured(
@@ -82,7 +87,7 @@ def pictured(
     tables = {**tables, "pictures": table}
     if copies > 1:
         tables["donors"], row = donors_within(codes, copies), "donor"
-        if is_held(stream):
+        if is_held(stream) or in_bouts(stream):
             donor_stages = [draw_stage(code, "donors", "donor_drawn"), keep_stage("donor_drawn", code, row)]
         else:
             donor_stages = [draw_stage(code, "donors", row)]

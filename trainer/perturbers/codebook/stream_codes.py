@@ -24,13 +24,14 @@ FLAT = 0.5  # of the range: the picture that is sent before a track has voted
 
 
 def stream(hold: str, acknowledge: str = "") -> dict[str, Any] | None:
-    """The manifest's ``stream`` of a recipe's ``hold``: "none", "track:VOTES", "period:SECONDSs" or "frame"."""
+    """The manifest's ``stream`` of a ``hold``: "none", "track:VOTES", "period:SECONDSs", "bout:GAP" or "frame"."""
     kind, _, number = hold.partition(":")
     if kind == "none":
         return None
     votes = int(number) if kind == "track" else None
     period_s = int(number.removesuffix("s")) if kind == "period" else None
-    return {"hold": kind, "votes": votes, "period_s": period_s, "acknowledged": acknowledge or None}
+    of_bout = {"gap": int(number)} if kind == "bout" else {}
+    return {"hold": kind, "votes": votes, "period_s": period_s, "acknowledged": acknowledge or None, **of_bout}
 
 
 def majority(label: np.ndarray, track: np.ndarray, votes: int) -> np.ndarray:

@@ -20,6 +20,9 @@ ADD_UP = """
 **A code for every window adds up.** {windows} windows of one recording together name the person {right} of the time
 (chance {chance}).
 
+**Not all can be kept.** The correlation, within an action, of a window's property with what tells nothing of the person
+is bounded: {bounds}. The target is 0.5 for each.
+
 Raw windows: D_y is right {y}, and D_z, one small network, {z}. The codebook's target, y within 2 % of raw and attacks
 within 3 points of chance, is {met}.
 """
@@ -32,7 +35,7 @@ def page(record: Mapping[str, Any]) -> str:
     chance = first["chance"]
     head = HEAD.format(budget=first["budget"], prior=_percent(chance["prior"]), majority=_percent(chance["majority"]))
     rows = [line for seed, found in record["seeds"].items() for line in _rows(seed, found)]
-    return head + "\n".join(rows) + "\n" + _added_up(first)
+    return head + "\n".join(rows) + "\n" + _added_up(first, record["most_kept"])
 
 
 def _rows(seed: str, found: Mapping[str, Any]) -> Iterator[str]:
@@ -52,7 +55,7 @@ def _line(name: str, seed: str, row: Mapping[str, Any]) -> str:
     return f"| {name} | {seed} | {_rate(y)} | {_rate(best)} | {best['name']} | {kept[0]} | {kept[1]} |"
 
 
-def _added_up(row: Mapping[str, Any]) -> str:
+def _added_up(row: Mapping[str, Any], most_kept: Mapping[str, float]) -> str:
     ran = [one for one in row["streams"]["tracks"] if "right" in one]
     last, raw = ran[-1], row["raw"]
     near = row["worst_adaptive"]["accuracy"] <= row["chance"]["prior"] + NEAR
@@ -64,6 +67,7 @@ def _added_up(row: Mapping[str, Any]) -> str:
         chance=_percent(last["chance"]),
         y=_percent(raw["target"]["accuracy"]),
         z=_percent(raw["sensitive"]["accuracy"]),
+        bounds=", ".join(f"{name} at most {value:.2f}" for name, value in most_kept.items()),
         met="met" if near and whole else "not met",
     )
 

@@ -13,6 +13,8 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.received import drawn
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.training import classifiers
+from edgeveil.trainer.training.classifiers import train_one
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
 
@@ -50,6 +52,24 @@ def test_a_codebook_of_donors(fitted, tmp_path):
     again = FittedPerturber.load(tmp_path).perturb(test.x)
     assert np.array_equal(again["code"], out["code"])
     assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
+
+
+def test_y_may_be_read_by_a_network_of_its_own_that_learned_from_both_slices(fitted, monkeypatch):
+    learned = []
+
+    def watched(model, fit, choose, **options):
+        learned.append((model, len(fit[1]), len(choose[1])))
+        return train_one(model, fit, choose, **options)
+
+    monkeypatch.setattr(classifiers, "train_one", watched)
+    run, perturber = fitted(label_from="both")
+    cuts = [fit_and_validation(run.dataset(), name) for name in ("classifiers", "perturber")]
+    ((labels, *rows),) = learned
+    assert rows == [sum(map(len, parts)) for parts in zip(*cuts, strict=True)]
+    test = run.dataset().part("test")
+    out = perturber.perturb(test.x)
+    assert (out["label"] == labels.predict(run.dataset().unit(test.x), verbose=0).argmax(axis=1)).all()
+    assert (out["code"] // 8 == out["label"]).all()
 
 
 def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):

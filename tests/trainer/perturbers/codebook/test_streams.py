@@ -13,10 +13,12 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import repeats
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
+from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
 from edgeveil.trainer.perturbers.codebook.stream_codes import assemble, majority, stream
 from edgeveil.trainer.perturbers.promise import promised
 from edgeveil.trainer.recipe.schema import Recipe, Spending
@@ -105,7 +107,7 @@ def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
 
 
 def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
-    run, perturber = held(tmp_path, codes=2, synthesis="centroid")
+    run, perturber = held(tmp_path, codes=2, synthesis="centroid", label_from="both")
     run.save_perturber(perturber)
     train_classifiers(run)
     export(run.folder, ["workstation"], tmp_path / "out")
@@ -119,6 +121,38 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     on_keras = perturber.perturb(test.x[:12], np.arange(12) % 2)["label"]
     assert [int(frame.outputs["label"]) for frame in out] == on_keras.tolist()
     assert len({frame.data.tobytes() for frame in out[4:]}) <= 2
+
+
+def test_people_are_not_left_out_of_a_network_of_its_own():
+    table = changed(label_from="both")
+    Recipe.check(table)
+    table["limits"]["unseen_accuracy"] = 0.5
+    with pytest.raises(BadInput, match=r"limits.unseen_accuracy, which tries the trunk alone"):
+        Recipe.check(table)
+
+
+def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
+    """One frame of another class between ends nothing, two do."""
+    recipe = Recipe.check(changed(hold="bout:2", acknowledge="code-per-bout leaks", codes=2))
+    u = keras.Input((4,), name="u")
+    heads = keras.layers.Dense(2, name="label_logits")(u), keras.layers.Dense(4, name="code_logits")(u)
+    encoder = keras.Model(u, heads)
+    encoder.set_weights([np.eye(4)[:, :2], np.zeros(2), np.eye(4)[:, [2, 3, 2, 3]], np.zeros(4)])
+    spec = InputSpec("vector", (4,), "float32", (0.0,) * 4, (1.0,) * 4)
+    data = Dataset("made", np.zeros((1, 4)), *np.zeros((2, 1), int), "ab", "wx", np.ones((2, 2)) / 2, spec, None)
+    fitted = assemble_codebook(data, encoder, None, np.eye(4, dtype=np.float32), recipe.perturber)
+    assert fitted.stream["gap"] == 2
+    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False)
+    pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
+
+    def sent(shown):
+        frames = [RawFrame(np.eye(4, dtype=np.float32)[[int(y), 2 + int(c)]].sum(axis=0), 0) for y, c in shown.split()]
+        return " ".join("{label}{code}".format(**pipeline.perturb(frame).outputs) for frame in frames)
+
+    assert sent("00 01 00 11 01 10 11 01") == "00 00 00 13 00 13 13 01"
+    assert sent("10 10 10 01 00 10") == "13 13 13 01 01 12"
+    pipeline.forget(0)
+    assert sent("10") == "12"
 
 
 def changed(**changes):
@@ -141,7 +175,12 @@ def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
     ("changes", "says"),
     [
         ({"hold": "track:7", "channel": "none"}, 'what is held is drawn by "independent" alone'),
-        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, 'expected "frame" with `acknowledge`'),
+        ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, '"frame" or "bout:4" with `acknowledge`'),
+        ({"hold": "bout:4"}, 'acknowledge = "code-per-bout leaks"'),
+        ({"hold": "bout:4", "acknowledge": "code-per-frame leaks"}, 'acknowledge = "code-per-bout leaks"'),
+        ({"hold": "frame", "acknowledge": "code-per-bout leaks"}, 'acknowledge = "code-per-frame leaks"'),
+        ({"hold": "bout:0", "acknowledge": "code-per-bout leaks"}, "bout:0"),
+        ({"hold": "bout:4", "acknowledge": "code-per-bout leaks", "epsilon": 1.0}, "as they are read"),
         ({"hold": "track:0"}, "track:0"),
         ({"hold": "period:600"}, "period:600"),
         ({"hold": "frame", "acknowledge": "yes"}, "acknowledge"),
