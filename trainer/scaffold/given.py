@@ -15,6 +15,7 @@ from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
 from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS
+from edgeveil.trainer.scaffold.own_series import Steps, is_folder
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
 PEOPLE = "people"  # of --crop: a patch around each person, wherever they are
@@ -40,6 +41,7 @@ class Given:
     capture: str | None = None
     size: str | None = None
     crop: str | None = None
+    steps: Steps = Steps()
 
     @property
     def kind(self) -> str:
@@ -66,6 +68,9 @@ def data_section(given: Given) -> dict[str, Any]:
     target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
     section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
     section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}
+    series = given.steps.section(kind, given.path)
+    if series is not None:
+        section |= {"kind": "series", "series": series}
     if kind == "npz":
         _refuse(
             given, ("subject", "session", "labels", "leave_out"), "an .npz file has arrays: x, y, z, subject, session"
@@ -74,6 +79,9 @@ def data_section(given: Given) -> dict[str, Any]:
     if kind == "images":
         _refuse(given, ("leave_out",), "pictures have no columns of features")
         section["labels"] = str(given.labels_file().resolve())
+    elif series is not None:
+        _refuse(given, ("leave_out", "session"), "each recording is a session, and its channels are named")
+        section |= {} if given.labels is None else {"labels": str(given.labels_file().resolve())}
     else:
         _refuse(given, ("labels",), "a table has its labels in columns of its own")
     missing = [name for name in ("target", "sensitive") if getattr(given, name) is None]
@@ -81,6 +89,8 @@ def data_section(given: Given) -> dict[str, Any]:
         raise BadInput(f"{_columns(given)} Name {' and '.join(f'--{name} COLUMN' for name in missing)}.")
     roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
     section["columns"] = {name: word for name, word in roles.items() if word is not None}
+    if series is not None:
+        section["columns"]["time"] = given.steps.time
     if given.leave_out:
         section["columns"]["leave_out"] = list(given.leave_out)
     return section
@@ -91,8 +101,8 @@ def capture_section(given: Given) -> dict[str, Any] | None:
     if given.capture is None:
         _refuse(given, ("size", "crop"), "they are of --capture WIDTHxHEIGHTxCHANNELS: add it")
         return None
-    if given.kind in ("csv", "parquet"):
-        raise BadInput("--capture is for a camera's pictures, and a table has none: leave it out.")
+    if given.kind in ("csv", "parquet") or given.steps.given():
+        raise BadInput("--capture is for a camera's pictures, and these are none: leave it out.")
     columns, rows, channels = _numbers("--capture", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)")
     section: dict[str, Any] = {
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
@@ -117,7 +127,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
 
 def turned_round(given: Given) -> bool:
     """Whether the pictures of an .npz have their channels first, and are turned."""
-    return given.kind == "npz" and channels_first(header(given.path)[0])
+    return given.kind == "npz" and not given.steps.given() and channels_first(header(given.path)[0])
 
 
 def smaller(shape: Sequence[int]) -> list[str]:
@@ -186,7 +196,9 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 
 
 def _columns(given: Given) -> str:
-    path = given.labels_file() if given.kind == "images" else given.path
+    path = given.labels_file() if given.kind == "images" or given.labels else given.path
+    if is_folder(given.kind, path):
+        path = min(path.glob("*.csv"), default=path)
     table = read_table("csv" if given.kind == "images" else given.kind, path)
     return f"{path} has the columns {listed(table.columns)}."
 

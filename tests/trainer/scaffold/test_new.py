@@ -1,5 +1,7 @@
 """``edgeveil recipe new`` writes a commented recipe that trains on what it was shown."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,9 @@ def test_it_warns_where_there_is_nothing_to_read(tmp_path):
     text = (tmp_path / "mine.toml").read_text()
     assert "there may be little to keep" in text
     assert "there may be little to hide" in text
+    # A floor below guessing would say that y need not be read, and D_y would be trained further in vain.
+    guessing = float(re.search(r"y: .*\(([0-9.]+)% by always guessing", text)[1]) / 100
+    assert Recipe.find(tmp_path / "mine.toml").limits.target_accuracy > guessing
 
 
 def test_a_file_elsewhere_is_named_in_full(tmp_path):
