@@ -17,7 +17,8 @@ from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import check_sensor, check_sink, check_source
+from edgeveil.edge_runtime.kinds import check_sensor, check_shape, check_sink, check_source
+from edgeveil.edge_runtime.manifest.sensor import expected
 
 
 def flash_target(
@@ -43,7 +44,9 @@ def flash_target(
         check_sink(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
     if wanted.source is not None:
-        check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
+        manifest = inputs.opened.manifest
+        check_sensor(wanted.source, manifest.input.sensor)
+        check_shape(wanted.source, expected(manifest.input, manifest.capture)["shape"])
     if target.startswith(sd_card.KINDS):
         own = None if setup is None else read_setup(setup)
         return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)

@@ -56,6 +56,12 @@ class Columns(Section):
     time: str | None = Field(default=None, min_length=1, description="Recordings: the column of a sample's seconds.")
 
 
+def form_of(path: Path) -> str | None:
+    """How a file of data is named, as KIND:PATH; None for what is none."""
+    kind = path.suffix[1:]
+    return f"{kind}:{path}" if path.is_file() and kind in OWN else None
+
+
 class Data(Section):
     """Which samples, and which two of their attributes."""
 
@@ -369,6 +375,8 @@ class Recipe(Section):
                 return "wifi"
             if self.capture.frame.unit_mm is not None:
                 return "depth"
+            if self.capture.frame.shape[-1] == 3:  # colours
+                return "camera"
         return self.data.sensor or SENSORS.get(self.data.source)
 
     @model_validator(mode="after")
@@ -524,6 +532,11 @@ class Recipe(Section):
     @classmethod
     def _path(cls, recipe: str | Path) -> Path:
         text = str(recipe)
+        if own := form_of(Path(text).expanduser()):
+            raise BadInput(
+                f"A recipe was expected, and {text} are data. Write one for them: edgeveil recipe new --data {own} "
+                "--out mine.toml"
+            )
         if text.endswith(".toml") or "/" in text or isinstance(recipe, Path):
             path = Path(text).expanduser()
             if not path.is_file():
@@ -532,9 +545,8 @@ class Recipe(Section):
         renamed.refuse_old(text, renamed.RECIPES, "The recipe")
         name = ALIASES.get(text, text)
         if name not in cls.names():
-            known = [*ALIASES, *cls.names()]
             raise BadInput(
-                f'There is no recipe "{text}"{nearest(text, known)}: the ones that come with EdgeVeil are '
-                f"{', '.join(known)}; for your own give the path of a .toml file."
+                f'There is no recipe "{text}"{nearest(text, [*ALIASES, *cls.names()])}. `edgeveil recipe list --all` '
+                "names those that come with EdgeVeil; your own is a .toml file."
             )
         return FOLDER / f"{name}.toml"

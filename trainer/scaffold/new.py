@@ -68,8 +68,8 @@ target_accuracy = {floor}
 
 
 FLOOR = (
-    "The accuracy that D_y must keep on validation: ten points below the look's, better than guessing. Raise it to what "
-    "your use needs."
+    "The accuracy that D_y must keep on validation: ten points below the look's, better than guessing. Raise it to "
+    "what your use needs."
 )
 ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 

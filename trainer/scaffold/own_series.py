@@ -54,6 +54,9 @@ class Steps:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in section.items() if value}
 
 
+NO_SERIES = Steps()
+
+
 def is_folder(source: str, path: Path) -> bool:
     """Whether the data are recordings: a folder of csv files."""
     return source == "csv" and path.is_dir()

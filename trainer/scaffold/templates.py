@@ -64,10 +64,12 @@ code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}{width}
 [certificate]
 tried = 1
 """
-PIXELS = (
-    'keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes'
-)
-MOTION = 'keep = ["energy", "tempo"]  # what the codes should keep of a window: these, or "pixels" (its values)'
+PIXELS = """\
+# What the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes.
+keep = ["pixels"]"""
+MOTION = """\
+# What the codes should keep of a window: these, or "pixels" (its values).
+keep = ["energy", "tempo"]"""
 LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
 HELD = """
 hold = "period:600s"  # a stream: a class keeps one code for ten minutes (docs/explanation/streams.md)"""

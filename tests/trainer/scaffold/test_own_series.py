@@ -61,7 +61,7 @@ def test_recordings_are_cut(recordings, tmp_path):
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (Steps(), "--rate, --channels, --window, --hop, --time must be said .* has the columns \"t\", \"ax\","),
+        (Steps(), '--rate, --channels, --window, --hop, --time must be said .* has the columns "t", "ax",'),
         (Steps(rate=20.0, channels="ax", window=16, hop=8, time="t"), 'a name and a unit for each.*got "ax"'),
     ],
 )
@@ -75,7 +75,7 @@ def test_what_does_not_go_with_the_data_is_refused(windows, recordings):
         look(Given(f"npz:{windows}", steps=Steps(rate=20.0)))
     with pytest.raises(BadInput, match="--window and --time are of recordings"):
         look(Given(f"npz:{windows}", steps=CUT))
-    with pytest.raises(BadInput, match="--rate 20.0 is of a series"):
+    with pytest.raises(BadInput, match=r"--rate 20\.0 is of a series"):
         look(Given(f"csv:{recordings / '00.csv'}", "does", "sex", steps=STEPS))
     with pytest.raises(BadInput, match="--capture is for a camera's pictures"):
         look(Given(f"npz:{windows}", capture="16x16x1", steps=STEPS))
