@@ -21,7 +21,9 @@ Target = Annotated[
 Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
 Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
 Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
-Labels = Annotated[Path | None, typer.Option(help="images: CSV with a column file and those named (DIR/labels.csv).")]
+Labels = Annotated[
+    Path | None, typer.Option(help="images, csv:FOLDER: CSV with a column file and those named (DIR/labels.csv).")
+]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]

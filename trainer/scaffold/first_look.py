@@ -15,7 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.recipe.schema import Classifiers
+from edgeveil.trainer.recipe.training_sections import Classifiers
 from edgeveil.trainer.runs.checkpoints import Checkpoint
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.reads_y import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
-from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS, form_of
+from edgeveil.trainer.recipe.data_section import BUILT_IN, OWN, OWN_FORMS, form_of
 from edgeveil.trainer.scaffold.own_series import NO_SERIES, Steps, is_folder
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
@@ -67,6 +67,10 @@ class Given:
 def data_section(given: Given) -> dict[str, Any]:
     """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle. Raises ``BadInput``."""
     kind = given.kind
+    if given.target is not None and given.target == given.sensitive:
+        raise BadInput(
+            f'--target and --sensitive: expected two columns, to keep and to hide; got "{given.target}" twice.'
+        )
     target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
     section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
     section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}

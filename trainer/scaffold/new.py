@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
-from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.schema import PRICED, Recipe
 from edgeveil.trainer.scaffold import data_limits, first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
