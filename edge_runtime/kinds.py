@@ -1,7 +1,7 @@
 """The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
 
 import re
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -115,6 +115,23 @@ def check_sensor(source: str, wanted: Optional[str]) -> None:
     raise BadInput(
         "{}: gives {}, and this bundle is for {}: its output would mean nothing. Take one of {}, or a file of such "
         "samples".format(kind, _WORDS[given], _WORDS[wanted], fits)
+    )
+
+
+def check_shape(source: str, shape: Sequence[int]) -> None:
+    """Raise ``BadInput`` where a source never gives frames of the shape that a bundle takes of its sensor.
+
+    A bundle may not say which sensor it is for; its ``shape`` (manifest/sensor.py) still rules some out.
+    """
+    kind = source.partition(":")[0]
+    given = SOURCES[kind].sensor if kind in SOURCES else None
+    if given is None or given == "motion":  # its steps become windows, of which the source says more
+        return
+    if len(shape) == (3 if given in ("camera", "depth") else 1) and (given != "depth" or shape[2] == 1):
+        return
+    raise BadInput(
+        "{}: gives {}, and this bundle takes frames of {}: it could use none. Take a source or a file of such "
+        "samples".format(kind, _WORDS[given], " x ".join(map(str, shape)))
     )
 
 

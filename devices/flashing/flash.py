@@ -19,7 +19,8 @@ from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.service.several import profile_for
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import check_sensor, check_sink, check_source
+from edgeveil.edge_runtime.kinds import check_sensor, check_shape, check_sink, check_source
+from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.paths import FIRST, service_of
 
 
@@ -46,7 +47,9 @@ def flash_target(
         check_sink(sink)
     inputs = read_inputs(bundle, profile, trust, wheels)
     if wanted.source is not None:
-        check_sensor(wanted.source, inputs.opened.manifest.input.sensor)
+        manifest = inputs.opened.manifest
+        check_sensor(wanted.source, manifest.input.sensor)
+        check_shape(wanted.source, expected(manifest.input, manifest.capture)["shape"])
     if target.startswith(sd_card.KINDS):
         if service_of(connection.root) != FIRST:
             raise BadInput(f"A card brings the first service, and --root {connection.root} is another: flash it later.")

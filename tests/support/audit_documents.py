@@ -11,7 +11,7 @@ from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.measures.attack_metrics import Chance
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.permutation import Permuted
-from edgeveil.trainer.recipe.schema import Limits
+from edgeveil.trainer.recipe.training_sections import Limits
 
 
 def row(name: str, kind: str, accuracy: float, *, validation: float | None = None, bits: float = 0.0) -> Row:

@@ -48,7 +48,7 @@ from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
-from edgeveil.trainer.recipe.schema import Certificate
+from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 

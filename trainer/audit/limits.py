@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from edgeveil.trainer.recipe.schema import Limits
+from edgeveil.trainer.recipe.training_sections import Limits
 
 _WORDS = {
     "attack_points": "The best attack found is {found:.1f} points over chance: the recipe allows {asked:g} "

@@ -30,7 +30,7 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
     "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),
     "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
-    "edgeveil train --track mlflow:": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
+    "train --track mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
     "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }

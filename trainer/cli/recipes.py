@@ -21,10 +21,21 @@ Target = Annotated[
 Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
 Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
 Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
-Labels = Annotated[Path | None, typer.Option(help="images: CSV with a column file and those named (DIR/labels.csv).")]
+Labels = Annotated[
+    Path | None, typer.Option(help="images, csv:FOLDER: CSV with a column file and those named (DIR/labels.csv).")
+]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]
+Rate = Annotated[
+    float | None, typer.Option(help="Series: steps a second. x of an .npz is (N, steps, channels); csv:FOLDER is cut.")
+]
+Channels = Annotated[str | None, typer.Option(help="Series: names and units, ax:g,ay:g,az:g.")]
+Window = Annotated[int | None, typer.Option(help="csv:FOLDER, a file for each recording: steps of a window.")]
+Hop = Annotated[
+    int | None, typer.Option(help="Series: steps from window to window; of an .npz left out, no live sensor is taken.")
+]
+Time = Annotated[str | None, typer.Option(help="csv:FOLDER: column of the time in seconds.")]
 
 
 @recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
@@ -61,15 +72,21 @@ def new(
             "each person under a depth camera that looks straight down."
         ),
     ] = None,
+    rate: Rate = None,
+    channels: Channels = None,
+    window: Window = None,
+    hop: Hop = None,
+    time: Time = None,
     trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.scaffold.given import Given
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
+    from edgeveil.trainer.scaffold.own_series import Steps
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
-    given = Given(source, *words)
+    given = Given(source, *words, Steps(rate, channels, window, hop, time))
     for note in [*write_recipe(given, out, kind=kind, of=of, trial=trial), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
@@ -112,14 +129,21 @@ def look(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
+    rate: Rate = None,
+    channels: Channels = None,
+    window: Window = None,
+    hop: Hop = None,
+    time: Time = None,
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
     from edgeveil.trainer.scaffold.given import Given
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
+    from edgeveil.trainer.scaffold.own_series import Steps
 
-    given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()))
+    steps = Steps(rate, channels, window, hop, time)
+    given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
     found = look_at(given)
     print_view(found, as_json=as_json)
     if found.wrong:

@@ -30,7 +30,8 @@ from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
 from edgeveil.trainer.datasets.series import recordings, utd_mhad
 from edgeveil.trainer.datasets.units import Units, units_of
-from edgeveil.trainer.recipe.schema import Data, Recipe
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
 
 LOADERS: dict[str, Callable[..., Readings]] = {

@@ -18,7 +18,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.recipe.schema import Data
+from edgeveil.trainer.recipe.data_section import Data
 
 FROM_TRAINING = "from-training"
 SPREAD = 4.0

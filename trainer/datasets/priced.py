@@ -14,7 +14,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Slices
 from edgeveil.trainer.datasets.slicing import FEWEST_ROWS
-from edgeveil.trainer.recipe.schema import Data
+from edgeveil.trainer.recipe.data_section import Data
 
 
 def priced(data: Data, known: Mapping[str, Known], *, slices: Slices) -> Known | None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.recipe.schema import TablePrior, TrainingPrior
+from edgeveil.trainer.recipe.training_sections import TablePrior, TrainingPrior
 
 # Probabilities are written in decimals: 1/3 three times over may miss 1 by this much.
 TOLERANCE = 1e-3

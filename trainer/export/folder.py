@@ -57,7 +57,7 @@ class ExportFolder:
                 _check_file(folder, artefact, members)
         if "detector" in manifest:
             _check_file(folder, manifest["detector"]["artefact"], members)
-        run = folder / report["run"] if report.get("run") else None
+        run = Path(os.path.normpath(folder / report["run"])) if report.get("run") else None  # as people write it
         return cls(
             folder=folder,
             manifest=manifest,

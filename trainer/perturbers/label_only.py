@@ -24,7 +24,7 @@ from edgeveil.trainer.perturbers.codebook.stages import draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.recipe.perturber import LabelOnly
-from edgeveil.trainer.recipe.schema import Budget
+from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training import classifiers

@@ -25,7 +25,7 @@ from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
 from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
 from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.recipe.schema import Budget
+from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 

@@ -27,7 +27,7 @@ from edgeveil.trainer.perturbers.prgan import (
     train_discriminator,
 )
 from edgeveil.trainer.recipe.perturber import Minimax
-from edgeveil.trainer.recipe.schema import Budget
+from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.checkpoint_score import score_checkpoint

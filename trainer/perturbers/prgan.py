@@ -18,7 +18,7 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
-from edgeveil.trainer.recipe.schema import Budget
+from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.bfloat16 import in_bfloat16

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged, repeats
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
 from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
-from edgeveil.trainer.recipe.schema import Spending
+from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 _WHAT = {

@@ -15,14 +15,15 @@ import numpy as np
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.recipe.schema import Classifiers
+from edgeveil.trainer.recipe.training_sections import Classifiers
 from edgeveil.trainer.runs.checkpoints import Checkpoint
-from edgeveil.trainer.training.reads_y import LOOK_POINTS, beats_guessing, commonest, unseen_accuracy
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.training.reads_y import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
 
 ROWS = 3000  # that are looked at, of each slice
 VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
 TRIAL_S = 50.0  # for all networks together
-CANDIDATES = {"vector": ("normed-mlp", "table1-wifi"), "image": ("normed-cnn", "small")}
+CANDIDATES = {"vector": ("normed-mlp", "table1-wifi"), "image": ("normed-cnn", "small"), "series": ("series",)}
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ def with_networks(
     dataset: Dataset, *, batch: int, epochs: int, shift: int, clock: Callable[[], float] = time.monotonic
 ) -> list[Tried]:
     """Small classifiers of y, the best first, each trained like D_y but for its share of ``TRIAL_S`` at most."""
+    load_tensorflow()
     import keras
 
     from edgeveil.trainer.training.classifiers import build, train_one
@@ -110,6 +112,12 @@ def expected(forest: Look, tried: Sequence[Tried]) -> float:
     """What D_y should read of y: as much as the forest, or as the best network, where that reads y but less well."""
     best = tried[0].accuracy if tried else forest.accuracy
     return min(forest.accuracy, best) if beats_guessing(best, forest.chance) else forest.accuracy
+
+
+def floor(reads: float, chance: float) -> float:
+    """The accuracy of D_y that a recipe asks for: ten points below ``reads``, but better than guessing."""
+    better = chance + MARGIN * (1 - chance)
+    return round(float(np.clip(max(reads - LOOK_POINTS, better), 0.05, 0.97)), 2)
 
 
 def notes(on_y: Look, on_z: Look, tried: Sequence[Tried]) -> list[str]:

@@ -14,7 +14,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
-from edgeveil.trainer.recipe.schema import BUILT_IN, OWN, OWN_FORMS
+from edgeveil.trainer.recipe.data_section import BUILT_IN, OWN, OWN_FORMS, form_of
+from edgeveil.trainer.scaffold.own_series import NO_SERIES, Steps, is_folder
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
 PEOPLE = "people"  # of --crop: a patch around each person, wherever they are
@@ -40,6 +41,7 @@ class Given:
     capture: str | None = None
     size: str | None = None
     crop: str | None = None
+    steps: Steps = NO_SERIES
 
     @property
     def kind(self) -> str:
@@ -47,8 +49,10 @@ class Given:
         kind, _, place = self.source.partition(":")
         if kind in OWN and place:
             return kind
-        known = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in BUILT_IN else ""
-        raise BadInput(f'Your own data were expected as {OWN_FORMS}; got "{self.source}".{known}')
+        more = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in BUILT_IN else ""
+        if form := form_of(Path(self.source)):
+            more = f" Write {form}."
+        raise BadInput(f'Your own data were expected as {OWN_FORMS}; got "{self.source}".{more}')
 
     @property
     def path(self) -> Path:
@@ -63,9 +67,16 @@ class Given:
 def data_section(given: Given) -> dict[str, Any]:
     """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle. Raises ``BadInput``."""
     kind = given.kind
+    if given.target is not None and given.target == given.sensitive:
+        raise BadInput(
+            f'--target and --sensitive: expected two columns, to keep and to hide; got "{given.target}" twice.'
+        )
     target, sensitive = (_name(word, other) for word, other in ((given.target, "y"), (given.sensitive, "z")))
     section: dict[str, Any] = {"source": f"{kind}:{given.path.resolve()}"}
     section |= {"target": "y" if target == sensitive else target, "sensitive": sensitive}
+    series = given.steps.section(kind, given.path)
+    if series is not None:
+        section |= {"kind": "series", "series": series}
     if kind == "npz":
         _refuse(
             given, ("subject", "session", "labels", "leave_out"), "an .npz file has arrays: x, y, z, subject, session"
@@ -74,13 +85,19 @@ def data_section(given: Given) -> dict[str, Any]:
     if kind == "images":
         _refuse(given, ("leave_out",), "pictures have no columns of features")
         section["labels"] = str(given.labels_file().resolve())
+    elif series is not None:
+        _refuse(given, ("leave_out", "session"), "each recording is a session, and its channels are named")
+        section |= {} if given.labels is None else {"labels": str(given.labels_file().resolve())}
     else:
         _refuse(given, ("labels",), "a table has its labels in columns of its own")
-    missing = [name for name in ("target", "sensitive") if getattr(given, name) is None]
-    if [name for name in missing if kind != "images" or name == "sensitive"]:
+    needed = ("sensitive",) if kind == "images" else ("target", "sensitive")
+    missing = [name for name in needed if getattr(given, name) is None]
+    if missing:
         raise BadInput(f"{_columns(given)} Name {' and '.join(f'--{name} COLUMN' for name in missing)}.")
     roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
     section["columns"] = {name: word for name, word in roles.items() if word is not None}
+    if series is not None:
+        section["columns"]["time"] = given.steps.time
     if given.leave_out:
         section["columns"]["leave_out"] = list(given.leave_out)
     return section
@@ -91,9 +108,15 @@ def capture_section(given: Given) -> dict[str, Any] | None:
     if given.capture is None:
         _refuse(given, ("size", "crop"), "they are of --capture WIDTHxHEIGHTxCHANNELS: add it")
         return None
-    if given.kind in ("csv", "parquet"):
-        raise BadInput("--capture is for a camera's pictures, and a table has none: leave it out.")
+    if given.kind in ("csv", "parquet") or given.steps.given():
+        raise BadInput("--capture is for a camera's pictures, and these are none: leave it out.")
     columns, rows, channels = _numbers("--capture", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)")
+    if given.kind == "images":
+        high, wide, *last = _first_picture(given).shape
+        sides = [wide, high, *(last or [1])]
+        if sides != [columns, rows, channels]:
+            came = "x".join(map(str, sides))
+            raise BadInput(f"--capture: expected what the pictures are, {came}; got {given.capture}.")
     section: dict[str, Any] = {
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
     }
@@ -117,7 +140,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
 
 def turned_round(given: Given) -> bool:
     """Whether the pictures of an .npz have their channels first, and are turned."""
-    return given.kind == "npz" and channels_first(header(given.path)[0])
+    return given.kind == "npz" and not given.steps.given() and channels_first(header(given.path)[0])
 
 
 def smaller(shape: Sequence[int]) -> list[str]:
@@ -168,14 +191,18 @@ def _people(frame: dict[str, Any]) -> dict[str, Any]:
 def _dtype(given: Given) -> str:
     if given.kind == "npz":
         return header(given.path)[1]
+    return str(_first_picture(given).dtype)
+
+
+def _first_picture(given: Given) -> np.ndarray:
     pictures = image_folder.find(given.path)
-    return str(next(pictures[np.array([0])]).dtype)
+    return np.asarray(next(pictures[np.array([0])]))
 
 
 def _numbers(flag: str, words: str, pattern: str, example: str) -> list[int]:
     match = re.fullmatch(pattern, words)
     if match is None:
-        raise BadInput(f"{flag}: expected width and height in pixels, as in {example}; got {words}.")
+        raise BadInput(f"{flag}: expected pixels as in {example}; got {words}.")
     return [int(number) for number in match.groups() if number is not None]
 
 
@@ -186,7 +213,9 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 
 
 def _columns(given: Given) -> str:
-    path = given.labels_file() if given.kind == "images" else given.path
+    path = given.labels_file() if given.kind == "images" or given.labels else given.path
+    if is_folder(given.kind, path):
+        path = min(path.glob("*.csv"), default=path)
     table = read_table("csv" if given.kind == "images" else given.kind, path)
     return f"{path} has the columns {listed(table.columns)}."
 

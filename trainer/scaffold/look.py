@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.scaffold import data_limits
 from edgeveil.trainer.scaffold.given import Given, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
+from edgeveil.trainer.scaffold.own_series import EXAMPLE, is_folder
 
 SHOWN = 10  # classes of a column, the commonest first
 MOST_CLASSES = 50  # of a column that could be y or z
@@ -78,6 +79,8 @@ class Found:
 
 def look(given: Given) -> Found:
     """Read data and say what they hold. Raises ``BadInput`` for what cannot be read at all."""
+    if given.steps.given() or is_folder(given.kind, given.path):
+        return _series(given)
     return {"npz": _npz, "images": _images, "csv": _table, "parquet": _table}[given.kind](given)
 
 
@@ -85,7 +88,7 @@ def next_command(given: Given, found: Found) -> str:
     """The command to go on with."""
     flags = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session", "labels")}
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
-    words += [f"--leave-out {shlex.quote(name)}" for name in given.leave_out]
+    words += [*given.steps.given(), *(f"--leave-out {shlex.quote(name)}" for name in given.leave_out)]
     named = {name for one in found.labels for name in one.could_be}
     needed = {"csv": ("target", "sensitive"), "parquet": ("target", "sensitive"), "images": ("sensitive",)}
     words += [f"--{name} COLUMN" for name in needed.get(given.kind, ()) if flags[name] is None and named]
@@ -98,7 +101,8 @@ def next_command(given: Given, found: Found) -> str:
 
 def unnamed_subjects(given: Given) -> list[str]:
     """A sentence where a column could say whose a row is, and none was named for it."""
-    if given.kind == "npz" or given.subject is not None or given.session is not None:
+    recordings = is_folder(given.kind, given.path)
+    if given.kind == "npz" or recordings or given.subject is not None or given.session is not None:
         return []
     table = read_table("csv", given.labels_file()) if given.kind == "images" else read_table(given.kind, given.path)
     found = _subjects(given, _columns(table))
@@ -123,6 +127,8 @@ def _npz(given: Given) -> Found:
     x, notes = npz.checked_samples(raw, given.path), list[str]()
     if turned_round(given):
         notes.append(f"x has channels first, {_sized(raw.shape[1:])}; it is turned round, as cameras give pictures")
+    if raw.ndim == 3 and raw.dtype.kind == "f":
+        notes.append(f"x is taken for pictures of one channel; of a series say {EXAMPLE}")
     labels = []
     for name, values in arrays.items():
         if name not in ("x", npz.LABELS):
@@ -140,6 +146,26 @@ def _npz(given: Given) -> Found:
         notes,
         _wrong(given),
     )
+
+
+def _series(given: Given) -> Found:
+    dataset = datasets.load(first_guess(given))
+    wrong = list[str]()
+    try:
+        data_limits.check(dataset)
+    except BadInput as problem:
+        wrong.append(str(problem))
+    both = (("y", dataset.y, dataset.y_names), ("z", dataset.z, dataset.z_names))
+    labels = [
+        replace(_label(name, Column(np.array(names)[values], np.zeros(len(values), bool)), roles=()), type="classes")
+        for name, values, names in both
+    ]
+    notes = [] if dataset.cluster_kind else ["nothing says whose a window is: those of one person may be in two slices"]
+    found = Counter(dataset.cluster.tolist()) if dataset.cluster is not None else {}
+    if found:
+        notes.append(f"{len(found)} {dataset.cluster_kind}s, none of them in two slices")
+    x = dataset.x
+    return Found(given.source, "series", len(x), "windows of a series", *_samples(x), labels, notes, wrong)
 
 
 def _images(given: Given) -> Found:

@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
-from edgeveil.trainer.recipe.schema import PRICED, Data, Recipe
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.schema import PRICED, Recipe
 from edgeveil.trainer.scaffold import data_limits, first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
@@ -32,13 +33,13 @@ name = {name}
 description = "{title} on {file}: keeps {target}, hides {sensitive}."
 seed = 0
 
-# {rows:,} {spec.kind}s of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}:
+# {rows:,} {spec.plural} of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}:
 # {uses}.{turned}
 [data]
 source = {source}
 target = "{target}"       # what y is called in the bundle
 sensitive = "{sensitive}"    # what z is called in the bundle
-{labels}{family}{range}{columns}{capture}
+{kind}{labels}{family}{range}{series}{columns}{capture}
 # What the public knows about z given y. Counted in the training slices: the attacker is assumed to know all of it.
 # To state what is really known, in part or in full, instead:
 #   kind = "table"
@@ -67,7 +68,10 @@ target_accuracy = {floor}
 """
 
 
-FLOOR = "The accuracy that D_y must keep on validation: ten points below the look's. Raise it to what your use needs."
+FLOOR = (
+    "The accuracy that D_y must keep on validation: ten points below the look's, better than guessing. Raise it to "
+    "what your use needs."
+)
 ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 
 CAPTURE = """
@@ -102,7 +106,8 @@ def compose(
     if kind is not None:
         templates.check_kind(kind)
     guess = first_guess(given)
-    dataset, file, stream = datasets.load(guess), given.path, guess.capture is not None
+    dataset, file = datasets.load(guess), given.path
+    stream = guess.capture is not None or (guess.data.series is not None and guess.data.series.hop is not None)
     data_limits.check(dataset)
     notes = _notes(given, dataset)
     if kind is None:
@@ -121,7 +126,7 @@ def compose(
     per_epoch = max(1, int(fitted // batch))
     epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
     spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
-    reported = kind == "local" and not image  # of pictures, the class is reported
+    reported = kind == "local" and spec.kind == "vector"  # of others, the class is reported
     shift = int(image and np.dtype(spec.dtype).kind in "iu")  # the border of a measurement is no black
     tried = []
     if trial and not linear:
@@ -135,6 +140,8 @@ def compose(
         turned="\n# Its pictures have channels first; they are turned round, as cameras give them."
         if turned_round(given)
         else "",
+        kind='kind = "series"\n' if guess.data.kind else "",
+        series=_section("data.series", guess.data.series),
         labels=_labels(guess.data, out.parent),
         columns=_section("data.columns", guess.data.columns),
         capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
@@ -168,7 +175,7 @@ def compose(
         quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
         quick_epochs=max(3, epochs["perturber"] // 5) if trained else 1,
         floor_is=ONE_REPORT if reported else FLOOR,
-        floor=0.01 if reported else round(float(np.clip(reads - 0.1, 0.05, 0.97)), 2),
+        floor=0.01 if reported else first_look.floor(reads, look["y"].chance),
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
     return text, notes

@@ -53,7 +53,7 @@ CODEBOOK = """\
 # The class and one of a few codes are sent, so they can be counted: see [certificate].
 [perturber]
 kind = "codebook"
-keep = ["pixels"]     # what the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes
+{keep}
 codes = {codes:<13} # of each class; more keep more, and need more rows{held}
 price = 4.0           # the cost of information about z in a code; larger hides more
 steps = {steps}
@@ -64,6 +64,12 @@ code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}{width}
 [certificate]
 tried = 1
 """
+PIXELS = """\
+# What the codes should keep of a sample: "pixels" (its values), "moments" of pictures, attributes.
+keep = ["pixels"]"""
+MOTION = """\
+# What the codes should keep of a window: these, or "pixels" (its values).
+keep = ["energy", "tempo"]"""
 LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
 HELD = """
 hold = "period:600s"  # a stream: a class keeps one code for ten minutes (docs/explanation/streams.md)"""
@@ -153,7 +159,8 @@ def section(kind: str, dataset: Dataset, *, apart: float, stream: bool = False, 
     if of is not None and (kind != "local" or dataset.input.kind != "vector"):
         raise BadInput(f"--of {of} is for --kind local and vectors: leave it out.")
     if kind in LINEAR and dataset.input.kind != "vector":
-        raise BadInput(f'--kind {kind} is for vectors, and these are pictures: give "codebook" or "label-only".')
+        what = "pictures" if dataset.input.kind == "image" else "series"
+        raise BadInput(f'--kind {kind} is for vectors, and these are {what}: give "codebook" or "label-only".')
     if kind in GENERATED:
         return _generated(kind, dataset, apart)
     if of == "gradient":
@@ -209,6 +216,7 @@ def _codebook(dataset: Dataset, *, stream: bool) -> str:
     if not consents:
         synthesis.check_people(people, dataset.y_names, fewest=2)
     return CODEBOOK.format(
+        keep=MOTION if {"energy", "tempo"} <= set(dataset.attributes) else PIXELS,
         held=HELD if stream else "",
         codes=CODES if len(part) < 500 else 8 if small else 32,
         steps=300 if small else 1400,

@@ -13,8 +13,9 @@ from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.manifest.manifest import Stage
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.trainer.report.card_text import as_lines, brief_lines
 
@@ -78,7 +79,7 @@ class View:
         boards = ", ".join(manifest.document["profiles"]) or "no board by name"
         yield ""
         yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
-        yield f"  sensor     {source.sensor or 'any'}: {source.kind} {_shape(source.shape)} {source.dtype}"
+        yield f"  sensor     {source.sensor or 'any'}: {_frames(manifest)}"
         yield f"  leaves     {', '.join(leaves)}"
         yield f"  variants   {variants}, for {boards}"
         yield f"  made       {self._made()}"
@@ -165,6 +166,14 @@ def verify(bundle: Path, trust: Path) -> View:
     revoked, auditors = trusted.revoked, trusted.roles[AUDITOR].keys
     named = tuple(key for key in auditors if key.key not in revoked)
     return View(opened, trusted.key_of(opened.key), whole=False, auditors=named)
+
+
+def _frames(manifest: Manifest) -> str:
+    """What the sensor gives, and what becomes of it where that is another shape."""
+    source, frame = manifest.input, expected(manifest.input, manifest.capture)
+    taken = f"{source.kind} {_shape(source.shape)} {source.dtype}"
+    given = f"{frame['kind']} {_shape(frame['shape'])} {frame['dtype']}"
+    return taken if given == taken else f"{given}, made {taken}"
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -33,7 +33,8 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.over_null import over_null
 from edgeveil.trainer.perturbers.label_only import from_classifier
-from edgeveil.trainer.recipe.schema import Limits, Recipe
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train

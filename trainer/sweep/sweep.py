@@ -11,7 +11,8 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import LabelOnly
-from edgeveil.trainer.recipe.schema import Limits, Recipe
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.sweep import engines
 from edgeveil.trainer.sweep.axes import Axis, Point, points

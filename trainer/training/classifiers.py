@@ -15,7 +15,7 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.recipe.schema import Budget, Classifiers
+from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.reads_y import check_reads_y

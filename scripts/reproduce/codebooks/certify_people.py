@@ -18,7 +18,8 @@ from edgeveil.trainer.audit.open import open_target
 from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Certificate, Recipe
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train

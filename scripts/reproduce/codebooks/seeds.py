@@ -46,7 +46,8 @@ from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.measures.per_code import per_code
 from edgeveil.trainer.perturbers.codebook.stages import is_held
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Certificate, Recipe
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.fitted import KerasRunner
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow

@@ -74,7 +74,7 @@ def sections(
 ) -> Iterator[tuple[str, type[BaseModel]]]:
     """(heading, model) of every section, the outer ones first; ``many``: of which there is a list."""
     title = (f"`[[{name}]]`" if many else f"`[{name}]`") if name else "At the top"
-    if "kind" in model.model_fields:
+    if "kind" in model.model_fields and model.model_fields["kind"].is_required():  # a member of a union by its kind
         title += " with " + " or ".join(f'`kind = "{kind}"`' for kind in tags(model))
     yield title, model
     for key, field in model.model_fields.items():

@@ -10,16 +10,18 @@ from tests.support import bundles
 
 
 @pytest.mark.parametrize(
-    ("wanted", "said"),
+    ("wanted", "sensor", "said"),
     [
-        (Wanted("cam:0", ("npz:o.npz",)), "Did you mean camera:?"),
-        (Wanted("camera:0", ("mqqt://broker/hall",)), "Did you mean mqtt://?"),
-        (Wanted("kinect:", ("npz:o.npz",)), "this bundle is for pictures of a camera"),
+        (Wanted("cam:0", ("npz:o.npz",)), "camera", "Did you mean camera:?"),
+        (Wanted("camera:0", ("mqqt://broker/hall",)), "camera", "Did you mean mqtt://?"),
+        (Wanted("kinect:", ("npz:o.npz",)), "camera", "this bundle is for pictures of a camera"),
+        (Wanted("kinect:", ("npz:o.npz",)), None, "it could use none"),
     ],
 )
-def test_a_wrong_place_is_refused_before_the_board_is_asked(tmp_path, wanted, said):
+def test_a_wrong_place_is_refused_before_the_board_is_asked(tmp_path, wanted, sensor, said):
     manifest, members = bundles.numpy_example()
-    manifest["input"]["sensor"] = "camera"
+    if sensor is not None:
+        manifest["input"]["sensor"] = sensor
     made = bundles.make_bundle(tmp_path, example=(manifest, members))
     with pytest.raises(BadInput) as refused:
         flash_target(

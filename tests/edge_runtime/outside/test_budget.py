@@ -16,9 +16,10 @@ from edgeveil.edge_runtime.machine import machine_id
 from edgeveil.edge_runtime.outside.budget import OfSubjects, Unlimited, open_allowance
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
-from tests.support.promised import local_examples
+from tests.support.promised import held_examples, local_examples
 from tests.support.promised.counted_bundles import COST, Board, counted_example, price
 
+MICRO = 10**6
 # The policy of the owner allows less from the moment that a file is there.
 LOWERED = """
 import os
@@ -40,6 +41,16 @@ def machine():
         pytest.skip(str(error))
 
 
+def write_lines(folder):
+    """30 frames as a file of text; returns the source that reads them."""
+    (folder / "in.csv").write_text("\n".join(",".join(["1"] * live_fakes.WIDE) for _ in range(30)))
+    return f"csv:{folder}/in.csv"
+
+
+def spent(ledger):
+    return Ledger(str(ledger)).book().lifetime
+
+
 @pytest.fixture(scope="module")
 def counted(tmp_path_factory):
     example = counted_example(releases=20, example=live_fakes.wide_example())
@@ -58,16 +69,16 @@ def test_ticks_go_on_when_the_budget_is_spent_and_a_restart_renews_nothing(count
         with np.load(out) as left:
             assert len(left["index"]) >= 4 * 25 - 3  # a tick each
             assert left["index"].tolist() == list(range(len(left["index"])))
-        assert Ledger(str(tmp_path / "ledger")).book().lifetime == 20 * COST
+        assert spent(tmp_path / "ledger") == 20 * COST
 
 
 def test_a_reload_renews_nothing(tmp_path):
     """Reports are 64 fair bits, so that each that left is seen; the first reload comes before the budget is spent."""
-    releases, micro = 12, 10**6
+    releases = 12
 
     def put(name, most):
         manifest, members = local_examples.example("duchi-linf", 1.0, live_fakes.WIDE)
-        manifest["spending"]["most_micro_epsilon"] = most * micro
+        manifest["spending"]["most_micro_epsilon"] = most * MICRO
         return bundles.make_bundle(tmp_path, example=({**manifest, "name": name}, members))
 
     def reload_(name, most):
@@ -96,7 +107,7 @@ def test_a_reload_renews_nothing(tmp_path):
     finally:
         process.kill()
     assert (code, document["name"], document["frames_out"]) == (0, "three", releases)
-    assert Ledger(str(tmp_path / "ledger")).book().lifetime == releases * micro
+    assert spent(tmp_path / "ledger") == releases * MICRO
     with np.load(tmp_path / "out.npz") as left:
         rows = {row.tobytes() for row in left["x"]}
     assert len(rows) in (releases, releases + 1)  # the flat one, where a tick came before the first
@@ -105,8 +116,7 @@ def test_a_reload_renews_nothing(tmp_path):
 def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tmp_path):
     """One that was taken over: the inside was told at its start what is left, and makes that many."""
     first = "from edgeveil.edge_runtime.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
-    (tmp_path / "in.csv").write_text("\n".join(",".join(["1"] * live_fakes.WIDE) for _ in range(30)))
-    sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (f"csv:{tmp_path}/in.csv", "preview:0", 3))
+    sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (write_lines(tmp_path), "preview:0", 3))
     for number, (source, sink, ends) in enumerate(sources):
         create(str(tmp_path / f"ledger-{number}"))
         words = arguments(counted, source, sink, ledger=tmp_path / f"ledger-{number}", duration=3)
@@ -117,8 +127,7 @@ def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tm
 
 def test_a_file_into_a_service_ends_with_three(counted, tmp_path):
     create(str(tmp_path / "ledger"))
-    (tmp_path / "in.csv").write_text("\n".join(",".join(["1"] * live_fakes.WIDE) for _ in range(30)))
-    words = arguments(counted, f"csv:{tmp_path}/in.csv", "preview:0", ledger=tmp_path / "ledger")
+    words = arguments(counted, write_lines(tmp_path), "preview:0", ledger=tmp_path / "ledger")
     code, document, _ = finish(start(words, tmp_path))
     assert code == 3
     assert (document["frames_in"], document["frames_out"]) == (30, 20)
@@ -164,3 +173,43 @@ def test_a_service_with_a_column_of_subjects_charges_each_of_them(tmp_path):
     settings.ledger = str(tmp_path / "none")
     with pytest.raises(PrivacyStop):
         open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0)).take_of(5)
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory):
+    """Ten answers may leave; each lasts for a day, or until the inside ends."""
+    example = held_examples.example("duchi-linf", "period", live_fakes.WIDE)
+    return bundles.make_bundle(tmp_path_factory.mktemp("held"), example=example)
+
+
+def test_a_stream_of_one_answer_costs_one_and_a_restart_another(held, tmp_path):
+    create(str(tmp_path / "ledger"))
+    for starts in (1, 2):
+        words = arguments(held, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=3)
+        code, document, _ = finish(start(words, tmp_path))
+        assert code == 0
+        assert document["frames_out"] > 20
+        # The answer, and one that was reserved for the next.
+        assert spent(tmp_path / "ledger") == 2 * starts * MICRO
+
+
+def test_a_file_of_one_answer_costs_one(held, tmp_path):
+    create(str(tmp_path / "ledger"))
+    words = arguments(held, write_lines(tmp_path), "preview:0", ledger=tmp_path / "ledger")
+    code, document, _ = finish(start(words, tmp_path))
+    assert (code, document["frames_out"]) == (0, 30)
+    assert spent(tmp_path / "ledger") <= 2 * MICRO
+
+
+def test_the_last_answer_goes_on_and_the_next_one_does_not_begin(tmp_path):
+    manifest, members = held_examples.example("duchi-linf", "period", live_fakes.WIDE)
+    manifest["spending"]["most_micro_epsilon"] = MICRO
+    one = bundles.make_bundle(tmp_path, example=(manifest, members))
+    create(str(tmp_path / "ledger"))
+    for more_than, dropped in ((20, False), (-1, True)):
+        words = arguments(one, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=3)
+        code, document, _ = finish(start(words, tmp_path))
+        assert code == 0
+        assert document["frames_out"] > more_than
+        assert ("budget-spent" in document["dropped"]) == dropped == (document["frames_out"] == 0)
+        assert spent(tmp_path / "ledger") == MICRO

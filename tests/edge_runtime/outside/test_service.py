@@ -41,17 +41,20 @@ def test_every_frame_is_accounted_for_whatever_breaks(wide, tmp_path, faults, wo
 
 
 @pytest.mark.parametrize(
-    ("source", "flag", "said"),
+    ("source", "flag", "sensor", "said"),
     [
-        ("simulate:depth", None, "gives depth pictures, and this bundle is for pictures of a camera"),
-        ("fake:0", "--realtime", "fake: is not one"),
+        ("simulate:depth", None, "camera", "gives depth pictures, and this bundle is for pictures of a camera"),
+        ("simulate:depth", None, None, f"this bundle takes frames of {live_fakes.WIDE}: it could use none"),
+        ("fake:0", "--realtime", None, "fake: is not one"),
     ],
 )
-def test_a_source_that_does_not_fit_is_refused_before_anything_starts(tmp_path, source, flag, said):
-    def for_a_camera(manifest, _members):
-        manifest["input"]["sensor"] = "camera"
+def test_a_source_that_does_not_fit_is_refused_before_anything_starts(tmp_path, source, flag, sensor, said):
+    def of_a_sensor(manifest, _members):
+        manifest["input"]["sensor"] = sensor
 
-    made = bundles.make_bundle(tmp_path, example=live_fakes.wide_example(), change=for_a_camera)
+    made = bundles.make_bundle(
+        tmp_path, example=live_fakes.wide_example(), change=None if sensor is None else of_a_sensor
+    )
     words = arguments(made, source, f"npz:{tmp_path}/out.npz") + ([flag] if flag else [])
     process = start(words, tmp_path)
     out, err = process.communicate(timeout=20)

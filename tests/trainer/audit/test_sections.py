@@ -14,7 +14,8 @@ from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck, bottlene
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained, utility
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.perturbers.codebook import channel
-from edgeveil.trainer.recipe.schema import Limits, Recipe
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Limits
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 

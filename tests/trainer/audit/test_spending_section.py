@@ -12,7 +12,7 @@ from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import laplace, local, promise
 from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.recipe.schema import Spending
+from edgeveil.trainer.recipe.training_sections import Spending
 from tests.support.checkout import ROOT
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())["$defs"]["spending"]

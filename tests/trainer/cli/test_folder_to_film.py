@@ -56,6 +56,9 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     capture = json.loads(capsys.readouterr().out)["manifest"]["capture"]
     assert (capture["frame"]["shape"], capture["window"]) == ([480, 640, 3], [0, 80, 480, 480])
 
+    edgeveil("bundle", "inspect", "mine.veil", "--trust", "keys")
+    assert "camera: image 480x640x3 uint8, made image 32x32x3 uint8" in capsys.readouterr().out
+
     port = network_receivers.free_port()
     words = ["run", "mine.veil", "--trust", "keys", "--source", "video:hall.avi", "--realtime", "--repeat"]
     service = subprocess.Popen(

@@ -6,7 +6,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.bounds import OF_RELEASES, input_spec
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.recipe.schema import Data
+from edgeveil.trainer.recipe.data_section import Data
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 Y = np.zeros(4, np.int64)

@@ -8,7 +8,8 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.priced import finest
 from edgeveil.trainer.measures.certificate import count, information
-from edgeveil.trainer.recipe.schema import Recipe, TrainingPrior
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import TrainingPrior
 
 
 def asked(**data):

@@ -131,6 +131,17 @@ def test_what_cannot_be_read_is_one_sentence(source, match):
         look(Given(source))
 
 
+def test_a_file_without_its_kind_is_told_how_to_name_it(tmp_path):
+    path = write_table(tmp_path).partition(":")[2]
+    with pytest.raises(BadInput, match=f"Write csv:{path}"):
+        look(Given(path))
+
+
+def test_one_column_is_not_both_kept_and_hidden(tmp_path):
+    (said,) = look(Given(write_table(tmp_path), target="Sex", sensitive="Sex")).wrong
+    assert 'expected two columns, to keep and to hide; got "Sex" twice' in said
+
+
 def test_the_command_ends_with_two_where_something_is_wrong(tmp_path, capsys, monkeypatch):
     source = write_table(tmp_path)
 

@@ -1,5 +1,7 @@
 """``edgeveil recipe new`` writes a commented recipe that trains on what it was shown."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -120,6 +122,9 @@ def test_it_warns_where_there_is_nothing_to_read(tmp_path):
     text = (tmp_path / "mine.toml").read_text()
     assert "there may be little to keep" in text
     assert "there may be little to hide" in text
+    # A floor below guessing would say that y need not be read, and D_y would be trained further in vain.
+    guessing = float(re.search(r"y: .*\(([0-9.]+)% by always guessing", text)[1]) / 100
+    assert Recipe.find(tmp_path / "mine.toml").limits.target_accuracy > guessing
 
 
 def test_a_file_elsewhere_is_named_in_full(tmp_path):
@@ -225,7 +230,8 @@ def test_the_camera_is_one_option(pictures, tmp_path):
 
 def test_a_part_of_the_frame_has_its_place(pictures, tmp_path):
     write_recipe(camera(pictures, capture="64x48x3", crop="20x30+40+10"), tmp_path / "mine.toml", kind="label-only")
-    assert Recipe.find(tmp_path / "mine.toml").capture.window == [10, 40, 30, 20]
+    recipe = Recipe.find(tmp_path / "mine.toml")
+    assert (recipe.capture.window, recipe.sensor) == ([10, 40, 30, 20], "camera")
 
 
 @pytest.fixture(scope="module")
@@ -271,8 +277,8 @@ def test_people_under_a_depth_camera_are_cut_out(depth, tmp_path):
     ("words", "match"),
     [
         ({"capture": "64x48x3", "crop": "people"}, r"found in depth, .*; these are uint8 \(48, 64, 3\). Name"),
-        ({"capture": "64x48"}, "--capture: expected width and height in pixels, as in 640x480x3"),
-        ({"capture": "48x64x3"}, r"frames are uint8 \(48, 64, 3\), not uint8 \(64, 48, 3\)"),
+        ({"capture": "64x48"}, "--capture: expected pixels as in 640x480x3"),
+        ({"capture": "48x64x3"}, "expected what the pictures are, 64x48x3; got 48x64x3"),
         ({"capture": "64x48x3", "size": "2x2"}, "at least 4x4"),
         ({"capture": "64x48x3", "crop": "65x10"}, "a part of the camera's 64x48"),
         ({"capture": "64x48x3", "crop": "10x10+60+0"}, "a part of the camera's 64x48"),
@@ -288,7 +294,7 @@ def test_what_is_wrong_about_the_camera_is_one_sentence(pictures, words, match, 
 
 def test_columns_that_are_not_named_are_asked_for_with_those_there_are(pictures, tmp_path):
     with pytest.raises(
-        BadInput, match=r'labels.csv has the columns "file", "group", "person". Name .*--sensitive COLUMN'
+        BadInput, match=r'labels.csv has the columns "file", "group", "person". Name --sensitive COLUMN'
     ):
         write_recipe(Given(f"images:{pictures}"), tmp_path / "mine.toml")
     (tmp_path / "t.csv").write_text("a,b\n1,2\n")

@@ -22,7 +22,7 @@ from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
 from edgeveil.trainer.datasets.loaders.table_file import classes, units
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.capture import Capture
-from edgeveil.trainer.recipe.schema import Columns
+from edgeveil.trainer.recipe.data_section import Columns
 
 FILE = "file"  # the column of the CSV that names the picture
 

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import Table, listed, read_table
 from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.recipe.schema import Columns
+from edgeveil.trainer.recipe.data_section import Columns
 
 
 def load(kind: str, path: Path, columns: Columns) -> Readings:

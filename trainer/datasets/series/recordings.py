@@ -16,7 +16,7 @@ from edgeveil.trainer.datasets.columns import Table, read_table
 from edgeveil.trainer.datasets.loaders.npz import checked_windows, class_numbers
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.datasets.series import attributes, windows
-from edgeveil.trainer.recipe.schema import Columns
+from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.series import Series
 
 FILE = "file"  # the column of the table that names a recording

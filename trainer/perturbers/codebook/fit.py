@@ -41,7 +41,7 @@ from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.perturber import Codebook
-from edgeveil.trainer.recipe.schema import Budget
+from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.log import Log
 from edgeveil.trainer.training.classifiers import train_labels

@@ -21,7 +21,8 @@ from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
 from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
 from edgeveil.trainer.perturbers.codebook.stream_codes import assemble, majority, stream
 from edgeveil.trainer.perturbers.promise import promised
-from edgeveil.trainer.recipe.schema import Recipe, Spending
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers

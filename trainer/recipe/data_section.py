@@ -1,0 +1,196 @@
+"""``[data]`` of a recipe: which samples, and which two of their attributes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from edgeveil.trainer.recipe.perturber import Section
+from edgeveil.trainer.recipe.series import Series
+
+BUILT_IN = (
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad",
+)  # edgeveil.trainer.datasets has each  # fmt: skip
+OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
+SERIES = ("utd-mhad",)  # built-in data that are series
+OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
+NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
+
+Name = Annotated[str, Field(pattern=NAME)]
+
+
+class Columns(Section):
+    """Own data: which columns say what. ``csv``, ``parquet``: all others are features; ``images``: of ``labels``."""
+
+    target: str | None = Field(
+        default=None, min_length=1, description="The column of y. Left out: for images, the folder that each lies in."
+    )
+    sensitive: str = Field(min_length=1, description="The column of z.")
+    subject: str | None = Field(default=None, min_length=1, description="The column that says whose sample it is.")
+    session: str | None = Field(default=None, min_length=1, description="The column of the recording it is from.")
+    leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
+    time: str | None = Field(default=None, min_length=1, description="Recordings: the column of a sample's seconds.")
+
+
+def form_of(path: Path) -> str | None:
+    """How a file of data is named, as KIND:PATH; None for what is none."""
+    kind = path.suffix[1:]
+    return f"{kind}:{path}" if path.is_file() and kind in OWN else None
+
+
+class Data(Section):
+    """Which samples, and which two of their attributes."""
+
+    source: str = Field(
+        description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
+        '"utd-mhad" (files that you download once), "overhead" (simulated), or your own, relative to the recipe: '
+        '"npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", '
+        '"parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
+    )
+    kind: Literal["series"] | None = Field(
+        default=None,
+        description='"series": samples are windows of a sensor\'s steps, (T, C): an x (N, T, C) of npz, which is '
+        "pictures otherwise, a folder of csv, or utd-mhad. Goes with `[data.series]`.",
+    )
+    target: Name = Field(
+        description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
+        '"building"; faces "light"; depth "action", "movement"; utd-mhad "action"; overhead "direction"; for your own '
+        "data: its name."
+    )
+    sensitive: Name = Field(
+        description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
+        "list of names, the first is z; the others go to `also_sensitive`."
+    )
+    also_sensitive: list[Name] | None = Field(
+        default=None,
+        description="Further labels of the data set that codebook, prgan and minimax hide: jointly with z.",
+    )
+    family: Literal["groupings", "thresholds", "finest"] | None = Field(
+        default=None,
+        description="What else of a sensitive attribute is hidden: every grouping or threshold of the finest label "
+        "that the data set knows and that tells it (digits: the digit). What a code tells about any of them is at most "
+        'what it tells about that label, so that label is priced. "thresholds" asks for an order.',
+    )
+    wanted: int | None = Field(
+        default=None,
+        ge=1,
+        description="scene, wq, and npz with an array `labels`: number of labels to keep, from the first; the others "
+        "are confidential. Left out: 1 for scene and wq; for npz the classes of y are kept, those of z confidential.",
+    )
+    homogeneous: bool = Field(
+        default=False, description="Cleaners: append a feature 1 to every vector, as paper 000 does."
+    )
+    public: bool = Field(
+        default=False,
+        description="The data are public and may be passed on perturbed, as their licence or their people allow. "
+        "`edgeveil freeze` requires it for data that it does not know.",
+    )
+    sensor: Literal["camera", "depth", "wifi", "motion"] | None = Field(
+        default=None,
+        description="What gives such samples: the bundle refuses sources of another sensor. Left out: known of the "
+        "data that come with EdgeVeil and by `[capture]`, else any.",
+    )
+    low: float | list[float] | None = Field(
+        default=None,
+        description="The value that becomes 0. Own pictures; left out: 0, or the smallest in training. Vectors: one "
+        "for all features, or a list of one for each; left out: the smallest in training.",
+    )
+    high: float | list[float] | None = Field(
+        default=None,
+        description="The value that becomes 1. Own pictures; left out: 255 for 8 bits, else the largest in training. "
+        "Vectors: as for `low`; left out: the largest in training.",
+    )
+    bounds: Literal["from-training"] | None = Field(
+        default=None,
+        description="What is promised of a release (`[spending]`, laplace, local) needs bounds that are public: `low` "
+        'and `high`, or those that come with the data. "from-training" takes the extremes of training rows in spite '
+        "of that; they ship, and card and messages say so.",
+    )
+    labels: str | None = Field(
+        default=None,
+        min_length=1,
+        description="images, and series of csv whose files do not say it: a CSV, relative to the recipe, with a column "
+        '"file" (a path below the folder) and those of `columns`.',
+    )
+    columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
+    series: Series | None = Field(default=None, description="What the steps of a series are, and its windows.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _first_is_z(cls, table: Any) -> Any:
+        if isinstance(table, dict) and isinstance(table.get("sensitive"), list) and table["sensitive"]:
+            first, *others = table["sensitive"]
+            table = {**table, "sensitive": first, "also_sensitive": [*others, *(table.get("also_sensitive") or [])]}
+        return table
+
+    @field_validator("source")
+    @classmethod
+    def _known_source(cls, source: str) -> str:
+        kind, _, place = source.partition(":")
+        if source not in BUILT_IN and not (kind in OWN and place):
+            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + f", or {OWN_FORMS}")
+        return source
+
+    @field_validator("low", "high", mode="before")
+    @classmethod
+    def _numbers(cls, end: Any) -> Any:
+        values = end if isinstance(end, list) and end else [end]
+        if end is not None and not all(type(one) in (int, float) and math.isfinite(one) for one in values):
+            raise ValueError("a finite number, or a list of one for each feature")
+        return end
+
+    @model_validator(mode="after")
+    def _bounds_from_one_place(self) -> Data:
+        if self.bounds is not None and (self.low is not None or self.high is not None):
+            raise ValueError('no `low` and `high` with `bounds = "from-training"`, which takes them from the rows')
+        return self
+
+    @model_validator(mode="after")
+    def _series_of_what_has_them(self) -> Data:
+        if (self.kind == "series") != (self.series is not None):
+            wanted = "a section [data.series]" if self.kind else "no section [data.series]"
+            raise ValueError(wanted + (' with `kind = "series"`' if self.kind else ' without `kind = "series"`'))
+        if self.source in SERIES and self.kind is None:
+            raise ValueError(f'`kind = "series"` with `source = "{self.source}"`')
+        kind = self.own[0] if self.own else ""
+        if self.series is None:
+            return self
+        if self.source not in SERIES and kind not in ("npz", "csv"):
+            raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: npz, csv and utd-mhad have series')
+        if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
+            raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
+        if kind == "npz" and self.series.length is not None:
+            raise ValueError("no `series.length` with npz, whose x are windows already")
+        if kind != "npz" and (self.series.length is None or self.series.hop is None):
+            raise ValueError("`length` and `hop` in [data.series], by which recordings are cut into windows")
+        return self
+
+    @model_validator(mode="after")
+    def _columns_of_what_has_them(self) -> Data:
+        kind = self.own[0] if self.own else ""
+        if self.series is not None and kind == "csv":
+            return self._columns_of_recordings()
+        named = kind in ("images", "csv", "parquet")
+        if named != (self.columns is not None):
+            wanted = "a section [data.columns]" if named else "no section [data.columns]"
+            raise ValueError(f'{wanted} with `source = "{self.source}"`')
+        if (kind == "images") != (self.labels is not None):
+            wanted = "`labels`, the CSV with z of each picture," if kind == "images" else "no `labels`"
+            raise ValueError(f'{wanted} with `source = "{self.source}"`')
+        if kind in ("csv", "parquet") and self.columns is not None and self.columns.target is None:
+            raise ValueError("`columns.target`, the column of y")
+        return self
+
+    def _columns_of_recordings(self) -> Data:
+        if self.columns is None or self.columns.time is None or self.columns.target is None:
+            raise ValueError("a section [data.columns] with `time`, `target` and `sensitive` for recordings")
+        return self
+
+    @property
+    def own(self) -> tuple[str, Path] | None:
+        """(kind, path) of the user's own data; None for a data set that EdgeVeil knows."""
+        kind, colon, place = self.source.partition(":")
+        return (kind, Path(place)) if colon else None
