@@ -102,7 +102,7 @@ def train_labels(dataset: Dataset, settings: Classifiers, budget: Budget, *, see
     """A classifier of y trained on the first two slices, as D_y is on the first, and chosen on both validation cuts."""
     import keras
 
-    cuts = [fit_and_validation(dataset, name) for name in ("classifiers", "perturber")]
+    cuts = fit_and_validation(dataset, "classifiers"), fit_and_validation(dataset, "perturber")
     rows = (dataset.rows(np.concatenate([part.index for part in parts])) for parts in zip(*cuts, strict=True))
     both = ((dataset.unit(part.x), part.y) for part in rows)
     keras.utils.set_random_seed(seed)
