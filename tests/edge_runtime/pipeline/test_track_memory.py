@@ -186,6 +186,16 @@ def test_a_manifest_of_bouts():
     check_manifest(bout_manifest())
 
 
+def test_a_manifest_of_bouts_of_which_no_stage_holds_anything_is_refused():
+    manifest = bout_manifest()
+    manifest["outputs"].append({"name": "code", "kind": "code", "tensor": "drawn", "shape": [], "dtype": "int64"})
+    manifest["stages"] = [stage for stage in manifest["stages"] if stage["stage"] != "hold"]
+    manifest["stages"][-2]["input"] = "drawn"
+    with pytest.raises(BundleRefused) as caught:
+        check_manifest(manifest)
+    assert caught.value.reason == "stream-mismatch"
+
+
 @pytest.mark.parametrize(
     ("stream", "reason"),
     [
