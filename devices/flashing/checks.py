@@ -177,7 +177,7 @@ def check_services(root: str, source: str | None, sinks: tuple[str, ...], servic
 
 def _same_camera(source: str, other: str) -> bool:
     kind = source.partition(":")[0]
-    # A simulation, a network camera and the radio of wifi: may have several readers.
+    # A simulation, a network camera and the radio of wifi: have as many readers as one likes.
     alone = SOURCES[kind].sensor is not None and kind not in ("simulate", "wifi")
     return alone and not camera_address.on_network(source) and _device(source) == _device(other)
 
