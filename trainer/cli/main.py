@@ -84,6 +84,7 @@ RUNTIME = (
     "recover",
     "try",
     "policy",
+    "mender",
 )  # commands of edgeveil-edge alone
 Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]

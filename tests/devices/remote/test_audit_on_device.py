@@ -53,10 +53,12 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.section", lambda *_, **__: None)
     monkeypatch.setattr("edgeveil.trainer.audit.audit.retained.label_only", lambda *_, **__: {})
     monkeypatch.setattr(
-        "edgeveil.trainer.export.convert.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
+        "edgeveil.trainer.export.compilers.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
     )
-    monkeypatch.setattr("edgeveil.trainer.export.convert.edgetpu._run", lambda *_: "a stand-in of a compiler\n")
-    monkeypatch.setattr("edgeveil.trainer.export.convert.edgetpu.shutil.which", lambda _name: "here")
+    monkeypatch.setattr(
+        "edgeveil.trainer.export.compilers.edgetpu.run_compiler", lambda *_: "a stand-in of a compiler\n"
+    )
+    monkeypatch.setattr("edgeveil.trainer.export.compilers.vendors.shutil.which", lambda _name: "here")
     # The stand-in complements: what is sealed must have that as its golden outputs, or no self-test would pass.
     monkeypatch.setattr("edgeveil.edge_runtime.pipeline.self_test._difference", lambda *_: 0.0)
     run, folder, keys = tmp_path / "run", tmp_path / "export", tmp_path / "keys"

@@ -42,11 +42,11 @@ def start_inside(made, folder, source, first="", **more):
 
 
 def test_an_inside_with_another_sensor_than_its_bundle_ends_before_it_is_ready(tmp_path):
-    def for_a_camera(manifest, _members):
-        manifest["input"]["sensor"] = "camera"
+    def for_wifi(manifest, _members):
+        manifest["input"]["sensor"] = "wifi"
 
-    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example(), change=for_a_camera)
-    outside = start(arguments(made, "camera:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path}), tmp_path)
+    made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example(), change=for_wifi)
+    outside = start(arguments(made, "wifi:0", f"npz:{tmp_path}/out.npz", **{"inside-at": tmp_path}), tmp_path)
     inside = start_inside(made, tmp_path, "simulate:depth")
     try:
         assert inside.wait(20) == 2

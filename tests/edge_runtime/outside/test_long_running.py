@@ -146,7 +146,7 @@ def test_health_pages_and_a_reload_without_a_gap(wide, tmp_path):
             tmp_path / "b", example=live_fakes.wide_example(), change=lambda m, _: m["input"].update(sensor="camera")
         )
         process.send_signal(signal.SIGHUP)
-        assert "gives depth pictures" in until(process, "reload-refused")["message"]
+        assert "gives WiFi strengths" in until(process, "reload-refused")["message"]
         changed = bundles.make_bundle(
             tmp_path / "b", example=live_fakes.wide_example(), change=lambda m, _: m.update(name="wide-two")
         )

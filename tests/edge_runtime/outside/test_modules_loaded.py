@@ -165,7 +165,7 @@ def test_a_user_that_cannot_be_is_refused(tmp_path, user, more, problem):
     if os.geteuid() != 0:
         user, problem = "nobody", problem if more else "only root"
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
-    words = arguments(made, "camera:0", f"npz:{tmp_path}/out.npz", **{"inside-user": user, **more})
+    words = arguments(made, "wifi:0", f"npz:{tmp_path}/out.npz", **{"inside-user": user, **more})
     process = started(
         "import json, sys; from edgeveil.edge_runtime.cli.main import main; sys.exit(main(json.loads(sys.argv[1])))",
         words,
