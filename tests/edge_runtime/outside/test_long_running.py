@@ -33,12 +33,17 @@ def arguments(made, tmp_path, source="fake:0", **flags):
 
 def until(process, event, seen=None):
     """Read the service's log until this event; what was read on the way is put into ``seen``."""
-    for line in process.stderr:
-        record = json.loads(line) if line.startswith("{") else {}
-        if seen is not None:
-            seen.append(record)
-        if record.get("event") == event:
-            return record
+    never = threading.Timer(90, process.kill)  # a service that goes on without it would be read for ever
+    never.start()
+    try:
+        for line in process.stderr:
+            record = json.loads(line) if line.startswith("{") else {}
+            if seen is not None:
+                seen.append(record)
+            if record.get("event") == event:
+                return record
+    finally:
+        never.cancel()
     raise AssertionError(f"it ended before {event}: {seen}")
 
 
