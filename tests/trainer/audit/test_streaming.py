@@ -15,7 +15,7 @@ FRAME = {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code
 
 
 def recorded():
-    return json.loads((ROOT / "docs" / "results" / "privacy" / "streams_page.json").read_text())
+    return json.loads((ROOT / "docs" / "results" / "privacy" / "streams.json").read_text())
 
 
 def recordings(n=180, length=16, cluster=True):
