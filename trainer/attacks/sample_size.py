@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.attacks.problem import Problem
 
 ROWS_OF_A_CLASS = 20  # to train on, of each z; with fewer, an attack at chance is no evidence

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.audit.document import PACKAGES
 from edgeveil.trainer.progress import say

@@ -13,7 +13,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices
 from edgeveil.trainer.datasets.units import Units
 

@@ -17,7 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.progress import say

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.datasets.loaders.multitarget import checked_features, checked_labels
 from edgeveil.trainer.linear.cleaner import RANK_TOLERANCE, checked_operator
 

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import LabelOnly

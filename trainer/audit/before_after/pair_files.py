@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.trainer.audit.before_after import pictures_read
 from edgeveil.trainer.audit.before_after.label_files import Labels, of_rows, read_labels

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.cli.common import Json, Trust, print_json, verified_bundle
 
 app = typer.Typer()

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_json
 from edgeveil.trainer.progress import say
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Missing
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.trainer.datasets.columns import Table, listed, read_table

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.private.guarantee import Guarantee
 from edgeveil.trainer.private.noise import Noise, Secret, Seeded
 

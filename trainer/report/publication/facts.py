@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 

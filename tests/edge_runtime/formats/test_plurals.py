@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.formats.counted import counted
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.export.kept_pieces import kept_pieces
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.page_facts import read_bench
