@@ -92,6 +92,11 @@ class FrameDropped(Exception):
         self.reason = reason
 
 
+def reason(error: BaseException) -> str:
+    """Why something failed, for a sentence that says which file it was: the system's words without number and path."""
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
+
+
 def describe(error: BaseException) -> str:
     """An unexpected error by its kind and its place in the code; its text could hold a value of a frame."""
     import traceback  # a start without an unexpected error is spared it

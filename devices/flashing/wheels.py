@@ -17,7 +17,7 @@ from edgeveil.devices import profiles
 from edgeveil.devices.flashing.records import Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
@@ -87,7 +87,9 @@ def open_wheels(folder: Path) -> Wheels:
         wheels = Wheels(size=len(archive), archive=archive, **{name: document[name] for name in names})
         whole = document["sha256"] == digest(archive)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise BadInput(f"Expected wheels of `edgeveil wheels` in {folder}: {error}. Collect them first.") from None
+        raise BadInput(
+            f"Expected wheels of `edgeveil wheels` in {folder}: {reason(error)}. Collect them first."
+        ) from None
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")
     return wheels

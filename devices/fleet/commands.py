@@ -14,7 +14,7 @@ from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.devices.fleet.rollout import ALREADY, DONE, WELL, WOULD, Outcome
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 Say = Callable[[str], None]
@@ -45,7 +45,7 @@ class Record:
             return cls(path)
         except (OSError, ValueError, TypeError) as error:
             raise BadInput(
-                f"{path} is not a record of a roll-out ({error}). Remove it: the boards are asked again."
+                f"{path} is not a record of a roll-out ({reason(error)}). Remove it: the boards are asked again."
             ) from None
         return cls(path, document["release"], document["boards"])
 

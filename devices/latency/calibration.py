@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 
 _TABLE = Path(__file__).parent / "published.csv"
 _SAME = {"resnet50_v1": "resnet50"}  # one network under two names: leaving it out must leave out both
@@ -62,7 +62,7 @@ def published(path: Path = _TABLE) -> list[Row]:
                     rows.append(_row(line))
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise BadInput(
-            f"{path} is not a calibration table: {error}. docs/reference/benchmarks.md names its columns."
+            f"{path} is not a calibration table: {reason(error)}. docs/reference/benchmarks.md names its columns."
         ) from None
     for row in rows:
         if row.latency_ms <= 0 or row.macs <= 0:
@@ -110,7 +110,7 @@ def measured(paths: Iterable[Path]) -> list[Row]:
             document = json.loads(path.read_text())
             schema = document.get("schema")
         except (OSError, ValueError, AttributeError) as error:
-            raise BadInput(f"A result of edgeveil-edge bench --json was expected in {path}: {error}.") from None
+            raise BadInput(f"A result of edgeveil-edge bench --json was expected in {path}: {reason(error)}.") from None
         if schema not in BENCH_SCHEMAS or "latency_ms" not in document:
             raise BadInput(
                 f"{path}: a bench result of schema 2 or 3 was expected; it says {schema!r}. Run bench again."

@@ -18,7 +18,7 @@ from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.remote.remote_workspace import RemoteWorkspace, remote_workspace
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.device import CPU, open_limit_s
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 
 PIECE_ROWS, PIECE_BYTES = 512, 2 * 2**20  # samples that are sent together
@@ -114,7 +114,9 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         with np.load(path, allow_pickle=False) as file:
             return {name: file[name] for name in file.files}
     except (ValueError, OSError) as error:
-        raise BadInput(f"{path} is not a result of a board ({error}): remove it, and repeat the command.") from None
+        raise BadInput(
+            f"{path} is not a result of a board ({reason(error)}): remove it, and repeat the command."
+        ) from None
 
 
 def _file(kept: Path, number: int) -> Path:

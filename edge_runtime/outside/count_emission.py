@@ -4,11 +4,13 @@ The inside has a moment to hand a period in; one that comes later, or never, lea
 processes number periods by the same clock, so that neither tells the other when one is over.
 """
 
-from typing import Callable, Optional
+from typing import Callable, Optional, Union
 
 from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.ledger.allowance import Allowance
 from edgeveil.edge_runtime.manifest.count import CountRules
+from edgeveil.edge_runtime.outside.budget import Unlimited
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, SPENT, CountReport
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 
@@ -68,3 +70,17 @@ class CountEmission(object):
     def _over(self) -> int:
         """The last period that ended ``GRACE_S`` ago or earlier."""
         return int((self._clock() - GRACE_S) // self._rules.period_s) - 1
+
+
+def open_count_emission(
+    rules: Optional[CountRules],
+    sinks: SinkGroup,
+    counters: Counters,
+    allowance: Union[Allowance, Unlimited],
+    *,
+    clock: Callable[[], float],
+) -> Optional[CountEmission]:
+    """What emits the counts of people as far as ``allowance`` goes; None where the bundle has no rules for them."""
+    if rules is None:
+        return None
+    return CountEmission(rules, sinks, counters, clock=clock, take=allowance.take, spent=allowance.spent)

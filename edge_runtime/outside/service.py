@@ -7,13 +7,10 @@ counters and perturbed frames, never a raw frame.
 import os
 import select
 import signal
-import subprocess
-import threading
 import time
 from typing import Any, Dict, List, Optional, Union
 
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
@@ -27,18 +24,18 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.budget import open_allowance, open_count_allowance, promises
 from edgeveil.edge_runtime.outside.bundle_file import open_bundle
-from edgeveil.edge_runtime.outside.count_emission import CountEmission
+from edgeveil.edge_runtime.outside.closing import done_within
+from edgeveil.edge_runtime.outside.count_emission import open_count_emission
 from edgeveil.edge_runtime.outside.emission import Emission, count_failures
 from edgeveil.edge_runtime.outside.event_log import Log
-from edgeveil.edge_runtime.outside.external_inside import ExternalInside
 from edgeveil.edge_runtime.outside.file_lines import FileLines
 from edgeveil.edge_runtime.outside.host.manager import Manager
 from edgeveil.edge_runtime.outside.host.signals import Signals
-from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
-from edgeveil.edge_runtime.outside.process_table import process_table
-from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch
+from edgeveil.edge_runtime.outside.link.inside_link import LinkOwner
+from edgeveil.edge_runtime.outside.link.open_link import open_link
+from edgeveil.edge_runtime.outside.link.supervisor import InsideFailed
+from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, open_shift_watch
 from edgeveil.edge_runtime.outside.status import Status
-from edgeveil.edge_runtime.outside.supervisor import InsideFailed, Supervisor
 from edgeveil.edge_runtime.outside.training.training import open_training
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
@@ -79,7 +76,7 @@ class Service(object):
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.promised = promises(settings, self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
-        self.shift = self._shift_watch(self.bundle)
+        self.shift = self._watch_shift(self.bundle)
         self.emission = Emission(
             self.plan,
             self.sinks,
@@ -92,9 +89,19 @@ class Service(object):
             guard=lambda new, flat: self.shift.guard(new, flat),
         )
         self.count_allowance = open_count_allowance(settings, self.bundle.manifest)
-        self.counts = self._count_emission()
+        self.counts = open_count_emission(
+            self.bundle.manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
+        )
         self._lines = FileLines(self.allowance, self.training, self.sinks, self.counters, self.layout.subjects)
-        self.link = self._link(handle)
+        owner = LinkOwner(
+            self.layout,
+            self.counters,
+            log.say,
+            self.bundle.manifest_sha256,
+            on_end=self._inside_ended,
+            rounds=self.training is not None,
+        )
+        self.link = open_link(settings, self.bundle.manifest, handle, owner, clock=self.clock)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
@@ -105,52 +112,6 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
-
-    def _shift_watch(self, bundle: Bundle) -> ShiftWatch:
-        """What compares the stream with the audit of ``bundle``, as the owner's policy demands."""
-        policy = open_trust(self.settings.trust).policy
-        demand = None if policy is None else policy.on_shift
-        return ShiftWatch(bundle, demand, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
-
-    def _count_emission(self) -> Optional[CountEmission]:
-        """What emits the counts of people, where the bundle has them."""
-        if self.bundle.manifest.counts is None:
-            return None
-        return CountEmission(
-            self.bundle.manifest.counts,
-            self.sinks,
-            self.counters,
-            clock=self.clock,
-            take=self.count_allowance.take,
-            spent=self.count_allowance.spent,
-        )
-
-    def _link(self, bundle: int) -> InsideLink:
-        """The link to an inside that a manager starts, or that we start; it owns the descriptor ``bundle``."""
-        settings = self.settings
-        owner = LinkOwner(
-            self.layout,
-            self.counters,
-            self.log.say,
-            self.bundle.manifest_sha256,
-            on_end=self._inside_ended,
-            rounds=self.training is not None,
-        )
-        if settings.inside_at:
-            os.close(bundle)
-            if settings.inside_user:
-                raise BadInput("expected --inside-at or --inside-user, not both: set the user in the inside's own unit")
-            return ExternalInside(settings.inside_at, owner)
-        return Supervisor(
-            process_table(settings, self.bundle.manifest),
-            bundle,
-            owner,
-            hang_after_s=settings.hang_after,
-            open_limit_s=open_limit_s(settings.device),
-            restarts=settings.restarts,
-            stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
-            clock=self.clock,
-        )
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -308,6 +269,11 @@ class Service(object):
                 self.counts.begin()
             self.begun = True
 
+    def _watch_shift(self, bundle: Bundle) -> ShiftWatch:
+        return open_shift_watch(
+            bundle, self.settings.trust, clock=self.clock, say=self.log.say, looked=self.sinks.shift
+        )
+
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
         self.emission.forget_coming()
@@ -331,7 +297,7 @@ class Service(object):
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
             self.trust_watch.bundle = bundle
-            self.shift = self._shift_watch(bundle)
+            self.shift = self._watch_shift(bundle)
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._manager.reloaded()
@@ -360,19 +326,9 @@ class Service(object):
         self.link.kill()
         self.emission.drain()
         work = self.sinks.discard if getattr(failed, "exit_code", 0) == PrivacyStop.exit_code else self.sinks.close
-        errors: List[BaseException] = []
-
-        def close() -> None:
-            try:
-                work()
-            except Exception as error:
-                errors.append(error)
-
         # A sink that cannot close must not keep the process alive: its spool is on disk.
-        thread = threading.Thread(target=close, name="closing", daemon=True)
-        thread.start()
-        thread.join(max(deadline - self.clock(), 1.0))
-        if thread.is_alive():
+        closed, errors = done_within(work, max(deadline - self.clock(), 1.0))
+        if not closed:
             self.log.say("stop", message="a sink did not close in time; its unsent frames are lost unless it spools")
         self.status.close()
         if errors and failed is None:

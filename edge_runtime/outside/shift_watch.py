@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.acceptance.shift import MOST_SHIFT, SHIFTED, Shift, r
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.shift_demand import STOP, OnShift
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 
@@ -92,3 +93,16 @@ class ShiftWatch(object):
         self.label_only = self.label_only or self._demand is not None
         more = "; from here on y alone leaves, until a restart" if self.label_only else ""
         self._say("shift", message=text + more, **shift.document())
+
+
+def open_shift_watch(
+    bundle: Bundle,
+    trust: str,
+    *,
+    clock: Callable[[], float],
+    say: Callable[..., None],
+    looked: Callable[[Dict[str, Any]], None],
+) -> ShiftWatch:
+    """What compares the stream with the audit of ``bundle``, as the policy in the folder ``trust`` demands."""
+    policy = open_trust(trust).policy
+    return ShiftWatch(bundle, None if policy is None else policy.on_shift, clock=clock, say=say, looked=looked)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.attacks.problem import Problem
 
 ROWS_OF_A_CLASS = 20  # to train on, of each z; with fewer, an attack at chance is no evidence
@@ -38,7 +39,8 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     missing = np.setdiff1d(np.unique(test.z), np.unique(problem.training().z))
     if len(missing):
         found.append(
-            f"{len(missing)} classes of z are in the test slice and in no training row: no adaptive attack can name "
+            f"{counted(len(missing), 'class of z is', 'classes of z are')} in the test slice and in no training "
+            f"row: no adaptive attack can name "
             "them, so cut the slices such that each z is in all of them."
         )
     return tuple(found)

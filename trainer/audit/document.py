@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.attacks.findings import Curve, Findings
 from edgeveil.trainer.attacks.scores.parts import Part
@@ -154,7 +154,7 @@ def columns(path: Path) -> list[dict[str, Any]]:
     except FileNotFoundError:
         return []
     except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({error}): remove it, then audit again.") from None
+        raise BadInput(f"{path} cannot be read ({reason(error)}): remove it, then audit again.") from None
     return [other for other in document.get("others", []) if "on_board" in other]
 
 

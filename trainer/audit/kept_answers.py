@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.attacks.journal import Journal
 from edgeveil.trainer.audit.document import PACKAGES
 from edgeveil.trainer.progress import say
@@ -30,12 +31,16 @@ def kept_answers(folder: Path, *, resume: bool) -> Iterator[Journal]:
         journal = Journal(folder, made_by=versions())
         if len(journal) and not resume:
             raise BadInput(
-                f"An audit of these rows with this budget and seed was broken off; answers of {len(journal)} attacks "
+                f"An audit of these rows with this budget and seed was broken off; answers of "
+                f"{counted(len(journal), 'attack')} "
                 f"are kept. Add --resume to continue it, or remove {folder} to begin anew."
             )
         try:
             yield journal
         except KeyboardInterrupt:
-            say(f"Answers of {len(journal)} attacks are kept in {folder}; the same command with --resume continues.")
+            say(
+                f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command "
+                f"with --resume continues."
+            )
             raise
         shutil.rmtree(folder, ignore_errors=True)

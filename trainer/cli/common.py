@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.bundle.reader import Bundle
@@ -69,7 +69,7 @@ def asked_passphrase(file: Path | None, *, confirm: bool = False) -> str:
         try:
             return file.read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The passphrase was expected in {file}, which cannot be read: {error}.") from None
+            raise BadInput(f"The passphrase was expected in {file}, which cannot be read: {reason(error)}.") from None
     if "EDGEVEIL_PASSPHRASE" in os.environ:
         return os.environ["EDGEVEIL_PASSPHRASE"]
     if not sys.stdin.isatty():

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.recipe.messages import nearest
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in any case: an empty cell
@@ -107,7 +107,7 @@ def _csv(path: Path) -> Cells:
             names = _checked_names([name.strip() for name in next(rows, [])], path)
             columns = _columns(_whole(rows, len(names), path), len(names))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"{path} cannot be read as a CSV file ({error}). Save it as CSV in UTF-8.") from None
+        raise BadInput(f"{path} cannot be read as a CSV file ({reason(error)}). Save it as CSV in UTF-8.") from None
     if not columns[0]:
         raise BadInput(f"{path} has names of columns and no rows. Add rows.")
     return dict(zip(names, columns, strict=True))

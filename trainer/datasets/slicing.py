@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices
 from edgeveil.trainer.datasets.units import Units
 
@@ -39,7 +40,7 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
         return _numbered(subject), "subject"
     if session is None:
         raise BadInput(
-            f"Some class of z has only {fewest} subject{'s' if fewest > 1 else ''}, so three slices cannot have "
+            f"Some class of z has only {counted(fewest, 'subject')}, so three slices cannot have "
             "different subjects each: add an array `session` (which recording a row is from), or leave out "
             "`subject` and `groups` to cut by row, which flatters the numbers where rows of one recording are alike."
         )

@@ -17,6 +17,7 @@ from typing import Any, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 from edgeveil.trainer.progress import say
@@ -63,13 +64,17 @@ def kept_pieces(out: Path, made_by: Mapping[str, str], *, resume: bool) -> Itera
     kept = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
     if len(kept) and not resume:
         raise BadInput(
-            f"An export into {out} was broken off; {len(kept)} pieces of it are kept. Add --resume to continue it, or "
+            f"An export into {out} was broken off; {counted(len(kept), 'piece of it is', 'pieces of it are')} "
+            f"kept. Add --resume to continue it, or "
             f"remove {kept.folder} to begin anew."
         )
     try:
         yield kept
     except KeyboardInterrupt:
-        say(f"{len(kept)} pieces of the export are kept in {kept.folder}; the same command with --resume continues.")
+        say(
+            f"{counted(len(kept), 'piece of the export is', 'pieces of the export are')} kept in {kept.folder}; "
+            f"the same command with --resume continues."
+        )
         raise
     except BaseException:
         shutil.rmtree(kept.folder, ignore_errors=True)

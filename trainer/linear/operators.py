@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.datasets.loaders.multitarget import checked_features, checked_labels
 from edgeveil.trainer.linear.cleaner import RANK_TOLERANCE, checked_operator
 
@@ -45,7 +46,8 @@ def least_squares(x: np.ndarray, y: np.ndarray, *, ridge: float = 0.0) -> np.nda
         constant = np.flatnonzero(np.ptp(x, axis=0) == 0)
         if len(constant) > 1 or (len(constant) == 1 and x[0, constant[0]] == 0):
             raise BadInput(
-                f"{len(constant)} features are constant (the first is column {constant[0]}, counted from 0): their "
+                f"{counted(len(constant), 'feature is', 'features are')} constant (the first is column "
+                f"{constant[0]}, counted from 0): their "
                 "weights are not determined. Leave them out or give a ridge above 0."
             )
         weights, _, rank, _ = np.linalg.lstsq(x, y, rcond=None)

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
@@ -33,7 +34,8 @@ def rotated(
         gone = {one for one, value in values.items() if not vault.knows(value)}
         if gone:
             raise BadInput(
-                f"{sum(one in gone for one in pseudonyms)} rows are of people who were erased, and without them k must "
+                f"{counted(sum(one in gone for one in pseudonyms), 'row is', 'rows are')} of people who were "
+                f"erased, and without them k must "
                 "be counted again: publish the table anew with the new epoch in its plan, without these people."
             )
     made = {one: new.seal(value) for one, value in values.items()}

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import writing
 
 # Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory. cache_size:
@@ -58,7 +58,7 @@ class VaultFile:
                     f"The vault {self.path} is in use by another command: nothing was done. Repeat this when that has "
                     "ended."
                 ) from None
-            raise BadInput(f"The vault {self.path} cannot be used ({error}): it is as it was before.") from None
+            raise BadInput(f"The vault {self.path} cannot be used ({reason(error)}): it is as it was before.") from None
         except sqlite3.DatabaseError:
             raise BadInput(f"{self.path} is no vault, or is damaged. Give another file, or take your backup.") from None
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.capture import check_capture
-from edgeveil.trainer.recipe.perturber import Section
+from edgeveil.trainer.recipe.section import Section
 
 Size = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
 Window = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=4, max_length=4)]

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.manifest.count import (
     MOST_PERIOD_S,
     CountRules,
 )
-from edgeveil.trainer.recipe.perturber import MOST_EPSILON, Section
+from edgeveil.trainer.recipe.section import MOST_EPSILON, Section
 
 Place = Annotated[list[float], Field(min_length=2, max_length=2)]
 

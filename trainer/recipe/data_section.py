@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from edgeveil.trainer.recipe.perturber import Section
+from edgeveil.trainer.recipe.section import Section
 from edgeveil.trainer.recipe.series import Series
 
 BUILT_IN = (

@@ -6,8 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from edgeveil.trainer.recipe.perturber import Codebook, Section
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.private import MOST_EPSILON
+from edgeveil.trainer.recipe.section import Section
 
 
 class _Head(Section):

@@ -7,7 +7,8 @@ from typing import Any, Literal
 from pydantic import Field
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.recipe.perturber import Codebook, LabelOnly, Section
+from edgeveil.trainer.recipe.perturber import Codebook, LabelOnly
+from edgeveil.trainer.recipe.section import Section
 
 MOST_EPSILON = 50.0
 FIXED = ("pixels", "moments", "ink", "slant", "stroke")  # of `keep`: bounded, and nothing of them is fitted

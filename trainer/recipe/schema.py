@@ -9,7 +9,7 @@ import tomli_w
 import tomllib
 from pydantic import Field, ValidationError, model_validator
 
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, reason
 from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.recipe.capture import Capture
@@ -17,8 +17,9 @@ from edgeveil.trainer.recipe.count import Count
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.head import Head, check_head
 from edgeveil.trainer.recipe.messages import nearest, sentence
-from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber, Section
+from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber
 from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
+from edgeveil.trainer.recipe.section import Section
 from edgeveil.trainer.recipe.training_sections import (
     Budget,
     Certificate,
@@ -178,7 +179,9 @@ class Recipe(Section):
         try:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"A recipe was expected in {path}, which cannot be read as UTF-8 text: {error}.") from None
+            raise BadInput(
+                f"A recipe was expected in {path}, which cannot be read as UTF-8 text: {reason(error)}."
+            ) from None
 
     @classmethod
     def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
-from edgeveil.trainer.recipe.perturber import Section
+from edgeveil.trainer.recipe.section import Section
 
 Named = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(min_length=1, max_length=64)]
 TICK_HZ = (0.01, 1000.0)  # the slowest and the fastest tick of a capture loop

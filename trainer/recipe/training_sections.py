@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from edgeveil.trainer.recipe.perturber import Section
+from edgeveil.trainer.recipe.section import Section
 
 MOST_SECONDS = 10 * 366 * 86_400
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.report import bench_page
@@ -77,7 +77,7 @@ def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
         try:
             document = json.loads(path.read_text())
         except (OSError, ValueError) as error:
-            raise BadInput(f"{path} cannot be read as JSON: {error}.") from None
+            raise BadInput(f"{path} cannot be read as JSON: {reason(error)}.") from None
         if not isinstance(document, dict):
             raise BadInput(f"{path} was expected to be a result, and is a {type(document).__name__}.")
         if "latency_ms" in document and "verdict" in document:

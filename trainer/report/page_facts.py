@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bench.protocol import SCHEMA
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained_table import retained_table
 from edgeveil.trainer.audit.text import percent
@@ -106,7 +106,7 @@ def read_bench(path: Path) -> Mapping[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"{expected}, which cannot be read: {error}. Correct --bench.") from None
+        raise BadInput(f"{expected}, which cannot be read: {reason(error)}. Correct --bench.") from None
     if not isinstance(found, dict) or "latency_ms" not in found or "verdict" not in found:
         raise BadInput(f"{expected}; this file is something else. Correct --bench.")
     if found.get("schema") != SCHEMA:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 
@@ -49,6 +49,6 @@ class Checkpoint:
             return json.loads(values["facts"].tobytes())
         except UNREADABLE as error:
             raise BadInput(
-                f"The checkpoint {self.path} does not fit this recipe's networks or is damaged ({error}). "
+                f"The checkpoint {self.path} does not fit this recipe's networks or is damaged ({reason(error)}). "
                 "Remove it to repeat that step, or train into another folder."
             ) from None

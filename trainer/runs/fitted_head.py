@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE
 
@@ -46,7 +46,7 @@ class Head:
             with np.load(run / FILE, allow_pickle=False) as file:
                 return cls(**json.loads(str(file["facts"])), weights=file["weights"], bias=file["bias"])
         except UNREADABLE as error:
-            raise BadInput(f"{run / FILE} cannot be read ({error}). Train again.") from None
+            raise BadInput(f"{run / FILE} cannot be read ({reason(error)}). Train again.") from None
 
     def predict(self, u: np.ndarray) -> np.ndarray:
         """The class of each sample u (n, *shape) in the unit cube, (n,)."""

@@ -11,7 +11,7 @@ from typing import Any
 
 import tomllib
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,9 @@ def _facts(run: Path) -> dict[str, Any]:
     try:
         found = json.loads((run / "run.json").read_text())
     except (OSError, ValueError) as error:
-        raise BadInput(f"A run was expected in {run}; there is none ({error}). See `edgeveil runs list`.") from None
+        raise BadInput(
+            f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil runs list`."
+        ) from None
     return found if isinstance(found, dict) else {}
 
 
@@ -135,7 +137,9 @@ def _recipe(run: Path) -> dict[str, Any]:
     try:
         return tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise BadInput(f"The recipe of the run in {run} cannot be read ({error}). See `edgeveil runs list`.") from None
+        raise BadInput(
+            f"The recipe of the run in {run} cannot be read ({reason(error)}). See `edgeveil runs list`."
+        ) from None
 
 
 def _flat(values: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.runs.listing import settings
 
 EXPERIMENT = "edgeveil"
@@ -39,7 +39,7 @@ class MlflowStore:
             self._experiment = self._client.create_experiment(EXPERIMENT) if found is None else found.experiment_id
         except (MlflowException, OSError) as error:
             raise BadInput(
-                f"--track: a folder for MLflow was expected at {folder}; nothing can be written there: {error}"
+                f"--track: a folder for MLflow was expected at {folder}; nothing can be written there: {reason(error)}"
             ) from None
 
     def add(self, run: Path) -> str:

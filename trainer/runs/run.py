@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.storage.atomic import atomic_path, write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
@@ -104,7 +104,7 @@ class Run:
             recipe = Recipe.find(folder / "recipe.toml")
         except (OSError, ValueError) as error:
             raise BadInput(
-                f"A run was expected in {folder}; there is none ({error}). Make one with `edgeveil train`."
+                f"A run was expected in {folder}; there is none ({reason(error)}). Make one with `edgeveil train`."
             ) from None
         return cls(folder, recipe, facts)
 
@@ -226,7 +226,7 @@ class Run:
                     slices = Slices(**{part: file[part] for part in PARTS if part in file or part != "attack"})
             except UNREADABLE as error:
                 raise BadInput(
-                    f"The slices of the run in {self.folder} cannot be read ({error}). Train again."
+                    f"The slices of the run in {self.folder} cannot be read ({reason(error)}). Train again."
                 ) from None
             dataset = datasets.load(self.recipe, slices=slices)
             if _digest(dataset) != self.facts["data_sha256"]:
@@ -273,7 +273,7 @@ class Run:
             new.rename(final)
         except OSError as error:
             shutil.rmtree(new, ignore_errors=True)
-            raise BadInput(f"Cannot write {final}: {error}. Free some space, then --resume.") from None
+            raise BadInput(f"Cannot write {final}: {reason(error)}. Free some space, then --resume.") from None
 
     def recipe_sha256(self) -> str:
         """The hash of recipe.toml, by which a bundle's manifest names the run's recipe."""

@@ -22,6 +22,7 @@ from edgeveil.trainer.training.reads_y import LOOK_POINTS, MARGIN, beats_guessin
 
 ROWS = 3000  # that are looked at, of each slice
 VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
+HARDLY = 0.2  # of what is left above guessing: who reads less of y has little to keep
 TRIAL_S = 50.0  # for all networks together
 CANDIDATES = {"vector": ("normed-mlp", "table1-wifi"), "image": ("normed-cnn", "small"), "series": ("series",)}
 
@@ -120,8 +121,8 @@ def floor(reads: float, chance: float) -> float:
     return round(float(np.clip(max(reads - LOOK_POINTS, better), 0.05, 0.97)), 2)
 
 
-def notes(on_y: Look, on_z: Look, tried: Sequence[Tried]) -> list[str]:
-    """What a person should know of the look, in sentences."""
+def notes(on_y: Look, on_z: Look, tried: Sequence[Tried], *, untried: bool = False) -> list[str]:
+    """What a person should know of the look, in sentences. ``untried``: networks were left out, and could be tried."""
     said = []
     if tried:
         others = ", ".join(f"{one.architecture} {one.accuracy:.1%}" for one in tried)
@@ -140,6 +141,13 @@ def notes(on_y: Look, on_z: Look, tried: Sequence[Tried]) -> list[str]:
                 f"A random forest reads {name} in {one.accuracy:.1%}, and always guessing its commonest class is right "
                 f"in {one.chance:.1%}: there may be little to {what}."
             )
+    best = max([on_y.accuracy, *(one.accuracy for one in tried)])
+    if best < on_y.chance + HARDLY * (1 - on_y.chance):
+        more = " Without --no-trial, small networks are tried as well." if untried else ""
+        said.append(
+            f"Here y is read in {best:.1%} at best, hardly more than the {on_y.chance:.1%} of guessing, and a "
+            f"perturber keeps no more of it: give features in place of raw samples, or more rows.{more}"
+        )
     return said
 
 

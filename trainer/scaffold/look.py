@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
@@ -188,7 +189,7 @@ def _images(given: Given) -> Found:
         folders = Column(pictures.classes(), np.zeros(len(pictures), bool))
         labels.append(_label("folder", folders, roles=("y",)))
     if len(wrong) > 1:
-        wrong = [f"{len(wrong)} pictures cannot be used; the first: {wrong[0]}"]
+        wrong = [f"{counted(len(wrong), 'picture')} cannot be used; the first: {wrong[0]}"]
     if len(kinds) > 1:
         wrong.append(f"{image_folder.several(kinds)}. Make them alike.")
     if given.labels is None and not given.labels_file().is_file():

@@ -132,7 +132,8 @@ def compose(
     if trial and not linear:
         tried = first_look.with_networks(dataset, batch=batch, epochs=epochs["classifiers"], shift=shift)
     reads = first_look.expected(look["y"], tried)
-    notes = (*notes, *data_limits.of_data(dataset), *first_look.notes(look["y"], look["z"], tried))
+    seen = first_look.notes(look["y"], look["z"], tried, untried=not (trial or linear))
+    notes = (*notes, *data_limits.of_data(dataset), *seen)
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],

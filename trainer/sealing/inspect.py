@@ -79,7 +79,7 @@ class View:
         boards = ", ".join(manifest.document["profiles"]) or "no board by name"
         yield ""
         yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
-        yield f"  sensor     {source.sensor or 'any'}: {_frames(manifest)}"
+        yield f"  sensor     {source.sensor or 'any that gives such frames'}: {_frames(manifest)}"
         yield f"  leaves     {', '.join(leaves)}"
         yield f"  variants   {variants}, for {boards}"
         yield f"  made       {self._made()}"

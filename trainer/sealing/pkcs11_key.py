@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, unquote_to_bytes
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.signing.keys import Key
 
 SCHEME = "pkcs11:"
@@ -68,7 +68,7 @@ class Address:
                 raise BadInput(f"The PIN in {path} can be read by others. Run chmod 600 on it.")
             return path.read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The PIN was expected in {path}, which cannot be read: {error}.") from None
+            raise BadInput(f"The PIN was expected in {path}, which cannot be read: {reason(error)}.") from None
 
     def module(self) -> str:
         """The path of the token's library. Raises ``BadInput``."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import LabelOnly
@@ -51,7 +52,7 @@ def sweep(
         raise BadInput(f"The folder {out} cannot be made: {error.strerror}. Choose another folder.") from None
     found = {task.name: _read(path) for _, task in wanted if (path := _path(out, task)).is_file()}
     missing = [task for _, task in wanted if task.name not in found]
-    say(f"{len(wanted)} points, {len(found)} of them done before; each is in {out / 'points'}")
+    say(f"{counted(len(wanted), 'point')}, {len(found)} of them done before; each is in {out / 'points'}")
     crashed = []
     measure = engines.ray if engine == "ray" else engines.processes
     with locked(out, "sweep"), progress("points", total=len(wanted), done=len(found)) as advance:

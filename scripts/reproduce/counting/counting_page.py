@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce.counting import accept_site, count_people
 from scripts.reproduce.counting.count_people import DOWN, MIDDLE, SHAPE
 from scripts.reproduce.counting.truth import crossings
+from scripts.reproduce.pages.rendering import render, write_from
 
+NAME = "counting"
+RECORD = count_people.RESULT
 PAGE, PICTURE = Path("docs/results/counting.md"), Path("docs/results/counting.svg")
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9")
 Record = Mapping[str, Any]
@@ -56,3 +61,15 @@ def draw(record: Record, target: Path = PICTURE) -> None:
         parts.append(f'<polyline points="{points}" fill="none" stroke="{colour}" stroke-width="2"/>')
         parts.append(f'<circle cx="{column}" cy="{row}" r="4" fill="{colour}"/>')
     write_atomic(target, "\n".join([*parts, "</svg>", ""]).encode())
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on counting people as Markdown."""
+    site = json.loads(accept_site.RESULT.read_text()) if accept_site.RESULT.is_file() else None
+    return render("counting", record=record, rows=list(rows(record)), site=site)
+
+
+def write() -> None:
+    """Write the page and its picture, where the record is."""
+    if (found := write_from(RECORD, PAGE, page)) is not None:
+        draw(found)

@@ -13,6 +13,9 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench_tables import markdown
 from edgeveil.trainer.report.marked import filled
 
+NAME = "capture-loop"
+RECORDS, PAGE = Path("docs/results/bench"), Path("docs/results/capture-loop.md")
+
 Record = Mapping[str, Any]
 SPENT_ON = ("tflite-int8", "ai-edge-litert")  # the start whose parts are told
 
@@ -29,9 +32,9 @@ def page(text: str, results: Path) -> str:
     return filled(text, {name: partial(part, *how) for name, how in _PARTS.items()})
 
 
-def write(results: Path, guide: Path) -> None:
-    """Bring ``guide`` up to date with the records in ``results``."""
-    write_atomic(guide, page(guide.read_text(encoding="utf-8"), results).encode())
+def write() -> None:
+    """Bring the page up to date with its records."""
+    write_atomic(PAGE, page(PAGE.read_text(encoding="utf-8"), RECORDS).encode())
 
 
 def _ratio(median: float, turns: Sequence[float]) -> str:

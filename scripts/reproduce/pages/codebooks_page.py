@@ -4,9 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce.pages import synthesis
 from scripts.reproduce.pages.four_slices_page import noted
 
+NAME = "codebooks"
 RECORDS = Path("docs/results/privacy")
 PAGE = Path("docs/results/codebooks.md")
 # What the int8 artefact should meet: name in the record, at most or at least, factor and digits to show.
@@ -209,3 +211,8 @@ def page(root: Path = Path()) -> str:
         shipped = root / RECORDS / "token-recipes.json"
         parts.append(token_recipes(json.loads(shipped.read_text()) if shipped.is_file() else {}))
     return noted("\n".join([HEAD, *parts]), *records.values())
+
+
+def write() -> None:
+    """Write the page."""
+    write_atomic(PAGE, page().encode())

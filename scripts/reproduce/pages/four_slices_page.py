@@ -15,9 +15,13 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce import record
+from scripts.reproduce.pages.rendering import render
 
 PRIVACY = Path("docs/results/privacy")
+NAME = "four-slices"
+PAGE = Path("docs/results/four-slices.md")
 OLD = PRIVACY / "three-slices.json"
 CODEBOOKS = ("mnist", "wifi", "faces", "depth")
 TABLE_2 = tuple(f"{data}-prgan" for data in CODEBOOKS)
@@ -106,6 +110,18 @@ def _audited(audits: Sequence[Mapping[str, Any]]) -> Iterator[tuple[str, list[fl
     yield "y right, %", [100 * one["target"]["accuracy"] for one in audits]
     yield "z, best attack, %", [100 * one["worst_adaptive"]["accuracy"] for one in audits]
     yield "z, most bits, thousandths", [1000 * one["most_bits"]["bits_counted"] for one in audits]
+
+
+def page() -> str:
+    """The page on what the fourth slice changed as Markdown."""
+    old = json.loads(OLD.read_text())["figures"]
+    new = figures(PRIVACY, four=True)
+    return render("four-slices", leaks=leaks(), rows=list(compared(old, new)))
+
+
+def write() -> None:
+    """Write the page."""
+    write_atomic(PAGE, page().encode())
 
 
 def main() -> None:

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from scripts.reproduce.pages.rendering import render, write_from
+
+NAME = "peers"
+RECORD, PAGE = Path("docs/results/privacy/peers.json"), Path("docs/results/peers.md")
 
 WELL, HARDLY = 0.5, 0.1  # of the way from guessing to what an attack on rows before reads
 
@@ -79,3 +85,13 @@ def sentences(record: Mapping[str, Any]) -> Iterator[str]:
         ]
         if more:
             yield f"{name}, read better by the transfer classifier than by those who retrained: {'; '.join(more)}."
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on what is in use today as Markdown."""
+    return render("peers", record=record, sets=sections(record), sentences=list(sentences(record)))
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(RECORD, PAGE, page)

@@ -12,7 +12,14 @@ from scipy import stats
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, rate
+from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.pictures import INKS, saved, style
+from scripts.reproduce.attacks import planted
+from scripts.reproduce.pages.rendering import render, write_from
+
+NAME = "power"
+RECORD, PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
+PICTURE = Path("docs/results/power.svg")
 
 EDGES = (0.0, 0.003, 0.03, 0.1, 0.3, 1.0)  # bits per row: the bins of the curve
 
@@ -104,3 +111,31 @@ def _cell(same: Sequence[Mapping[str, Any]]) -> str:
     by = Counter(one["by"] for one in same if one["found"])
     counted = f"{sum(by.values())} of {len(same)}"
     return f"{counted}: {by.most_common(1)[0][0]}" if by else counted
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on the power of an audit's attacks as Markdown."""
+    strengths, lines = strengths_of(record), list(table(record))
+    kinds = [
+        (kind, str(leak.plant.__doc__).strip().rstrip("."), f"{100 * leak.share:g} %")
+        for kind, leak in sorted(planted.LEAKS.items())
+    ]
+    return render(
+        "power",
+        record=record,
+        command=record["made_by"].removesuffix(".py").replace(".py", "").replace("/", "."),
+        shuffles=SHUFFLES,
+        strengths=strengths,
+        rows=rows_of(record),
+        table=lines,
+        missing=any("-" in line for line in lines),
+        kinds=kinds,
+        bits=[(strength, planted.bits_of(strength)) for strength in strengths],
+        alarms=false_alarms(record),
+    )
+
+
+def write() -> None:
+    """Write the page and its picture, where the record is."""
+    if (found := write_from(RECORD, PAGE, page)) is not None:
+        draw(found, PICTURE)

@@ -13,6 +13,9 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.bench_tables import markdown
 from edgeveil.trainer.report.marked import filled
 
+NAME = "linear-cleaners"
+RECORDS, PAGE = Path("docs/results/predictors"), Path("docs/results/linear-cleaners.md")
+
 Rows = list[dict[str, Any]]
 
 
@@ -31,6 +34,11 @@ def tables_in(text: str, results: Path) -> str:
 def write_tables(results: Path, guide: Path) -> None:
     """Bring the tables of ``guide`` up to date with the files in ``results``."""
     write_atomic(guide, tables_in(guide.read_text(encoding="utf-8"), results).encode())
+
+
+def write() -> None:
+    """Bring the page up to date with its records."""
+    write_tables(RECORDS, PAGE)
 
 
 def _number(value: dict[str, float], percent: bool = False) -> str:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from edgeveil.trainer.recipe.schema import Recipe
+from scripts.reproduce.pages.rendering import render, write_from
+
+NAME = "recipe-times"
+RECORD, PAGE = Path("docs/results/bench/recipes.json"), Path("docs/results/recipe-times.md")
 
 STAGES = ("classifier_target", "classifier_sensitive", "perturber")
 
@@ -51,3 +56,19 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 def _share(cost: Cost, paper: Cost) -> str:
     return f"{100 * cost.macs / paper.macs:.0f} %, {100 * cost.parameters / paper.parameters:.0f} %"
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on what each recipe takes as Markdown."""
+    made_with = {
+        f"* {row['machine']['cores']} cores, {row['machine']['architecture']}; "
+        + ", ".join(f"{name} {version}" for name, version in sorted(row["versions"].items()))
+        + "."
+        for row in record["rows"]
+    }
+    return render("recipe-times", rows=list(rows(record)), made_with=sorted(made_with))
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(RECORD, PAGE, page)

@@ -14,6 +14,7 @@ from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.marked import filled
 
+NAME = "recipes"
 HOW = "run python -m scripts.reproduce.pages.write_pages recipes"
 PAGE = Path("docs/reference/recipes.md")
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.reproduce.pages import table_2_page
-from scripts.reproduce.pages.table_2_cells import number, percent
+from scripts.reproduce.pages.papers import table_2_rows
+from scripts.reproduce.pages.papers.table_2_cells import number, percent
 
 WAYS = {
     "donor": "donor: typical samples",
@@ -43,7 +43,7 @@ def lines(record: Mapping[str, Any], data: str) -> Iterator[str]:
         shown = [row["collateral"][key] for row in beside]
         told = [one["told_apart"] for one in shown if "told_apart" in one]
         cells = [title + _of_three(beside), _seeds(beside), "-", *_trained(shown, list(known)), *["-"] * len(likeness)]
-        yield f"| {' | '.join([*cells, percent(table_2_page.spread(told)) if told else '-'])} |"
+        yield f"| {' | '.join([*cells, percent(table_2_rows.spread(told)) if told else '-'])} |"
     for row in mine:
         if "refused" in row:
             yield f"\n{WAYS[row['synthesis']].partition(':')[0].capitalize()}, seed {row['seed']}: {row['refused']}"
@@ -67,13 +67,13 @@ def _properties(found: Sequence[Mapping[str, Any]]) -> dict[str, str]:
 
 def _cells(rows: Sequence[Mapping[str, Any]], known: Sequence[str], likeness: Sequence[str]) -> Iterator[str]:
     yield _seeds(rows)
-    yield percent(table_2_page.spread([row["attack"] for row in rows]))
+    yield percent(table_2_rows.spread([row["attack"] for row in rows]))
     shown = [row["collateral"]["perturbed"] for row in rows]
     yield from _trained(shown, known)
     for name in likeness:
         values = [row["collateral"]["kept"].get(name) for row in rows]
-        yield number(table_2_page.spread(values, "correlation")) if all(values) else "-"
-    yield percent(table_2_page.spread([one["told_apart"] for one in shown]))
+        yield number(table_2_rows.spread(values, "correlation")) if all(values) else "-"
+    yield percent(table_2_rows.spread([one["told_apart"] for one in shown]))
 
 
 def _seeds(rows: Sequence[Mapping[str, Any]]) -> str:
@@ -82,7 +82,7 @@ def _seeds(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _trained(shown: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Iterator[str]:
     """y and each property as read by networks that were trained on it, over seeds."""
-    yield percent(table_2_page.spread([one["train_on_it"]["y"] for one in shown]))
+    yield percent(table_2_rows.spread([one["train_on_it"]["y"] for one in shown]))
     for name in known:
         rate = "accuracy" in shown[0]["train_on_it"]["attributes"][name]
-        yield (percent if rate else number)(table_2_page.property_of(shown, "train_on_it", name))
+        yield (percent if rate else number)(table_2_rows.property_of(shown, "train_on_it", name))

@@ -2,8 +2,28 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce.pages.rendering import render
+from scripts.reproduce.publishing import (
+    anonymity,
+    archive_cost,
+    linkage,
+    newcomer,
+    pseudonym_attack,
+    pseudonyms,
+    whole_archive,
+)
+
+NAME = "publishing"
+PAGE = Path("docs/results/publishing.md")
+SCRIPTS = (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack, archive_cost)
+RECORDS = tuple(script.RESULT for script in SCRIPTS)
 
 Record = Mapping[str, Any]
 
@@ -80,3 +100,38 @@ def _which(row: Record) -> str:
 def held(record: Record, *names: str) -> str:
     """Whether checks of a record were held."""
     return "held" if all(record["checks"][name] for name in names) else "**not held**"
+
+
+def page(
+    record: dict[str, Any],
+    linked: dict[str, Any],
+    keyed: dict[str, Any],
+    counted: dict[str, Any],
+    whole: dict[str, Any],
+    attacked: dict[str, Any],
+    cost: dict[str, Any],
+) -> str:
+    """The page on publishing as Markdown."""
+    return render(
+        "publishing",
+        anonymity=record,
+        linkage=linked,
+        pseudonyms=keyed,
+        newcomer=counted,
+        publish=whole,
+        attack=attacked,
+        cost=cost,
+        us_a_frame=statistics.median(cost["us_a_frame"]),
+        held=held,
+        claims=claims(record, counted),
+        brute_force=list(brute_force(record)),
+        losses=list(losses(record)),
+        attacks=list(attacks(linked)),
+        raw=accuracy(record["raw"]),
+    )
+
+
+def write() -> None:
+    """Write the page, where all its records are."""
+    if all(path.is_file() for path in RECORDS):
+        write_atomic(PAGE, page(*(json.loads(path.read_text()) for path in RECORDS)).encode())

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+from scripts.reproduce.pages.rendering import render, write_from
+from scripts.reproduce.strangers import strangers
 from scripts.reproduce.strangers.public_data import SETS
+
+NAME = "strangers"
+RECORD, PAGE = strangers.RESULT, Path("docs/results/strangers.md")
 
 
 def rows(record: Mapping[str, Any]) -> Iterator[list[str]]:
@@ -46,3 +52,13 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 def _percent(value: float | None) -> str:
     return "-" if value is None else f"{100 * value:.1f}"
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on data that nobody here made as Markdown."""
+    return render("strangers", record=record, rows=rows(record), missing=missing(record))
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(RECORD, PAGE, page)

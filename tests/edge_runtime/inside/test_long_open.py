@@ -10,7 +10,8 @@ from tests.support.broker_services import arguments, finish, start
 # In the inside, before its bundle is opened: what an interpreter does meanwhile.
 OPENS = """
 from tests.support import live_fakes
-from edgeveil.edge_runtime.outside import process_table, supervisor
+from edgeveil.edge_runtime.outside import process_table
+from edgeveil.edge_runtime.outside.link import supervisor
 supervisor.START_S = 0.4
 inner = {inner!r}
 process_table.command = lambda module: live_fakes.command(module, inner)

@@ -4,7 +4,7 @@ import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sweep.axes import Axis, points
-from scripts.reproduce.pages import figure_7_page, write_pages
+from scripts.reproduce.pages.papers import figure_7_page
 from scripts.reproduce.papers import figure_7
 from tests.support.checkout import ROOT
 
@@ -57,7 +57,7 @@ def test_lines_run_from_little_given_up_to_much_and_the_page_has_every_point():
     rows.append({"point": "d", "recipe": "wifi-ngp", "settings": {}, "seed": 0, "failed": "it diverged"})
     found = frontier(*rows)
     assert [row["point"] for row in figure_7_page.lines(found)["prgan"]] == ["a", "b"]
-    page = write_pages.fig_7_page(found)
+    page = figure_7_page.page(found)
     assert page.split("## Seed by seed")[1].count("| wifi-prgan target_accuracy=0.9 |") == 2
     assert "not trained: it diverged" in page
     assert "**8.0 [6.0, 9.0]** random forest | 68.0 |" in page
@@ -104,11 +104,11 @@ def test_sweeps_are_put_together_without_doubles():
     assert both["compared"] == 4
 
 
-@pytest.mark.skipif(not (ROOT / write_pages.FIG_7).is_file(), reason="figure 7 is not recorded")
+@pytest.mark.skipif(not (ROOT / figure_7_page.RECORD).is_file(), reason="figure 7 is not recorded")
 def test_the_committed_page_and_picture_are_what_the_record_says(tmp_path):
     import json
 
-    record = json.loads((ROOT / write_pages.FIG_7).read_text())
-    assert (ROOT / write_pages.FIG_7_PAGE).read_text() == write_pages.fig_7_page(record)
+    record = json.loads((ROOT / figure_7_page.RECORD).read_text())
+    assert (ROOT / figure_7_page.PAGE).read_text() == figure_7_page.page(record)
     figure_7_page.draw(record, tmp_path / "drawn.svg")
-    assert (ROOT / write_pages.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
+    assert (ROOT / figure_7_page.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()

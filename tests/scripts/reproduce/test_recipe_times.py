@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.pages import recipe_times_page, write_pages
+from scripts.reproduce.pages import recipe_times_page
 from scripts.reproduce.runtime import recipe_times
 from tests.support.checkout import ROOT
 
@@ -22,17 +22,23 @@ def timed(record, *words):
     )
 
 
-def test_a_recipe_is_timed_and_shown(tmp_path):
-    record = tmp_path / "recipes.json"
-    done = timed(record, "digits-label-only")
-    assert record.is_file(), done.stderr
+def test_a_recipe_is_timed_and_shown(tmp_path, monkeypatch):
+    record, user = tmp_path / "recipes.json", recipe_times.edgeveil
+
+    def quick(*words, **about):  # the user's commands, with a small budget for training
+        return user(*words, *(["--budget", "quick"] if words[0] == "train" else []), **about)
+
+    monkeypatch.setattr(recipe_times, "edgeveil", quick)
+    monkeypatch.setattr(sys, "argv", ["recipe_times", "digits-label-only", "--anyway", "--record", str(record)])
+    monkeypatch.chdir(ROOT)
+    code = recipe_times.main()
     document = json.loads(record.read_text())
     (row,) = document["rows"]
-    assert done.returncode == (0 if row["verdict"] == "VALID" else 3)
+    assert code == (0 if row["verdict"] == "VALID" else 3)
     assert row["wall_s"] > sum(row["stages_s"].values()) > 0
     assert row["limit_met"] is True
     assert row["macs"] > row["parameters"] > 1000
-    page = write_pages.recipe_times(document)
+    page = recipe_times_page.page(document)
     assert page.count("not recorded") == len(Recipe.names()) - 1
     assert f"| `digits-label-only` | {row['wall_s']:.0f}" in page
 
@@ -64,7 +70,7 @@ def test_the_share_of_the_papers_generator_is_shown():
     assert shown["`mnist-label-only`"][6:] == ["3.200", "3,381.3", "200 %, 1436 %"]
 
 
-@pytest.mark.skipif(not (ROOT / write_pages.RECIPES).is_file(), reason="recipes' times are not recorded")
+@pytest.mark.skipif(not (ROOT / recipe_times_page.RECORD).is_file(), reason="recipes' times are not recorded")
 def test_the_committed_page_is_what_the_record_says():
-    record = json.loads((ROOT / write_pages.RECIPES).read_text())
-    assert (ROOT / write_pages.RECIPES_PAGE).read_text() == write_pages.recipe_times(record)
+    record = json.loads((ROOT / recipe_times_page.RECORD).read_text())
+    assert (ROOT / recipe_times_page.PAGE).read_text() == recipe_times_page.page(record)

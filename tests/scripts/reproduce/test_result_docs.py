@@ -2,21 +2,22 @@
 
 import json
 
-from scripts.reproduce.dp import federated_devices, local, local_sgd
-from scripts.reproduce.pages import codebooks_page, four_slices_page, write_pages
-from scripts.reproduce.pages.dp import private_page
+from scripts.reproduce.pages import codebooks_page, emission_times_page, four_slices_page
+from scripts.reproduce.pages.dp import local_page, private_page
+from scripts.reproduce.pages.papers import mnist_page
 from scripts.reproduce.pages.series import motion_page
-from scripts.reproduce.security import guards
+from scripts.reproduce.publishing import publishing_page
+from scripts.reproduce.security import guards, guards_page
 from scripts.reproduce.series import motion
-from scripts.reproduce.strangers import strangers
+from scripts.reproduce.strangers import strangers, strangers_page
 from tests.support.checkout import ROOT
 
 HOW = "run python -m scripts.reproduce.pages.write_pages"
 
 
 def test_the_page_on_mnist_is_what_its_record_says():
-    record = json.loads((ROOT / write_pages.RECORD).read_text())
-    assert (ROOT / write_pages.PAGE).read_text() == write_pages.page(record), HOW
+    record = json.loads((ROOT / mnist_page.RECORD).read_text())
+    assert (ROOT / mnist_page.PAGE).read_text() == mnist_page.page(record), HOW
 
 
 def test_the_page_on_codebooks_is_what_their_records_say():
@@ -25,37 +26,36 @@ def test_the_page_on_codebooks_is_what_their_records_say():
 
 def test_the_page_on_four_slices_is_what_the_records_say(monkeypatch):
     monkeypatch.chdir(ROOT)
-    assert write_pages.FOUR_SLICES_PAGE.read_text() == write_pages.four_slices(), HOW
+    assert four_slices_page.PAGE.read_text() == four_slices_page.page(), HOW
 
 
 def test_the_page_on_emission_times_is_what_its_record_says():
-    record = json.loads((ROOT / write_pages.EMISSION).read_text())
-    assert (ROOT / write_pages.EMISSION_PAGE).read_text() == write_pages.emission_times(record), HOW
+    record = json.loads((ROOT / emission_times_page.RECORD).read_text())
+    assert (ROOT / emission_times_page.PAGE).read_text() == emission_times_page.page(record), HOW
 
 
 def test_the_page_on_guards_is_what_its_record_says():
     record = json.loads((ROOT / guards.RESULT).read_text())
-    assert (ROOT / write_pages.GUARDS_PAGE).read_text() == write_pages.guards_page(record), HOW
+    assert (ROOT / guards_page.PAGE).read_text() == guards_page.page(record), HOW
 
 
 def test_the_page_on_local_privacy_is_what_its_records_say():
-    records = (local.RESULT, local_sgd.RESULT, federated_devices.RESULT)
-    found = (json.loads((ROOT / path).read_text()) for path in records)
-    assert (ROOT / write_pages.LOCAL_PAGE).read_text() == write_pages.local_privacy(*found), HOW
+    found = (json.loads((ROOT / path).read_text()) for path in local_page.RECORDS)
+    assert (ROOT / local_page.PAGE).read_text() == local_page.page(*found), HOW
 
 
 def test_the_page_on_publishing_is_what_its_records_say():
-    found = (json.loads((ROOT / path).read_text()) for path in write_pages.PUBLISHING)
-    assert (ROOT / write_pages.PUBLISHING_PAGE).read_text() == write_pages.publishing(*found), HOW
+    found = (json.loads((ROOT / path).read_text()) for path in publishing_page.RECORDS)
+    assert (ROOT / publishing_page.PAGE).read_text() == publishing_page.page(*found), HOW
 
 
 def test_the_page_on_private_models_is_what_its_records_say():
-    assert (ROOT / write_pages.PRIVATE_PAGE).read_text() == write_pages.private_models(private_page.records(ROOT)), HOW
+    assert (ROOT / private_page.PAGE).read_text() == private_page.page(private_page.records(ROOT)), HOW
 
 
 def test_the_page_on_strangers_is_what_its_record_says():
     record = json.loads((ROOT / strangers.RESULT).read_text())
-    assert (ROOT / write_pages.STRANGERS_PAGE).read_text() == write_pages.of_strangers(record), HOW
+    assert (ROOT / strangers_page.PAGE).read_text() == strangers_page.page(record), HOW
     assert {row["outcome"] for row in record["rows"]} <= {"sealed", "said why"}
     assert not any(step.get("traceback") for row in record["rows"] for step in row["steps"])
 

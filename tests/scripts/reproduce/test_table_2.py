@@ -4,14 +4,14 @@ import json
 
 import pytest
 
-from scripts.reproduce.pages import table_2_cells, table_2_page, write_pages
+from scripts.reproduce.pages.papers import table_2_cells, table_2_page, table_2_rows
 from scripts.reproduce.papers import table_2
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
 
 def record(data: str, row: str, seed: int, *, best: float = 0.95, fixed: float = 0.55, met: bool = True) -> dict:
-    trained = row in table_2_page.TRAINED
+    trained = row in table_2_rows.TRAINED
     audit = document(best, bits=0.1, fixed=fixed)
     if not trained:
         del audit["collateral"], audit["label_only"]  # rows that never ship were only attacked
@@ -36,9 +36,8 @@ def line(page: str, start: str, *, after: str = "") -> list[str]:
 
 
 def test_the_committed_page_is_what_the_committed_records_say():
-    made = write_pages
-    page = made.render_table_2(table_2_page.read(ROOT / made.TABLE_2), made.codebooks(ROOT))
-    assert (ROOT / made.TABLE_2_PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
+    page = table_2_page.page(table_2_rows.read(ROOT / table_2_page.RECORDS), table_2_page.codebooks(ROOT))
+    assert (ROOT / table_2_page.PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
 
 
 def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
@@ -47,19 +46,19 @@ def test_pr_gan_and_ngp_kept_y_on_every_seed_of_every_data_set():
     On depth one seed of both missed the floor of 0.93 by three points, as the page says: with a quarter of the
     recordings, D_y itself is right on 0.90 of its validation rows.
     """
-    records = [one for one in table_2_page.read(ROOT / write_pages.TABLE_2) if one["row"] in ("prgan", "ngp")]
+    records = [one for one in table_2_rows.read(ROOT / table_2_page.RECORDS) if one["row"] in ("prgan", "ngp")]
     assert len(records) >= 16
     missed = [(one["data"], one["row"], one["seed"]) for one in records if not one["training"]["limit_met"]]
     assert missed == [("depth", "ngp", 0), ("depth", "prgan", 0)]
 
 
 def test_without_records_the_page_says_so():
-    assert write_pages.render_table_2([], {}).count("\nNot recorded.\n") == len(table_2_page.PAPER)
+    assert table_2_page.page([], {}).count("\nNot recorded.\n") == len(table_2_rows.PAPER)
 
 
 def test_seeds_are_averaged_and_the_interval_is_that_of_the_widest_ends():
     records = [record("mnist", "prgan", 0, fixed=0.60), record("mnist", "prgan", 1, fixed=0.64)]
-    page = write_pages.render_table_2(records, {})
+    page = table_2_page.page(records, {})
     cells = line(page, "PR-GAN", after="## MNIST")
     assert cells[2:4] == ["62.0 [58.0, 66.0]", "65.3"]  # ours, and the paper's beside it
     assert cells[5] == "**95.0 [93.0, 97.0]**"  # as chosen on validation, not the best on test
@@ -72,14 +71,12 @@ def test_seeds_are_averaged_and_the_interval_is_that_of_the_widest_ends():
 
 def test_the_fixed_target_is_held_seed_by_seed_or_not():
     records = [record("wifi", "prgan", 0, fixed=0.2), record("wifi", "prgan", 1, fixed=0.24)]
-    assert [one.met for one in table_2_page.targets(records, "wifi")] == [True, False]
-    assert "Seed 0 holds (20.0 at 96.0); seed 1 does not hold (24.0 at 96.0)." in write_pages.render_table_2(
-        records, {}
-    )
+    assert [one.met for one in table_2_rows.targets(records, "wifi")] == [True, False]
+    assert "Seed 0 holds (20.0 at 96.0); seed 1 does not hold (24.0 at 96.0)." in table_2_page.page(records, {})
 
 
 def test_table_5_stands_beside_raw_readings_and_label_only():
-    page = write_pages.render_table_2([record("mnist", "ngp", 0, met=False)], {})
+    page = table_2_page.page([record("mnist", "ngp", 0, met=False)], {})
     where = "### Retained utility (MNIST"
     assert line(page, "NGP", after=where)[1:] == ["91.0 [89.0, 93.0]", "0.77 [0.74, 0.80]"]
     assert line(page, "label-only, as mean", after=where)[1] == "60.0 [58.0, 62.0]"
@@ -93,7 +90,7 @@ def test_table_5_stands_beside_raw_readings_and_label_only():
 def test_vectors_of_which_nothing_kept_is_known_are_in_table_5_all_the_same():
     made = record("wifi", "prgan", 0)
     made["audit"]["collateral"] |= {"kept": {}, "alike": None}
-    page = write_pages.render_table_2([made], {})
+    page = table_2_page.page([made], {})
     assert line(page, "PR-GAN", after="### Retained utility (WiFi")[1] == "91.0 [89.0, 93.0]"
     assert line(page, "PR-GAN", after="How similar x' is to x")[1:] == [
         "-",
@@ -104,10 +101,10 @@ def test_vectors_of_which_nothing_kept_is_known_are_in_table_5_all_the_same():
 
 
 def test_an_interval_that_is_not_known_is_not_made_up():
-    found = table_2_page.spread(
+    found = table_2_rows.spread(
         [{"mean": 2.0, "low": None, "high": None}, {"mean": 4.0, "low": None, "high": None}], "mean"
     )
-    assert found == table_2_page.Spread(3.0, 2.0, 4.0, (2.0, 4.0))
+    assert found == table_2_rows.Spread(3.0, 2.0, 4.0, (2.0, 4.0))
     assert table_2_cells.number(None) == "not recorded"
 
 
@@ -122,11 +119,11 @@ def test_the_record_of_a_codebook_stands_in_the_table(row):
             "bits_over_null": {"mean": 0.007},
         },
     }
-    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
+    cells = line(table_2_page.page([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[1] == "97.0"
     assert (cells[2], cells[5]) == ("-", "**61.0**, worst seed 62.0")
     codebook["seeds"][0]["networks"] = document(best=0.6, fixed=0.5)
-    cells = line(write_pages.render_table_2([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
+    cells = line(table_2_page.page([record("mnist", row, 0)], {"mnist": codebook}), "**codebook**")
     assert cells[2] == "50.0 [48.0, 52.0]"
     assert cells[5].endswith("; networks (quick) 60.0 [58.0, 62.0]")
 
@@ -143,7 +140,7 @@ def test_an_audit_that_tried_harder_stands(tmp_path, there, asked, done):
 def test_rows_of_few_seeds_and_what_export_refused_are_named():
     records = [record("wifi", "ap", seed) for seed in (0, 1)] + [record("wifi", "ngp", seed) for seed in (0, 1, 2)]
     records[1]["audit"]["not_exported"] = "it leaves samples as they are"
-    page = write_pages.render_table_2(records, {})
+    page = table_2_page.page(records, {})
     assert "* Of fewer than 3 seeds: AP (2)." in page
     assert (
         "AP: no target classifier: `edgeveil export` refused it, because it leaves samples as they are, for seed 1;"

@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.readings import Readings
-from scripts.reproduce.pages import unseen_people, write_pages
+from scripts.reproduce.pages import unseen_people_page
 from scripts.reproduce.streams import measure_unseen
 from tests.support.checkout import ROOT
 
@@ -48,21 +48,23 @@ def rate(accuracy: float, name: str = "CNN") -> dict:
 
 def one(best: float) -> dict:
     row = {name: rate(0.4) for name in ("target", "fixed", "transfer")}
-    rows = {name: {**row, "worst_adaptive": rate(best), "chance": {"majority": 0.3}} for name in unseen_people.ROWS}
+    rows = {
+        name: {**row, "worst_adaptive": rate(best), "chance": {"majority": 0.3}} for name in unseen_people_page.ROWS
+    }
     return {"rows": rows, "people": {"seen": 5, "new": 3}, "training_s": {"perturber": 50.0, "classifier_target": 10.0}}
 
 
 def test_the_page_has_means_over_splits_and_says_what_is_missing():
     record = {"depth": {"settings": {"adversaries": "quick"}, "splits": {"1, 2, 3": one(0.8), "4, 5, 6": one(0.9)}}}
-    page = write_pages.unseen_page(record)
+    page = unseen_people_page.page(record)
     assert "2 splits into 5 people who were seen and 3 who were not" in page
     assert "| PR-GAN | 40.0 [40.0, 40.0] | 40.0 [40.0, 40.0] | 40.0 [40.0, 40.0] | **85.0 [21.5, 100.0]** |" in page
     assert "| 4, 5, 6 | 40.0 [30.0, 50.0] | 40.0 [30.0, 50.0] | 90.0 [80.0, 100.0] | CNN |" in page
     assert page.count("Not recorded.") == 1
-    assert unseen_people.over_splits([0.5]) == "50.0"
+    assert unseen_people_page.over_splits([0.5]) == "50.0"
 
 
-@pytest.mark.skipif(not (ROOT / write_pages.UNSEEN).is_file(), reason="people never seen are not recorded")
+@pytest.mark.skipif(not (ROOT / unseen_people_page.RECORD).is_file(), reason="people never seen are not recorded")
 def test_the_committed_page_is_what_the_record_says():
-    record = json.loads((ROOT / write_pages.UNSEEN).read_text())
-    assert (ROOT / write_pages.UNSEEN_PAGE).read_text() == write_pages.unseen_page(record)
+    record = json.loads((ROOT / unseen_people_page.RECORD).read_text())
+    assert (ROOT / unseen_people_page.PAGE).read_text() == unseen_people_page.page(record)

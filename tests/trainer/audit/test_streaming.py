@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.trainer.audit.sections import streams as streaming
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
-from scripts.reproduce.pages import streams, write_pages
+from scripts.reproduce.pages import streams_page
 from tests.support.checkout import ROOT
 
 TRACK = {"hold": "track", "votes": 7, "period_s": None, "acknowledged": None}
@@ -77,39 +77,39 @@ def split(held, true):
 
 def test_the_best_family_is_that_of_all_splits_and_stands_against_the_best_where_nothing_is():
     record = {"splits": {"1": split(0.3, 0.3), "2": split(0.5, 0.4)}}
-    assert streams.best(record, "unseen", "held", "T=16").family == "a"
-    assert streams.best(record, "unseen", "held", "T=16").right.estimate == pytest.approx(0.4)
-    over = streams.over_baseline(record, "unseen", "held", "T=16")
+    assert streams_page.best(record, "unseen", "held", "T=16").family == "a"
+    assert streams_page.best(record, "unseen", "held", "T=16").right.estimate == pytest.approx(0.4)
+    over = streams_page.over_baseline(record, "unseen", "held", "T=16")
     assert over.estimate == pytest.approx(0.05)
     assert over.low < 0 < over.high
-    assert streams.linkage(record, "held").family == "b"
+    assert streams_page.linkage(record, "held").family == "b"
 
 
 def test_the_page_is_what_the_record_says():
-    assert (ROOT / write_pages.STREAMS_PAGE).read_text() == write_pages.streams_page(recorded())
+    assert (ROOT / streams_page.PAGE).read_text() == streams_page.page(recorded())
 
 
 @pytest.mark.parametrize("target", ["movement", "action"])
 def test_the_record_says_that_held_streams_tell_nothing_of_the_calibrated_and_the_others_do(target):
     record = recorded()["targets"][target]
-    held = {name: streams.over_baseline(record, name, "held", "T=16") for name in streams.POPULATIONS}
+    held = {name: streams_page.over_baseline(record, name, "held", "T=16") for name in streams_page.POPULATIONS}
     assert held["calibrated"].estimate <= 0.03
     for way in ("lp", "independent", "learned"):
-        assert streams.over_baseline(record, "unseen", way, "T=16").low > max(0.03, held["unseen"].estimate)
-    assert streams.over_baseline(record, "calibrated", "learned", "T=16").low > 0.03
+        assert streams_page.over_baseline(record, "unseen", way, "T=16").low > max(0.03, held["unseen"].estimate)
+    assert streams_page.over_baseline(record, "calibrated", "learned", "T=16").low > 0.03
 
 
 def test_the_record_says_that_movement_tells_nothing_of_people_never_seen():
     record = recorded()
     movement = record["targets"]["movement"]
     assert len(movement["splits"]) == 56
-    for found in (movement, streams.without_first(movement, record["settings"]["looked_at"])):
-        assert streams.over_baseline(found, "unseen", "held", "T=16").high <= 0.03
+    for found in (movement, streams_page.without_first(movement, record["settings"]["looked_at"])):
+        assert streams_page.over_baseline(found, "unseen", "held", "T=16").high <= 0.03
 
 
 def test_where_the_class_of_everybody_is_read_a_held_stream_tells_nothing_of_new_people():
     for record in recorded()["targets"].values():
-        ranges = list(streams.by_worst_person(record, "held", "T=16"))
+        ranges = list(streams_page.by_worst_person(record, "held", "T=16"))
         assert sum(splits for _, splits, _ in ranges) + 1 >= len(record["splits"])  # a lone split has no interval
         assert ranges[-1][0] == "85 to 100"
         assert ranges[-1][2].estimate <= 0.03
@@ -117,4 +117,4 @@ def test_where_the_class_of_everybody_is_read_a_held_stream_tells_nothing_of_new
 
 def test_splits_that_were_looked_at_can_be_left_out():
     record = {"splits": {"1": 1, "2": 2, "3": 3}, "more": 4}
-    assert streams.without_first(record, 2) == {"splits": {"3": 3}, "more": 4}
+    assert streams_page.without_first(record, 2) == {"splits": {"3": 3}, "more": 4}

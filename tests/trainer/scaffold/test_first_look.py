@@ -75,6 +75,23 @@ def test_a_forest_that_reads_more_than_any_network_is_said():
     assert "No network" not in "\n".join(notes(FOREST, FOREST, [Tried("a", 0.65)]))
 
 
+@pytest.mark.parametrize(
+    ("accuracy", "chance", "tried", "warned"),
+    [(0.54, 0.501, [], True), (0.64, 0.5, [], False), (0.54, 0.501, [Tried("a", 0.9)], False), (0.2, 0.1, [], True)],
+)
+def test_y_that_is_hardly_read_is_said_with_its_figure_and_a_cure(accuracy, chance, tried, warned):
+    said = "\n".join(notes(Look(accuracy, chance, 2), FOREST, tried))
+    assert (f"read in {accuracy:.1%} at best, hardly more than the {chance:.1%} of guessing" in said) is warned
+    assert ("or more rows." in said) is warned
+
+
+def test_without_a_trial_the_warning_names_the_trial(tmp_path):
+    y = np.random.default_rng(5).integers(0, 2, ROWS)  # of no reading
+    path = write_npz(tmp_path, y=y, x=np.random.default_rng(6).normal(size=(ROWS, 6)).astype(np.float32))
+    assert "Without --no-trial, small networks are tried as well." in new(path, tmp_path / "mine.toml")[1]
+    assert "--no-trial" not in new(path, tmp_path / "linear.toml", kind="cleaner")[1]
+
+
 def test_rare_classes_few_people_and_new_pairs_are_said(tmp_path):
     rng = np.random.default_rng(1)
     y = np.repeat([0, 1], [280, 20])

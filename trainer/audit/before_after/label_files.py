@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.datasets.loaders.npz import KNOWN
 
 NEEDED, OPTIONAL = ("y", "z"), ("subject", "session")
@@ -36,7 +36,9 @@ def read_labels(path: Path, *, key: Literal["file", "frame"] | None) -> Labels:
             reader.fieldnames = names
             rows = list(reader)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadInput(f"A CSV file of labels was expected in {path}, which cannot be read ({error}).") from None
+        raise BadInput(
+            f"A CSV file of labels was expected in {path}, which cannot be read ({reason(error)})."
+        ) from None
     for needed in NEEDED:
         if needed not in names:
             raise BadInput(

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.trainer.audit.before_after import pictures_read
 from edgeveil.trainer.audit.before_after.label_files import Labels, of_rows, read_labels
@@ -199,7 +200,7 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
     shift = offset(_grey(x), _grey(made))
     if shift:
         notes.append(
-            f"The film after is {abs(shift)} frame{'s' if abs(shift) > 1 else ''} {'late' if shift > 0 else 'early'} "
+            f"The film after is {counted(abs(shift), 'frame')} {'late' if shift > 0 else 'early'} "
             "(by correlation): its frames were moved back into line."
         )
     given = read_labels(labels, key="frame")

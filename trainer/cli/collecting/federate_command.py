@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.cli.common import Json, Trust, print_json, verified_bundle
 
 app = typer.Typer()
@@ -84,7 +85,8 @@ def _lines(document: dict[str, Any]) -> list[str]:
     refused = ", ".join(f"{count} {reason}" for reason, count in counts["refused"].items()) or "none"
     return [
         f"{document['bundle']['name']}: {document['rounds']} rounds, {counts['counted']} gradients of "
-        f"{document['devices_heard']} devices, by {document['mechanism']} at epsilon {document['epsilon']:g}; refused: "
+        f"{counted(document['devices_heard'], 'device')}, by {document['mechanism']} at epsilon "
+        f"{document['epsilon']:g}; refused: "
         f"{refused}",
         *([f"  {document['rounds_short']} rounds did without some devices"] if document["rounds_short"] else []),
         "  theta: " + " ".join(f"{value:.6g}" for value in document["theta"]),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_json
 from edgeveil.trainer.progress import say
 
@@ -152,7 +153,8 @@ def archive(
     else:
         parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
         print(
-            f"{document['rows']:,} rows in {parts} parts; {document['dropped']} frames dropped; k = {found['k']:.0f}; "
+            f"{counted(document['rows'], 'row')} in {counted(parts, 'part')}; "
+            f"{counted(document['dropped'], 'frame')} dropped; k = {found['k']:.0f}; "
             f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"
         )
         say(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.sources.arff import read_header, read_rows
 
 
@@ -19,7 +19,7 @@ def arff_bytes(path: Path) -> bytes:
         data = path.read_bytes()
         return gzip.decompress(data) if path.suffix == ".gz" else data
     except (OSError, EOFError, zlib.error) as error:
-        raise BadInput(f"{path} cannot be read ({error}); give an .arff or .arff.gz file.") from None
+        raise BadInput(f"{path} cannot be read ({reason(error)}); give an .arff or .arff.gz file.") from None
 
 
 def parse_arff(data: bytes, name: str) -> tuple[list[str], np.ndarray]:

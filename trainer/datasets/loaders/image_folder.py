@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Missing
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.trainer.datasets.columns import Table, listed, read_table
@@ -45,7 +46,8 @@ class Pictures:
         loose = [name for name in self.names if "/" not in name]
         if loose:
             raise BadInput(
-                f"{self.folder}: {len(loose)} pictures lie in no class, such as {loose[0]}. Expected "
+                f"{self.folder}: {counted(len(loose), 'picture lies', 'pictures lie')} in no class, such as "
+                f"{loose[0]}. Expected "
                 "DIR/CLASS/PICTURE: move them into a folder for each class of y, or name the column of y with --target."
             )
         return np.array([name.partition("/")[0] for name in self.names])

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.private.guarantee import Guarantee
 from edgeveil.trainer.private.noise import Noise, Secret, Seeded
 
@@ -50,7 +51,9 @@ def check_epsilon(epsilon: float) -> None:
 def warn_of_few(rows: int) -> None:
     """A warning where the noise will drown what is learned."""
     if rows < FEW:
-        warnings.warn(f"{rows} rows are few: below {FEW} the noise drowns what is learned.", stacklevel=4)
+        warnings.warn(
+            f"{counted(rows, 'row is', 'rows are')} few: below {FEW} the noise drowns what is learned.", stacklevel=4
+        )
 
 
 def within_norm(x: np.ndarray, data_norm: float | None, fit_intercept: bool) -> tuple[np.ndarray, int]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.sources import open_source
@@ -87,7 +88,8 @@ def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:
         found[row], rows[place] = place, row
     if len(missing := np.flatnonzero(rows < 0)):
         raise BadInput(
-            f"{len(missing)} frames have no row in the table, the first of them number {missing[0]}. Add their "
+            f"{counted(len(missing), 'frame has', 'frames have')} no row in the table, the first of them number "
+            f"{missing[0]}. Add their "
             "rows, or take the frames away."
         )
     return found

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
@@ -78,7 +79,8 @@ def require_known(vault: Vault, salts: Mapping[Scope, set[bytes]]) -> None:
     gone = sum(not vault.knows(salt) for held in salts.values() for salt in held)
     if gone:
         raise BadInput(
-            f"{gone} people were erased since this publication was begun: nothing was published. Take their rows and "
+            f"{counted(gone, 'person was', 'people were')} erased since this publication was begun: nothing was "
+            f"published. Take their rows and "
             "frames away, and publish the rest anew."
         )
 

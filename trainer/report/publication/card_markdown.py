@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.report.publication.facts import facts
 
 
@@ -17,7 +18,7 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
     yield from (f"# Publication for {one['recipient']}", "", f"{one['size']}. k counts {one['link']}.")
     yield f"About {one['suppressed']} people were left out (to the nearest five)."
     if one["dropped"]:
-        yield f"{one['dropped']:,} rows were dropped with their frames."
+        yield f"{counted(one['dropped'], 'row was dropped with its frame', 'rows were dropped with their frames')}."
     attack = one["attack"]
     if attack is None:
         yield from ("", one["not_attacked"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 
@@ -62,7 +63,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     """An archive's publication.json in the form of a table's."""
     if "statement" not in document:
         table = document["table"]
-        return {**document, "frames": False, "size": f"{table['rows']:,} rows in {table['file']}"}
+        return {**document, "frames": False, "size": f"{counted(table['rows'], 'row')} in {table['file']}"}
     anonymity = document["anonymity"]
     return {
         **document["statement"],
@@ -70,7 +71,7 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
         **{key: anonymity[key] for key in ("link", "asked", "found")},
         "suppressed_people": anonymity["suppressed"],
         "frames": bool(document["frames"]),
-        "size": f"{document['rows']:,} rows in {len(document['parts'])} file{'s' * (len(document['parts']) != 1)}",
+        "size": f"{counted(document['rows'], 'row')} in {counted(len(document['parts']), 'file')}",
     }
 
 

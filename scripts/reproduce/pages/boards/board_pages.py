@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from edgeveil.devices import profiles
 from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import FORMS
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from scripts.reproduce.pages.boards import matrix
-from scripts.reproduce.record import ROOT
 
-FOLDER = Path("docs/boards")
 PUBLISHED = Path(calibration.__file__).parent / "published.csv"
-INDEX = "README.md"
 
 
 def page(profile: Profile) -> str:
@@ -79,19 +72,3 @@ def _published(profile: Profile) -> list[str]:
     with PUBLISHED.open(newline="") as file:
         found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
     return sorted({"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found})
-
-
-def index() -> str:
-    """The list of all pages."""
-    lines = [f"* [{profiles.load(name).title}]({name}.md)" for name in profiles.names()]
-    lines += ["", "What of each was run, and on what; none of it on the board itself:", ""]
-    lines += matrix.lines(json.loads((ROOT / matrix.RESULT).read_text()))
-    return "\n".join(["# Boards, one by one", "", "<!-- recorded: boards -->", *lines, "<!-- end -->", ""])
-
-
-def write() -> None:
-    """Write the page of every shipped profile, and their list."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    for name in profiles.names():
-        write_atomic(FOLDER / f"{name}.md", page(profiles.load(name)).encode())
-    write_atomic(FOLDER / INDEX, index().encode())

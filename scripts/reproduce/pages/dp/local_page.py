@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
+
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce.dp import federated_devices, local, local_sgd
+from scripts.reproduce.pages.rendering import render
+
+NAME = "local-privacy"
+RECORDS, PAGE = (local.RESULT, local_sgd.RESULT, federated_devices.RESULT), Path("docs/results/local-privacy.md")
 
 Record = Mapping[str, Any]
 CONVERGES = 0.5  # of the largest step in error from the smallest to the largest n that still counts as convergence
@@ -122,3 +131,24 @@ def _verdict(row: Record) -> str:
     if row["inside"]:
         return "held"
     return "**not held**" if row["refuted"] else "outside, not told apart from its range"
+
+
+def page(record: dict[str, Any], federated: dict[str, Any], devices: dict[str, Any]) -> str:
+    """The page on local differential privacy as Markdown."""
+    return render(
+        "local-privacy",
+        local=record,
+        federated=federated,
+        devices=devices,
+        claims=claims(record["means"], federated),
+        laws=list(law_rows(record)),
+        unbiased=list(unbiased_rows(record)),
+        ratios=list(ratio_rows(record["means"])),
+        sgd=list(sgd_rows(federated)),
+    )
+
+
+def write() -> None:
+    """Write the page, where all its records are."""
+    if all(path.is_file() for path in RECORDS):
+        write_atomic(PAGE, page(*(json.loads(path.read_text()) for path in RECORDS)).encode())

@@ -8,7 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce.pages.rendering import render
+
 Record = Mapping[str, Any]
+NAME = "private-models"
+PAGE = Path("docs/results/private-models.md")
 RECORDS = ("functional", "inversion", "erm-adult", "erm-kdd", "erm-rows", "accounting", "case-study", "audit",
            "membership", "fit-times", "clipped-sums", "encoder", "codebook", "oracles")  # fmt: skip
 FOLDER = Path("docs/results/dp")
@@ -177,3 +182,41 @@ def _of_paper_4(functional: Record, inversion: Record) -> Iterator[tuple[str, st
 
 def _word(held: bool) -> str:
     return "held" if held else "not held"
+
+
+def page(found: Mapping[str, Record]) -> str:
+    """The page on private models and the attacks on them as Markdown."""
+    functional = found["functional"]
+    return render(
+        "private-models",
+        filters={"figure": figure, "signed": signed},
+        names=list(found),
+        claims=list(claims(found)),
+        accounting=found["accounting"],
+        study=found["case-study"],
+        erms=on_tables(found),
+        errors=errors,
+        epsilons=epsilons,
+        functional=functional,
+        fits=fits,
+        left_out={one: fit(functional, sensitive=False, calibration=one) for one in ("paper", "exact")},
+        table_2=TABLE_2,
+        inversion=found["inversion"],
+        attackers=list(dict.fromkeys(row["attacker"] for row in found["inversion"]["rows"])),
+        guesses=list(guesses(found["inversion"])),
+        audit=found["audit"],
+        differences=differences,
+        membership=found.get("membership"),
+        needed=found.get("erm-rows"),
+        clipped=found.get("clipped-sums"),
+        times=found.get("fit-times"),
+        encoder=found.get("encoder"),
+        codebook=found.get("codebook"),
+        oracles=found.get("oracles"),
+    )
+
+
+def write() -> None:
+    """Write the page, of however many records there are."""
+    if found := records():
+        write_atomic(PAGE, page(found).encode())

@@ -6,6 +6,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from scripts.reproduce.pages.rendering import write_from
+from scripts.reproduce.series import motion
+
+NAME = "motion"
 PAGE = Path("docs/results/motion.md")
 HEAD = """# Motion
 
@@ -78,3 +82,8 @@ def _rate(value: Mapping[str, Any]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(motion.RESULT, PAGE, page)

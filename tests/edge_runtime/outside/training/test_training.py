@@ -12,8 +12,8 @@ from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import Layout
 from edgeveil.edge_runtime.ipc.rounds import Round, RoundFormat, RoundReader, RoundWriter
 from edgeveil.edge_runtime.manifest.count import parse_count
-from edgeveil.edge_runtime.outside.external_inside import ExternalInside
-from edgeveil.edge_runtime.outside.inside_link import LinkOwner
+from edgeveil.edge_runtime.outside.link.external_inside import ExternalInside
+from edgeveil.edge_runtime.outside.link.inside_link import LinkOwner
 from edgeveil.edge_runtime.outside.training.gradient_settings import check_gradients
 from edgeveil.edge_runtime.outside.training.training import Training
 from tests.support.promised.counting_bundle import COUNT

@@ -8,10 +8,10 @@ from collections import Counter
 import pytest
 
 from scripts.reproduce.attacks import planted, power
-from scripts.reproduce.pages import power_page, write_pages
+from scripts.reproduce.pages import power_page
 from tests.support.checkout import ROOT
 
-RECORD = ROOT / write_pages.POWER
+RECORD = ROOT / power_page.RECORD
 CHEAP = tuple(family for family in power.of_registry("none") if family.name == "lowest bits")
 RECORDED = pytest.mark.skipif(not RECORD.is_file(), reason="power is not recorded")
 
@@ -52,9 +52,9 @@ def test_false_alarms_go_on_where_they_stopped(monkeypatch):
 @RECORDED
 def test_the_page_and_its_picture_say_what_was_recorded(tmp_path):
     record = recorded()
-    assert (ROOT / write_pages.POWER_PAGE).read_text() == write_pages.power(record)
+    assert (ROOT / power_page.PAGE).read_text() == power_page.page(record)
     power_page.draw(record, tmp_path / "drawn.svg")
-    assert (ROOT / write_pages.POWER_PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
+    assert (ROOT / power_page.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
 
 
 @RECORDED

@@ -7,14 +7,13 @@ import pytest
 from edgeveil.edge_runtime.manifest.count import Line
 from scripts.reproduce.counting import accept_site, count_people, counting_page
 from scripts.reproduce.counting.truth import Crossing, crossings, match, nearest
-from scripts.reproduce.pages import write_pages
 from tests.support.checkout import ROOT
 
 RECORD = json.loads((ROOT / count_people.RESULT).read_text())
 
 
 def test_the_page_and_its_picture_are_those_of_the_record(tmp_path):
-    assert write_pages.counting(RECORD) == (ROOT / counting_page.PAGE).read_text()
+    assert counting_page.page(RECORD) == (ROOT / counting_page.PAGE).read_text()
     counting_page.draw(RECORD, tmp_path / "counting.svg")
     assert (tmp_path / "counting.svg").read_bytes() == (ROOT / counting_page.PICTURE).read_bytes()
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from scripts.reproduce.pages import write_pages
+from scripts.reproduce.pages.papers import figure_6_page
 from scripts.reproduce.papers import figure_6
 from tests.support.checkout import ROOT
 
-RECORDS = sorted((ROOT / write_pages.FIG_6).glob("*.json"))
+RECORDS = sorted((ROOT / figure_6_page.RECORDS).glob("*.json"))
 
 
 def test_the_class_mean_makes_nothing_out_and_the_sample_itself_everything():
@@ -38,5 +38,5 @@ def test_the_picture_is_the_recorded_one(path):
 
 def test_the_committed_page_is_what_the_committed_records_say():
     assert RECORDS
-    page = write_pages.fig_6_page([json.loads(path.read_text()) for path in RECORDS])
-    assert (ROOT / write_pages.FIG_6_PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"
+    page = figure_6_page.page([json.loads(path.read_text()) for path in RECORDS])
+    assert (ROOT / figure_6_page.PAGE).read_text() == page, "run python -m scripts.reproduce.pages.write_pages"

@@ -2,14 +2,14 @@
 
 import json
 
-from scripts.reproduce.pages import peers_page, write_pages
+from scripts.reproduce.pages import peers_page
 from tests.support.checkout import ROOT
 
-RECORD = json.loads((ROOT / write_pages.PEERS).read_text())
+RECORD = json.loads((ROOT / peers_page.RECORD).read_text())
 
 
 def test_the_committed_page_is_what_the_record_says():
-    assert (ROOT / write_pages.PEERS_PAGE).read_text() == write_pages.peers(RECORD)
+    assert (ROOT / peers_page.PAGE).read_text() == peers_page.page(RECORD)
 
 
 def test_some_mechanism_is_read_well_and_every_one_is_named():

@@ -5,10 +5,10 @@ import json
 import pytest
 
 from edgeveil.devices import profiles
-from scripts.reproduce.pages.boards import board_pages, matrix
+from scripts.reproduce.pages.boards import board_pages, boards_page, matrix
 from tests.support.checkout import ROOT
 
-FOLDER = ROOT / board_pages.FOLDER
+FOLDER = ROOT / boards_page.FOLDER
 
 
 @pytest.mark.parametrize("name", profiles.names())
@@ -21,7 +21,7 @@ def test_a_page_is_that_of_its_profile(name):
 
 
 def test_every_board_is_in_the_list_and_no_other():
-    assert (FOLDER / board_pages.INDEX).read_text() == board_pages.index()
+    assert (FOLDER / boards_page.INDEX).read_text() == boards_page.index()
     assert {path.stem for path in FOLDER.glob("*.md")} == {*profiles.names(), "README"}
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.measures.intervals import mean
+from scripts.reproduce.pages.rendering import render, write_from
+
+NAME = "unseen-people"
+RECORD, PAGE = Path("docs/results/privacy/unseen.json"), Path("docs/results/unseen-people.md")
 
 SETS = {"depth": "Depth (UTD-MHAD)", "faces": "Faces (Extended Yale B)"}
 ROWS = {
@@ -59,3 +64,13 @@ def _each(who: str, row: Mapping[str, Any]) -> list[str]:
         rate = row[name]
         cells.append(f"{100 * rate['accuracy']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]")
     return [*cells, row["worst_adaptive"]["name"]]
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on people who were never seen as Markdown."""
+    return render("unseen-people", sets=sections(record))
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(RECORD, PAGE, page)

@@ -11,6 +11,13 @@ import numpy as np
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.report.frontier import label, measured
 from edgeveil.trainer.report.pictures import INKS, saved, style
+from scripts.reproduce.pages.four_slices_page import noted
+from scripts.reproduce.pages.rendering import render, write_from
+from scripts.reproduce.papers import figure_7
+
+NAME = "figure-7"
+RECORD, PAGE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.md")
+PICTURE = Path("docs/results/figure-7.svg")
 
 NAMES = {
     "prgan": "PR-GAN",
@@ -171,3 +178,23 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def _points(value: Lost) -> str:
     return f"{100 * value.mean:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on figure 7 as Markdown; its picture is drawn beside it."""
+    kinds = {row.get("perturber") for row in record["points"]}
+    found = {(row["recipe"], key) for row in record["points"] for key in row["settings"]}
+    missing = [
+        f"{kind} along {axis.key}"
+        for swept, axis in figure_7.SWEEPS.values()
+        for kind in swept
+        if (f"wifi-{kind}", axis.key) not in found
+    ]
+    tables = {"rows": list(cells(record)), "over_seeds": list(over_seeds(record))}
+    return noted(render("figure-7", record=record, kinds=kinds, missing=missing, **tables), record)
+
+
+def write() -> None:
+    """Write the page and its picture, where the record is."""
+    if (found := write_from(RECORD, PAGE, page)) is not None:
+        draw(found, PICTURE)

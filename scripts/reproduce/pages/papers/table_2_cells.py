@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from scripts.reproduce.pages import table_2_page
-from scripts.reproduce.pages.table_2_page import PAPER, ROWS, TARGETS, TRAINED, Record, Spread
+from scripts.reproduce.pages.papers import table_2_rows
+from scripts.reproduce.pages.papers.table_2_rows import PAPER, ROWS, TARGETS, TRAINED, Record, Spread
 
 MISSING = "not recorded"
 NAMES = {"mnist": "MNIST", "wifi": "WiFi", "faces": "Faces", "depth": "Depth"}
@@ -50,11 +50,11 @@ def _section(records: Sequence[Record], data: str, codebook: Record | None) -> d
     mine = [record for record in records if record["data"] == data]
     if not mine:
         return {"paper": PAPER[data], "rows": []}
-    properties = table_2_page.attributes(records, data)
-    liked = [row for row in TRAINED if table_2_page.collaterals(records, data, row)]
+    properties = table_2_rows.attributes(records, data)
+    liked = [row for row in TRAINED if table_2_rows.collaterals(records, data, row)]
     kept = list(
         dict.fromkeys(
-            name for row in liked for one in table_2_page.collaterals(records, data, row) for name in one["kept"]
+            name for row in liked for one in table_2_rows.collaterals(records, data, row) for name in one["kept"]
         )
     )
     return {
@@ -65,7 +65,7 @@ def _section(records: Sequence[Record], data: str, codebook: Record | None) -> d
         "lines": list(_lines(records, data, codebook)),
         "seeds": [_seed(record) for row in ROWS for record in mine if record["row"] == row],
         "properties": [_name(mine, name, about) for name, about in properties.items()],
-        "useful": [_useful(title, found, properties) for title, found in table_2_page.useful(records, data)],
+        "useful": [_useful(title, found, properties) for title, found in table_2_rows.useful(records, data)],
         "kept": kept,
         "alike": [_alike(records, data, row, kept) for row in liked],
     }
@@ -77,7 +77,7 @@ def _chance(mine: Sequence[Record]) -> str:
     )
     by_age = sorted(mine, key=lambda record: "learned_on" in str(record["audit"]["adversaries"]))
     raw = {record["seed"]: record["audit"]["raw"] for record in by_age}  # of today's classifiers, where there are some
-    y, z = (percent(table_2_page.spread([one[name] for one in raw.values()])) for name in ("target", "sensitive"))
+    y, z = (percent(table_2_rows.spread([one[name] for one in raw.values()])) for name in ("target", "sensitive"))
     return (
         f"Chance, knowing y alone: prior {prior:.1f}, majority {majority:.1f}. On raw samples D_y is right {y}, and "
         f"D_z, knowing y, {z}."
@@ -85,20 +85,20 @@ def _chance(mine: Sequence[Record]) -> str:
 
 
 def _row(records: Sequence[Record], data: str, row: str) -> list[str]:
-    known = table_2_page.audits(records, data, row)
+    known = table_2_rows.audits(records, data, row)
     if not known:
         return [ROWS[row], MISSING, "", _paper(data, row), *[""] * 5]
     best = [audit["worst_adaptive"] for audit in known]
     auc = [one["auc"] for one in best if one["auc"] is not None]
-    spent = table_2_page.training_s(records, data, row)["perturber"]
-    bits = table_2_page.spread([audit["most_bits"] for audit in known], "bits", ("bits_low", "bits_high"))
+    spent = table_2_rows.training_s(records, data, row)["perturber"]
+    bits = table_2_rows.spread([audit["most_bits"] for audit in known], "bits", ("bits_low", "bits_high"))
     return [
         ROWS[row],
-        percent(table_2_page.spread([audit["target"] for audit in known])),
-        percent(table_2_page.of_kind(known, "fixed")),
+        percent(table_2_rows.spread([audit["target"] for audit in known])),
+        percent(table_2_rows.of_kind(known, "fixed")),
         _paper(data, row),
-        percent(table_2_page.of_kind(known, "transfer")),
-        f"**{percent(table_2_page.spread(best))}**",
+        percent(table_2_rows.of_kind(known, "transfer")),
+        f"**{percent(table_2_rows.spread(best))}**",
         f"{np.mean(auc):.3f}" if auc else "-",
         number(bits),
         f"{np.mean(spent):.0f}" if spent else "-" if row not in TRAINED else MISSING,
@@ -112,13 +112,13 @@ def _codebook(codebook: Record) -> list[str]:
     spent = np.mean([one["training_s"]["perturber"] for one in seeds])
     tried = [one["networks"] for one in seeds if "networks" in one]
     fixed, transfer = (
-        percent(table_2_page.spread([table_2_page.strongest(found, kind) for found in tried])) if tried else "-"
+        percent(table_2_rows.spread([table_2_rows.strongest(found, kind) for found in tried])) if tried else "-"
         for kind in ("fixed", "transfer")
     )
     best = f"**{100 * over['attack']['mean']:.1f}**, worst seed {100 * over['attack']['worst']:.1f}"
     if tried:
         budgets = ", ".join(sorted({found["budget"] for found in tried}))
-        best += f"; networks ({budgets}) {percent(table_2_page.spread([found['worst_adaptive'] for found in tried]))}"
+        best += f"; networks ({budgets}) {percent(table_2_rows.spread([found['worst_adaptive'] for found in tried]))}"
     return [
         "**codebook** (counting attacks, [its own page](codebooks.md))",
         f"{100 * right:.1f}",
@@ -141,7 +141,7 @@ def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Ite
     if data in TARGETS:
         most, least = TARGETS[data]
         yield f"* Target for PR-GAN: fixed at most {100 * most:g} at y right at least {100 * least:g}."
-        held = table_2_page.targets(records, data)
+        held = table_2_rows.targets(records, data)
         shown = "; ".join(
             f"seed {one.seed} {'holds' if one.met else 'does not hold'} "
             f"({100 * one.fixed:.1f} at {100 * one.target:.1f})"
@@ -149,21 +149,21 @@ def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Ite
         )
         yield f"  {(shown or MISSING).capitalize()}."
     for row in TRAINED:
-        seeds = table_2_page.missed_floor(records, data, row)
+        seeds = table_2_rows.missed_floor(records, data, row)
         if seeds:
             missed = ", ".join(map(str, seeds))
             yield f"* {ROWS[row]}: no checkpoint kept y as required on validation, for seed {missed}."
-        refused = table_2_page.not_exported(records, data, row)
+        refused = table_2_rows.not_exported(records, data, row)
         if refused:
             yield (
                 f"* {ROWS[row]}: `edgeveil export` refused it, because it leaves samples as they are, for seed "
                 f"{', '.join(map(str, refused))}; attacked as it was trained."
             )
-    few = table_2_page.of_few_seeds(records, data)
+    few = table_2_rows.of_few_seeds(records, data)
     if few:
         named = "; ".join(f"{ROWS[row].partition(':')[0]} ({count})" for row, count in few.items())
-        yield f"* Of fewer than {table_2_page.SEEDS} seeds: {named}."
-    spent = [s for row in TRAINED for s in table_2_page.training_s(records, data, row)["classifiers"]]
+        yield f"* Of fewer than {table_2_rows.SEEDS} seeds: {named}."
+    spent = [s for row in TRAINED for s in table_2_rows.training_s(records, data, row)["classifiers"]]
     if spent:
         yield (
             f"* Training time is that of the perturber alone, on one core of a machine with other work. D_y and D_z "
@@ -181,8 +181,8 @@ def _lines(records: Sequence[Record], data: str, codebook: Record | None) -> Ite
 def _seed(record: Record) -> list[str]:
     audit = record["audit"]
     best = audit["worst_adaptive"]
-    rates = (audit["target"], table_2_page.strongest(audit, "fixed"), best)
-    shares = (percent(table_2_page.spread([rate])) for rate in rates)
+    rates = (audit["target"], table_2_rows.strongest(audit, "fixed"), best)
+    shares = (percent(table_2_rows.spread([rate])) for rate in rates)
     return [record["row"], str(record["seed"]), *shares, best["name"], audit["budget"]]
 
 
@@ -194,22 +194,22 @@ def _name(mine: Sequence[Record], name: str, about: Mapping[str, Any]) -> str:
 
 
 def _useful(title: str, found: Sequence[Record], properties: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    cells = [title, percent(table_2_page.spread([one["train_on_it"]["y"] for one in found]))]
+    cells = [title, percent(table_2_rows.spread([one["train_on_it"]["y"] for one in found]))]
     for name, about in properties.items():
-        value = table_2_page.property_of(found, "train_on_it", name)
+        value = table_2_rows.property_of(found, "train_on_it", name)
         cells.append(percent(value) if about["classes"] else number(value))
     return cells
 
 
 def _alike(records: Sequence[Record], data: str, row: str, kept: Sequence[str]) -> list[str]:
-    found = table_2_page.collaterals(records, data, row)
+    found = table_2_rows.collaterals(records, data, row)
     cells = [ROWS[row]]
     for name in kept:
         values = [one["kept"][name] for one in found if name in one["kept"]]
-        cells.append(number(table_2_page.spread(values, "correlation")) if values else "-")
+        cells.append(number(table_2_rows.spread(values, "correlation")) if values else "-")
     for name in ("ssim", "psnr_db"):
         values = [one["alike"][name] for one in found if one["alike"]]
-        cells.append(number(table_2_page.spread(values, "mean")) if values else "-")
-    cells.append(number(table_2_page.spread([one["distance"] for one in found], "mean")))
-    cells.append(percent(table_2_page.spread([one["perturbed"]["told_apart"] for one in found])))
+        cells.append(number(table_2_rows.spread(values, "mean")) if values else "-")
+    cells.append(number(table_2_rows.spread([one["distance"] for one in found], "mean")))
+    cells.append(percent(table_2_rows.spread([one["perturbed"]["told_apart"] for one in found])))
     return cells

@@ -5,12 +5,18 @@ A ``Record`` here is one of the file's ``targets``.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from edgeveil.trainer.measures.intervals import Interval, mean
+from scripts.reproduce.pages.rendering import interval, render, write_from
+
+NAME = "streams"
+RECORD, PAGE = Path("docs/results/privacy/streams.json"), Path("docs/results/streams.md")
 
 WAYS = {
     "held": "**class held for the track, code drawn once**",
@@ -96,3 +102,46 @@ def _best(rows: Sequence[Mapping[str, float]], better: Any) -> Best:
     family = better(averages, key=averages.__getitem__)
     found = mean(np.array([row[family] for row in rows]))
     return Best(family, Interval(found.estimate, max(0.0, found.low), min(1.0, found.high)))
+
+
+def page(record: dict[str, Any]) -> str:
+    """The page on streams as Markdown."""
+    looked_at = record["settings"]["looked_at"]
+
+    def of_target(found: dict[str, Any]) -> dict[str, Any]:
+        def over(population: str, way: str, *, without: int = 0) -> str:
+            if way not in BASELINE:
+                return ""
+            left = without_first(found, without)
+            if len(left["splits"]) < 2:
+                return "too few splits"
+            return interval(over_baseline(left, population, way, "T=16"))
+
+        def excess(population: str) -> str:
+            plug_in, null = (per_split(found, population, "certificate", key) for key in ("plug_in", "null"))
+            return interval(mean(plug_in - null))
+
+        return {
+            "splits": found["splits"],
+            "over": over,
+            "excess": excess,
+            "by_worst": list(by_worst_person(found, "held", "T=16")),
+            "best": functools.partial(best, found),
+            "linkage": functools.partial(linkage, found),
+            "per_split": functools.partial(per_split, found),
+        }
+
+    return render(
+        "streams",
+        record=record,
+        looked_at=looked_at,
+        targets={name: of_target(found) for name, found in record["targets"].items()},
+        populations=POPULATIONS,
+        ways=WAYS,
+        lengths=LENGTHS,
+    )
+
+
+def write() -> None:
+    """Write the page, where its record is."""
+    write_from(RECORD, PAGE, page)

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.ipc.pipe import widen
 from edgeveil.edge_runtime.ipc.record import RecordReader
 from edgeveil.edge_runtime.ipc.rounds import RoundWriter
 from edgeveil.edge_runtime.machine import cpu_s
-from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
+from edgeveil.edge_runtime.outside.link.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import Process, environment
 
 LONGEST_PAUSE_S = 30.0  # between two starts

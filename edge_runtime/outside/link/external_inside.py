@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.ipc.rendezvous import (
     open_rounds_for_outside,
 )
 from edgeveil.edge_runtime.ipc.rounds import RoundWriter
-from edgeveil.edge_runtime.outside.inside_link import InsideLink, LinkOwner
+from edgeveil.edge_runtime.outside.link.inside_link import InsideLink, LinkOwner
 
 
 class ExternalInside(InsideLink):
