@@ -296,25 +296,38 @@ def recipe_times(record: dict[str, Any]) -> str:
     return template.render(rows=list(recipe_times_page.rows(record)), made_with=sorted(made_with))
 
 
+def _alike(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """The rows in groups that have the same of these keys, in order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(json.dumps([row[key] for key in keys]), []).append(row)
+    return list(groups.values())
+
+
+def _recipes(rows: list[dict[str, Any]]) -> str:
+    return ", ".join(row["recipe"] for row in rows)
+
+
 def ethos_u(record: dict[str, Any]) -> str:
     """The page on Ethos-U NPUs as Markdown; recipes with the same network share a row."""
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for row in record["rows"]:
-        alike.setdefault(json.dumps(row["on"]), []).append(row)
     rows = [
         [
-            ", ".join(row["recipe"] for row in same),
+            _recipes(same),
             f"{same[0]['macs'] / 1e6:,.3f}",
             *(f"{one['on_npu']} of {one['on_npu'] + one['on_cpu']}, {one['ms']:.3f}" for one in same[0]["on"]),
         ]
-        for same in alike.values()
+        for same in _alike(record["rows"], "on")
     ]
     systems = ", ".join(f"{one['system']} ({one['clock_mhz']:.0f} MHz)" for one in record["rows"][0]["on"])
     micro = json.loads(MICRO.read_text()) if MICRO.is_file() else {"rows": []}
     told = {
         "micro": micro,
         "aborted": [row for row in micro["rows"] if "did_not_run" in row],
-        "apart": [row for row in micro["rows"] if row.get("differ")],
+        "apart": [
+            [_recipes(same), f"{same[0]['differ']} of {same[0]['values']}", str(same[0]["steps"])]
+            for same in _alike([row for row in micro["rows"] if row.get("differ")], "differ", "values", "steps")
+        ],
+        "differ": sum(bool(row.get("differ")) for row in micro["rows"]),
         "equal": sum(row.get("differ") == 0 for row in micro["rows"]),
     }
     return templates().get_template("ethos-u.md.j2").render(record=record, rows=rows, systems=systems, **told)
@@ -322,19 +335,16 @@ def ethos_u(record: dict[str, Any]) -> str:
 
 def rk3588(record: dict[str, Any]) -> str:
     """The page on the RK3588 as Markdown; recipes with the same figures share a row."""
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for row in record["rows"]:
-        if "not_compiled" not in row:
-            alike.setdefault(json.dumps([row["on_npu"], row["on_cpu"], row["outputs"]]), []).append(row)
+    made = [row for row in record["rows"] if "not_compiled" not in row]
     rows = [
         [
-            ", ".join(row["recipe"] for row in same),
+            _recipes(same),
             str(same[0]["on_npu"]),
             ", ".join(same[0]["on_cpu"]) or "nothing",
             f"{100 * max(one['max'] for one in same[0]['outputs']):.2f} %",
             f"{100 * max(one['mean'] for one in same[0]['outputs']):.3f} %",
         ]
-        for same in alike.values()
+        for same in _alike(made, "on_npu", "on_cpu", "outputs")
     ]
     failed = [row for row in record["rows"] if "not_compiled" in row]
     return templates().get_template("rk3588.md.j2").render(record=record, rows=rows, failed=failed)
