@@ -44,7 +44,7 @@ def board_total(top: str = "/") -> Dict[str, Any]:
 def board_total_text(document: Dict[str, Any]) -> str:
     """The document of ``board_total`` in a line."""
     parts = ["{} {}".format(one["service"], _epsilon(one["epsilon"])) for one in document["services"]]
-    most = "epsilon {} of one person at most".format(_epsilon(document["epsilon"])) if parts else "nothing is counted"
+    most = "epsilon {} of one person at most".format(_epsilon(document["epsilon"])) if parts else "no service counts it"
     together = " before all cameras ({})".format(", ".join(parts)) if len(parts) > 1 else ""
     without = "; not counted: {}".format(", ".join(document["uncounted"])) if parts and document["uncounted"] else ""
     return most + together + without

@@ -81,4 +81,4 @@ def test_other_folders_are_no_services(board, tmp_path):
     for name in ("edgeveil-inside", "edgeveil-Hall", "other"):
         (tmp_path / "var/lib" / name).mkdir(parents=True)
         create(str(tmp_path / "var/lib" / name / "ledger"))
-    assert text(tmp_path) == "nothing is counted"
+    assert text(tmp_path) == "no service counts it"

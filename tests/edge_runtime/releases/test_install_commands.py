@@ -82,7 +82,7 @@ def test_a_golden_check_that_fails_on_the_board_takes_the_release_back(board, ow
     assert run("status", "--root", board) == 0
     said = capsys.readouterr().out
     assert "failed: 1 x" in said
-    assert "spent: nothing is counted\n" in said
+    assert "spent: no service counts it\n" in said
 
 
 def test_a_board_that_was_never_flashed_says_so(tmp_path, capsys):
