@@ -12,7 +12,7 @@ from edgeveil.devices.flashing.board import Board, Say
 from edgeveil.devices.flashing.card import flash_card
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
-from edgeveil.devices.flashing.neighbours.beside import check_beside
+from edgeveil.devices.flashing.neighbours.beside import check_beside, check_folder
 from edgeveil.devices.flashing.neighbours.several import profile_for
 from edgeveil.devices.flashing.plan import Flashed, plan
 from edgeveil.devices.flashing.provisioning.card_setup import read_setup
@@ -95,8 +95,11 @@ def flash(
     profile = profile_for(inputs.profile, board.root)
     board.environment = dict(profile.service.environment)
     facts = board.facts(profile.accelerator_path)
-    spends = inputs.bundle.spends
-    notes = check_beside(profile.service, wanted, facts.services, spends=spends) if wanted.service else []
+    notes = []
+    if wanted.service:
+        notes = check_beside(profile.service, wanted, facts.services, spends=inputs.bundle.spends)
+    else:
+        check_folder(board.root, facts.services)
     made = plan(
         facts,
         inputs.bundle,

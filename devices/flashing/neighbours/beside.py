@@ -29,7 +29,7 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
     root = owner.root
     name = service_of(root)
     others = [one for one in services if one.name != name]
-    _check_folder(root, others)
+    check_folder(root, services)
     for one in services:
         if one.name == name and one.root != root:
             raise Refused(
@@ -55,10 +55,11 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
     return [f"note: {line}" for line in (*_pages_and_camera(root, wanted.source, services), *_spending(others, spends))]
 
 
-def _check_folder(root: str, others: list[OnBoard]) -> None:
-    """No service's releases and root key may lie where another one's users write, or under another name."""
-    inside = [one.root for one in others if root.startswith(one.root + "/")]
-    if root != posixpath.normpath(root) or inside or _WRITTEN.match(root):
+def check_folder(root: str, services: tuple[OnBoard, ...]) -> None:
+    """No releases and root key may lie where another service's users write, or in its folder. Raises ``Refused``."""
+    place = posixpath.normpath(root)
+    inside = any(place.startswith(one.root + "/") for one in services)
+    if {".", ".."} & set(root.split("/")) or inside or _WRITTEN.match(place):
         raise Refused(
             "another-folder",
             f"A folder outside those of the services was expected as --root, written out; got {root}, where a service "

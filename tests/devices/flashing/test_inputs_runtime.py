@@ -48,6 +48,10 @@ def test_a_flash_says_what_it_means_for_the_services_beside_it_and_refuses_what_
     assert "/var/lib/edgeveil-hall/ledger" in said[-1]
     with pytest.raises(Refused, match="alone"):
         put("npz:/var/lib/edgeveil/out")
+    board = BoardWithAnother()
+    board.root = "/var/lib/edgeveil/mine"
+    with pytest.raises(Refused, match="could change what lies there"):
+        flash(inputs, board, Wanted(service=False), dry_run=True)
 
 
 class BoardWithAnother:

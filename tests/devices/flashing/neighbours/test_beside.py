@@ -124,7 +124,7 @@ def test_a_name_that_resembles_another_has_files_and_users_of_its_own(word):
         "/opt/edgeveil/edgeveil-hall",
         "/opt/edgeveil-x/../edgeveil-hall",
         "/opt/edgeveil-hall/..",
-        "/opt//edgeveil-hall",
+        "/opt/edgeveil//x",
     ],
 )
 def test_a_folder_in_which_another_service_writes_is_refused(root):
