@@ -24,6 +24,11 @@ def service_of(root: str) -> str:
     return name if _ANOTHER.fullmatch(name) else FIRST
 
 
+def is_service(name: str) -> bool:
+    """Whether a service of a board can have this name."""
+    return name == FIRST or _ANOTHER.fullmatch(name) is not None
+
+
 def named(text: str, service: str) -> str:
     """A path, a user or a unit's text of the first service, as ``service`` has it."""
     return re.sub("edgeveil(?!-edge)", service, text)

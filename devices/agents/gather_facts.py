@@ -34,6 +34,7 @@ UNITS = "/etc/systemd/system"
 # A folder of this name has a service of its own (edge_runtime.paths, which may not be here yet).
 ANOTHER = re.compile(r"edgeveil-(?!(?:camera|edge|engines|inside|recover|update|watchdog)$)[a-z][a-z0-9]{0,11}")
 RUNS = re.compile(r"^ExecStart=.* (/\S+?)(?:/runtime)?/current/edgeveil-edge\.pyz run ", re.MULTILINE)
+USER = re.compile(r"^User=(\S+)$", re.MULTILINE)
 MOUNTS = "/proc/self/mountinfo"
 KERNEL_LINE = "/proc/cmdline"
 PROCESSORS = "/proc/cpuinfo"
@@ -260,8 +261,8 @@ def _named(path: str, service: str) -> str:
     return path if "watchdog" in path else path.replace("edgeveil", service)
 
 
-def _services() -> List[Dict[str, str]]:
-    """EdgeVeil's services here: each with its folder, source, and where its pages are."""
+def _services() -> List[Dict[str, Any]]:
+    """EdgeVeil's services here: each with its folder, source, where its pages are, its users, and if it counts."""
     found = []
     for unit in sorted(os.listdir(UNITS)) if os.path.isdir(UNITS) else []:
         name, _dot, kind = unit.partition(".")
@@ -269,7 +270,10 @@ def _services() -> List[Dict[str, str]]:
         if runs and (name == "edgeveil" or ANOTHER.fullmatch(name)):
             settings = _settings(_named(SETTINGS, name)) or {}
             words = {key: str(settings.get(key, "")) for key in ("source", "health")}
-            found.append(dict(words, name=name, root=runs.group(1)))
+            units = ["{}{}.service".format(name, part) for part in ("", "-inside", "-camera")]
+            users = {user for one in units for user in USER.findall(_text(os.path.join(UNITS, one)) or "")}
+            counts = os.path.lexists(str(settings.get("ledger", _named(LEDGER, name))))
+            found.append(dict(words, name=name, root=runs.group(1), users=sorted(users), counts=counts))
     return found
 
 

@@ -5,16 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted
-from edgeveil.devices.flashing.service.camera_unit import for_others
-from edgeveil.devices.flashing.service.on_board import OnBoard
-from edgeveil.devices.flashing.service.several import pages_at
 from edgeveil.devices.flashing.steps import StartService, Step, StopService, WriteService
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import SOURCES
-from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
 OWN_INIT = (
@@ -22,7 +16,6 @@ OWN_INIT = (
     "`run --config ...`"
 )
 UPDATE_UNIT = "-update.service"
-_STATE = "/var/lib/edgeveil"
 
 
 class Refused(BadInput):
@@ -146,42 +139,3 @@ def check_space(facts: Facts, size: int) -> None:
             f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
             "Remove old releases there (edgeveil releases --keep 1), or make room.",
         )
-
-
-def check_services(root: str, source: str | None, sinks: tuple[str, ...], services: tuple[OnBoard, ...]) -> list[str]:
-    """Check that the service of ``root`` takes nothing from another one; lines for the plan. Raises ``Refused``."""
-    name = service_of(root)
-    for one in services:
-        if one.name == name and one.root != root:
-            raise Refused(
-                "another-folder",
-                f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
-                f"out to flash that one; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME.",
-            )
-        if source and one.name != name and _same_camera(source, one.source):
-            raise Refused(
-                "camera-in-use",
-                f"{source} is the camera of the service {one.name} of this board. Name another --source, or flash that "
-                f"service: --root {one.root}.",
-            )
-    folder, first = named(_STATE, name), f":{_STATE}/"
-    if name != FIRST and any(first in sink for sink in sinks):
-        raise Refused("another-folder", f"The service {name} may write to {folder} alone: name a --sink there.")
-    lines = [f"note: the pages of {name} are at {pages_at(root, services)}"] if name != FIRST else []
-    own = next((one.source for one in services if one.name == name), "")
-    if source and own not in ("", for_others(source)):
-        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
-        lines.append(f"note: {name} reads {for_others(own)} no more; {beside}")
-    return lines
-
-
-def _same_camera(source: str, other: str) -> bool:
-    kind = source.partition(":")[0]
-    # A simulation, a network camera and the radio of wifi: have as many readers as one likes.
-    alone = SOURCES[kind].sensor is not None and kind not in ("simulate", "wifi")
-    return alone and not camera_address.on_network(source) and _device(source) == _device(other)
-
-
-def _device(source: str) -> tuple[str, str]:
-    kind, _, place = source.partition(":")
-    return kind, f"/dev/video{place}" if place.isdigit() else place

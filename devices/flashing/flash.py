@@ -10,13 +10,13 @@ from pathlib import Path
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board, Say
 from edgeveil.devices.flashing.card import flash_card
-from edgeveil.devices.flashing.checks import check_services
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
+from edgeveil.devices.flashing.neighbours.beside import check_beside, check_folder
+from edgeveil.devices.flashing.neighbours.several import profile_for
 from edgeveil.devices.flashing.plan import Flashed, plan
 from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.flashing.service.several import profile_for
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape, check_sink, check_source
@@ -95,7 +95,11 @@ def flash(
     profile = profile_for(inputs.profile, board.root)
     board.environment = dict(profile.service.environment)
     facts = board.facts(profile.accelerator_path)
-    notes = check_services(board.root, wanted.source, wanted.sinks, facts.services) if wanted.service else []
+    notes = []
+    if wanted.service:
+        notes = check_beside(profile.service, wanted, facts.services, spends=inputs.bundle.spends)
+    else:
+        check_folder(board.root, facts.services)
     made = plan(
         facts,
         inputs.bundle,

@@ -71,7 +71,7 @@ def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
         development=opened.development,
         artefacts=tuple(name for name in manifest.preference if name in variants),
         data=data,
-        spends=manifest.spending is not None,
+        spends=manifest.spending is not None or (manifest.counts is not None and manifest.counts.noise is not None),
         # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
         runtime=zipapp_bytes(),
     )

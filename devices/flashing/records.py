@@ -66,7 +66,9 @@ class Facts:
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}
             known["devices"] = tuple(known.get("devices", ()))
-            known["services"] = tuple(OnBoard(**one) for one in known.get("services", ()))
+            known["services"] = tuple(
+                OnBoard(**{**one, "users": tuple(one.get("users", ()))}) for one in known.get("services", ())
+            )
             there = known.get("edgeveil")
             if there is not None:
                 lists = {name: tuple(value) for name, value in there.items() if isinstance(value, list)}

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from edgeveil.devices.flashing.neighbours.several import pages_at
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.flashing.service import camera_unit
-from edgeveil.devices.flashing.service.several import pages_at
 from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb

@@ -15,6 +15,7 @@ from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.fleet.inventory import FleetBoard
 from edgeveil.devices.fleet.rollout import ALREADY, DONE, WELL, WOULD, Outcome
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
+from edgeveil.edge_runtime.ledger.board_total import board_total_text
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 Say = Callable[[str], None]
@@ -111,6 +112,7 @@ def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
         found = _status(there)
     failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
     said = f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{index_text(found['index'])}"
+    said += found["spent"]
     return DONE, said + failed
 
 
@@ -120,6 +122,11 @@ def index_text(index: Mapping[str, Any] | None) -> str:
         return ""  # a board that is not updated by an index, or a runtime that says nothing of it
     days = index["age_s"] // 86400
     return f", index {index['version']} since {days} days" if index["name"] else f", no index for {days} days"
+
+
+def spent_text(spent: Mapping[str, Any] | None) -> str:
+    """What all services of a board told of one person, where any counts it."""
+    return f", {board_total_text(dict(spent))}" if spent and spent["services"] else ""
 
 
 def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
@@ -148,6 +155,8 @@ def _status(there: Board) -> Mapping[str, Any]:
         index = found.get("index")
         # A runtime of before said no age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
-        return {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")} | {"index": aged}
+        # One of before said nothing of what was spent.
+        kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
+        return {**kept, "index": aged, "spent": spent_text(found.get("spent"))}
     except (ValueError, LookupError, TypeError):
         raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None

@@ -283,6 +283,7 @@ def roll_back(root: str) -> None:
 def _status(arguments: argparse.Namespace) -> None:
     import json
 
+    from edgeveil.edge_runtime.ledger.board_total import board_total_text
     from edgeveil.edge_runtime.releases.trial import status
 
     document = status(arguments.root)
@@ -293,6 +294,7 @@ def _status(arguments: argparse.Namespace) -> None:
         value = document[name]
         sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
+    sys.stdout.write("spent: {}\n".format(board_total_text(document["spent"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))
 

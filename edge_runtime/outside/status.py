@@ -163,10 +163,10 @@ class Status(object):
             "tick-seconds": service.plan.tick_s,
             "fresh-age-seconds": service.clock() - service.emission.fresh_s,
             "identity-allowed": float(service.bundle.manifest.perturber.identity_allowed),
-            "trust-readable": float(not service.trust_watch.problem),
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
             "label-only": float(service.shift.label_only),
+            **service.trust_watch.gauges(),
         }
         if service.shift.last is not None:
             gauges.update({"shift": service.shift.last.distance, "shift-low": service.shift.last.low})

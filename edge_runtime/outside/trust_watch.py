@@ -53,6 +53,18 @@ class TrustWatch(object):
         self.problem = ""
         self._hold_fresh()
 
+    def gauges(self) -> Dict[str, float]:
+        """For /metrics: whether the trust can be read, the age of the update index, and the one that ends the service.
+
+        The ages are in seconds, and left out where nothing is known of the first, or no second one was set.
+        """
+        found = {"trust-readable": float(not self.problem)}
+        if self.index is not None:
+            found["index-age-seconds"] = float(self.index["age_s"])
+        if self._stale_days is not None:
+            found["index-stale-seconds"] = float(self._stale_days * DAY_S)
+        return found
+
     def _hold(self) -> None:
         trust = open_trust(self.folder)
         self._stale_days = trust.index_stale_days

@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.ledger.board_total import board_total
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
 from edgeveil.edge_runtime.releases.runtimes import Runtimes
@@ -199,4 +200,5 @@ def status(root: str) -> Dict[str, Any]:
         "reason": state.reason,
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
+        "spent": board_total(),
     }

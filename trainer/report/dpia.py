@@ -103,6 +103,8 @@ FAIL_CLOSED = (
 BEYOND = (
     "Whoever controls the board, its memory or its lens has the raw samples.",
     "Several samples of one person, linked, tell more than one, except where a figure names tracks or linked codes.",
+    "Each service counts epsilon for itself: a person before the cameras of several, on one board or on many, pays in "
+    "each, and the epsilons add up.",
     "Code that runs in the process with the raw frames, after a decoder was taken over, has a narrow way out.",
 )
 

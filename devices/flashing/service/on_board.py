@@ -9,12 +9,17 @@ FIRST_PORT = 9464  # of its pages, where no setting names another
 
 @dataclass(frozen=True)
 class OnBoard:
-    """A service that a board has: its folder, and what its settings say; ``health`` as in --health."""
+    """A service that a board has: its folder, and what its settings say; ``health`` as in --health.
+
+    ``users`` are those that its units run as, ``counts`` says whether it has a ledger.
+    """
 
     name: str
     root: str
     source: str = ""
     health: str = ""
+    users: tuple[str, ...] = ()
+    counts: bool = False
 
     @property
     def port(self) -> int:

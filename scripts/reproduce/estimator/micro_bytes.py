@@ -5,7 +5,7 @@ is TFLite Micro itself, with its kernels for a processor: PyPI's tflite-micro, i
 those of one recipe for each form of network (or of every recipe), untrained, the inputs real; LiteRT runs without
 XNNPACK. Records docs/results/devices/tflite-micro.json; exit code 3 where a file does not run.
 
-    EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.micro_bytes --python tflm/bin/python
+    EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.micro_bytes --python .venvs/tflite-micro/bin/python --every
 """
 
 from __future__ import annotations
@@ -16,21 +16,20 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import subprocess
 import tempfile
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.convert import to_tflite
-from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
-from scripts.reproduce.estimator import micro_worker, untrained
+from scripts.reproduce.estimator import micro_worker
+from scripts.reproduce.estimator.survey import Tool, survey
 from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/tflite-micro.json")
+PACKAGE = "tflite-micro"
 LIMIT_S = 300
 WORKER = """
 import sys
@@ -97,27 +96,24 @@ def _int8(values: np.ndarray, end: dict[str, Any]) -> np.ndarray:
     return np.clip(np.rint(values / scale) + zero, -128, 127).astype(np.int8)
 
 
+def version(python: Path) -> str:
+    """The version of tflite-micro in that Python. Raises ``BadInput`` where it has none."""
+    asked = f"import importlib.metadata as m; print(m.version({PACKAGE!r}))"
+    try:
+        done = subprocess.run([str(python), "-I", "-c", asked], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        raise BadInput(
+            f"A Python with {PACKAGE} was expected; {python} has none. Run scripts/environments/vendors."
+        ) from None
+    return done.stdout.strip()
+
+
+TOOL = Tool(PACKAGE, "tflite_micro", version, compared, failed="did_not_run")
+
+
 def main() -> int:
     """Run all of them, and write the record."""
-    script = record.Script(__file__, __doc__, "--python tflm/bin/python faces-prgan")
-    script.add_argument("--python", type=Path, required=True, help="the Python that has tflite-micro")
-    script.add_argument("--work", type=Path, default=Path("runs/micro-bytes"), help="folder of what was finished")
-    script.add_argument("--every", action="store_true", help="every recipe, and not one for each form of network")
-    script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
-    asked = script.parse_args()
-    load_tensorflow()
-    version = "import importlib.metadata as m; print(m.version('tflite-micro'))"
-    micro = subprocess.run([str(asked.python), "-I", "-c", version], capture_output=True, text=True, check=True)
-    rows: list[dict[str, Any]] = []
-    names = untrained.FORMS if not asked.every else Recipe.names()
-    for name, row in untrained.rows(asked.recipes or names, partial(compared, python=asked.python), asked.work):
-        say(f"{name}: {row}")
-        rows += [] if row is None else [row]
-    failed = [row["recipe"] for row in rows if "did_not_run" in row]
-    if not asked.recipes:
-        document = {"kind": "tflite-micro", "what": __doc__.splitlines()[0], "tflite_micro": micro.stdout.strip()}
-        record.write(RESULT, script.path, {**document, "rows": rows, **record.here()})
-    return 3 if failed else 0
+    return survey(__file__, __doc__, RESULT, TOOL)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ The networks are those of one recipe for each form of network (or of every recip
 calibration rows, as they are compiled by rknn-toolkit2 in a Python of its own. Nothing ran on an NPU. Records
 docs/results/devices/rk3588.json; exit code 3 where a recipe is not compiled.
 
-    EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.rk3588 --python rknn/bin/python
+    EDGEVEIL_DATA=... python -m scripts.reproduce.estimator.rk3588 --python .venvs/rknn/bin/python --every
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,8 @@ from edgeveil.edge_runtime.device import RK3588
 from edgeveil.trainer.export.compilers import rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.convert import to_onnx
-from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts.reproduce import record
-from scripts.reproduce.estimator import untrained
+from scripts.reproduce.estimator.survey import Tool, survey
 from scripts.reproduce.estimator.untrained import Untrained
 
 RESULT = Path("docs/results/devices/rk3588.json")
@@ -56,26 +52,12 @@ def simulated(name: str, one: Untrained, *, python: Path) -> dict[str, Any]:
     return {**row, **place, "rows": len(rows), "outputs": outputs}
 
 
+TOOL = Tool(rockchip.TOOLKIT, "toolkit", rockchip.version, simulated, failed="not_compiled")
+
+
 def main() -> int:
     """Compile and simulate all of them, and write the record."""
-    script = record.Script(__file__, __doc__, "--python rknn/bin/python faces-prgan")
-    script.add_argument("--python", type=Path, required=True, help="the Python that has rknn-toolkit2")
-    script.add_argument("--work", type=Path, default=Path("runs/rk3588"), help="folder of what was finished")
-    script.add_argument("--every", action="store_true", help="every recipe, and not one for each form of network")
-    script.add_argument("recipes", nargs="*", metavar="RECIPE", help="these alone, and no record")
-    asked = script.parse_args()
-    toolkit = rockchip.version(asked.python)
-    load_tensorflow()
-    rows: list[dict[str, Any]] = []
-    names = untrained.FORMS if not asked.every else Recipe.names()
-    for name, row in untrained.rows(asked.recipes or names, partial(simulated, python=asked.python), asked.work):
-        say(f"{name}: {row}")
-        rows += [] if row is None else [row]
-    failed = [row["recipe"] for row in rows if "not_compiled" in row]
-    if not asked.recipes:
-        document = {"kind": "rk3588", "what": __doc__.splitlines()[0], "toolkit": toolkit, "rows": rows}
-        record.write(RESULT, script.path, {**document, **record.here()})
-    return 3 if failed else 0
+    return survey(__file__, __doc__, RESULT, TOOL)
 
 
 if __name__ == "__main__":

@@ -45,6 +45,19 @@ def interval(value: Interval) -> str:
     return f"{100 * value.estimate:.1f} [{100 * value.low:.1f}, {100 * value.high:.1f}]"
 
 
+def alike(rows: list[dict[str, Any]], *keys: str) -> list[list[dict[str, Any]]]:
+    """The rows in groups that have the same of these keys, in order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(json.dumps([row[key] for key in keys]), []).append(row)
+    return list(groups.values())
+
+
+def recipes(rows: list[dict[str, Any]]) -> str:
+    """The names of these rows' recipes."""
+    return ", ".join(row["recipe"] for row in rows)
+
+
 def render(template: str, /, filters: Mapping[str, Callable[..., str]] = MappingProxyType({}), **values: Any) -> str:
     """The page of ``template``, a name without ``.md.j2``; ``filters`` are its own ways to write values."""
     environment = jinja2.Environment(

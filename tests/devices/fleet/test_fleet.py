@@ -241,3 +241,11 @@ def test_a_fleets_status_says_how_old_each_index_is():
     assert commands.index_text(index) == ", index 7 since 12 days"
     assert commands.index_text({"name": "", "version": 0, "age_s": 3 * 86400}) == ", no index for 3 days"
     assert commands.index_text(None) == ""
+
+
+def test_a_fleets_status_says_what_all_services_of_a_board_told_of_one_person():
+    two = [{"service": "edgeveil", "epsilon": 3.0}, {"service": "edgeveil-hall", "epsilon": 4.0}]
+    spent = {"services": two, "epsilon": 7.0, "uncounted": []}
+    assert commands.spent_text(spent).startswith(", epsilon 7 of one person at most before all cameras (edgeveil 3,")
+    assert commands.spent_text({"services": [], "epsilon": 0, "uncounted": ["edgeveil"]}) == ""
+    assert commands.spent_text(None) == "", "a runtime of before says nothing of it"

@@ -68,6 +68,7 @@ def test_a_lost_file_is_said_once_and_ends_nothing(running):
         watch.check()
     assert said == ["trust-unreadable"]
     assert "trust.json is missing" in watch.problem
+    assert watch.gauges()["trust-readable"] == 0
     (folder / "trust.json").write_bytes(trust)
     clock.now = 3 * EVERY_S
     watch.check()
@@ -80,9 +81,12 @@ def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_a
     seen = {"schema": 2, "name": "hall", "audience": "", "version": 3, "sha256": "", "asked_at": 0, "others": {}}
     seen["changed_at"] = int(time.time()) - days_ago * 86400
     (folder.parent / "index-seen.json").write_text(json.dumps(seen, sort_keys=True, separators=(",", ":")))
+    assert watch.gauges() == {"trust-readable": 1.0}
     clock.now = EVERY_S
     watch.check()  # no limit in the trust file: shown alone
     assert watch.index["version"] == 3
+    assert set(watch.gauges()) == {"trust-readable", "index-age-seconds"}
+    assert watch.gauges()["index-age-seconds"] == pytest.approx(days_ago * 86400, abs=60)
     assert update_trust(str(folder), trust_file(2, index_stale_days=7))
     clock.now = 2 * EVERY_S
     if ends:
@@ -90,6 +94,7 @@ def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_a
             watch.check()
     else:
         watch.check()
+    assert watch.gauges()["index-stale-seconds"] == 7 * 86400
 
 
 def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):

@@ -80,7 +80,9 @@ def test_a_golden_check_that_fails_on_the_board_takes_the_release_back(board, ow
     assert "golden" in said
     assert (board / "current").readlink() == before
     assert run("status", "--root", board) == 0
-    assert "failed: 1 x" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "failed: 1 x" in said
+    assert "spent: no service counts it\n" in said
 
 
 def test_a_board_that_was_never_flashed_says_so(tmp_path, capsys):

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from scripts.reproduce.pages.rendering import render, write_from
+from scripts.reproduce.pages.rendering import alike, recipes, render, write_from
 
 NAME = "ethos-u"
 RECORD, PAGE = Path("docs/results/devices/ethos-u.json"), Path("docs/results/ethos-u.md")
@@ -15,23 +15,24 @@ MICRO = RECORD.with_name("tflite-micro.json")
 
 def page(record: dict[str, Any]) -> str:
     """The page on Ethos-U NPUs as Markdown; recipes with the same network share a row."""
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for row in record["rows"]:
-        alike.setdefault(json.dumps(row["on"]), []).append(row)
     rows = [
         [
-            ", ".join(row["recipe"] for row in same),
+            recipes(same),
             f"{same[0]['macs'] / 1e6:,.3f}",
             *(f"{one['on_npu']} of {one['on_npu'] + one['on_cpu']}, {one['ms']:.3f}" for one in same[0]["on"]),
         ]
-        for same in alike.values()
+        for same in alike(record["rows"], "on")
     ]
     systems = ", ".join(f"{one['system']} ({one['clock_mhz']:.0f} MHz)" for one in record["rows"][0]["on"])
     micro = json.loads(MICRO.read_text()) if MICRO.is_file() else {"rows": []}
     told = {
         "micro": micro,
         "aborted": [row for row in micro["rows"] if "did_not_run" in row],
-        "apart": [row for row in micro["rows"] if row.get("differ")],
+        "apart": [
+            [recipes(same), f"{same[0]['differ']} of {same[0]['values']}", str(same[0]["steps"])]
+            for same in alike([row for row in micro["rows"] if row.get("differ")], "differ", "values", "steps")
+        ],
+        "differ": sum(bool(row.get("differ")) for row in micro["rows"]),
         "equal": sum(row.get("differ") == 0 for row in micro["rows"]),
     }
     return render("ethos-u", record=record, rows=rows, systems=systems, **told)

@@ -2,8 +2,9 @@
 
     .venv/bin/python -m scripts.reproduce.pages.boards.matrix
 
-records docs/results/devices/matrix.json, from the profiles of this checkout and of version 0.1's commit. A cell is as
-good as the weaker of its interpreter and its camera; no cell was ever run on the board itself.
+records docs/results/devices/matrix.json, from the profiles of this checkout and of version 0.1's commit. What ran is
+read from the records beside it, or named with the test that runs it. A cell is as good as the weaker of its interpreter
+and its camera; no cell was ever run on the board itself.
 """
 
 from __future__ import annotations
@@ -17,43 +18,71 @@ from typing import Any, NamedTuple
 import tomllib
 
 from edgeveil.devices import profiles
+from edgeveil.edge_runtime.device import CPU, RK3588
 from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.trainer.export.compilers.rockchip import TOOLKIT
 from scripts.reproduce import record
 
 RESULT = Path("docs/results/devices/matrix.json")
 OLD = "f61a4db6"  # the last commit of 0.1
+RUNTIME = "rknn-toolkit-lite2"  # the interpreter of what the toolkit compiles
 STATES = ("run here", "simulated", "compiled only", "unchecked")
 
 
 class Evidence(NamedTuple):
-    """What there is: the state, on what, and whether version 0.1 had it."""
+    """What there is: the state, on what, where that is to be seen (a record or a test), and whether 0.1 had it."""
 
     state: str
     what: str
+    by: str
     in_0_1: bool = True
 
 
-_UNCHECKED = Evidence("unchecked", "its refusals alone")
-# (interpreter, device): what ran it. A device that is not here was never run in any form.
-INTERPRETERS = {
-    ("ai-edge-litert", "cpu"): Evidence("run here", "emulated arm64, x86-64"),
-    ("tflite-runtime", "cpu"): Evidence("run here", "real interpreters, x86-64"),
-    ("onnxruntime", "cpu"): Evidence("run here", "real interpreters, x86-64"),
-    ("openvino", "cpu"): Evidence("run here", "real interpreters, x86-64"),
-    ("tflite-runtime", "edgetpu"): Evidence("simulated", "a delegate under libedgetpu's name"),
-    ("ai-edge-litert", "edgetpu"): Evidence("simulated", "a delegate under libedgetpu's name"),
-    ("openvino", "myriad"): Evidence("simulated", "OpenVINO 2022.3.2's HETERO device"),
+_UNCHECKED = Evidence("unchecked", "its refusals alone", "")
+_PYTHONS = Evidence("run here", "real interpreters, x86-64", "tests/edge_runtime/test_pythons.py")
+_DELEGATE = "a delegate under libedgetpu's name"
+# (interpreter, device), or a camera: what ran it in tests that leave no record. What is in neither was never run.
+TESTED = {
+    ("tflite-runtime", "cpu"): _PYTHONS,
+    ("onnxruntime", "cpu"): _PYTHONS,
+    ("openvino", "cpu"): _PYTHONS,
+    ("tflite-runtime", "edgetpu"): Evidence("simulated", _DELEGATE, _PYTHONS.by),
+    ("ai-edge-litert", "edgetpu"): Evidence(
+        "simulated", _DELEGATE, "tests/edge_runtime/bundle/test_edgetpu_artefact.py"
+    ),
+    ("openvino", "myriad"): Evidence("simulated", "OpenVINO 2022.3.2's HETERO device", _PYTHONS.by),
+    "libcamera": Evidence("simulated", "a stand-in for picamera2", "tests/edge_runtime/sources/test_cameras.py"),
+    "gst": Evidence(
+        "simulated", "a stand-in for nvargus-daemon", "tests/edge_runtime/sources/test_daemon_feed.py", in_0_1=False
+    ),
 }
-CAMERAS = {
-    "camera": Evidence("run here", "the kernel's test camera in the virtual board"),
-    "libcamera": Evidence("simulated", "a stand-in for picamera2"),
-    "gst": Evidence("simulated", "a stand-in for nvargus-daemon", in_0_1=False),
-    "rtsps": Evidence("run here", "gst-rtsp-server over TLS", in_0_1=False),
-}
+
+
+def recorded(folder: Path = record.ROOT / RESULT.parent) -> dict[tuple[str, str] | str, Evidence]:
+    """As ``TESTED``, of what the records in ``folder`` show; nothing of a record that is not there."""
+    found: dict[tuple[str, str] | str, Evidence] = {}
+    arm64, camera, network, npu = (
+        record.read(folder / name) for name in ("emulated_arm64.json", "vivid.json", "rtsp-board.json", "rk3588.json")
+    )
+    if arm64 and arm64["printed"]["frames_out"]:
+        on = f"emulated {arm64['facts']['architecture']}, x86-64"
+        for one in arm64["printed"]["backends"].values():
+            found[one["backend"], CPU] = Evidence("run here", on, "emulated_arm64.json")
+    if camera and camera["printed"]["frames_out"]:
+        what = f"the kernel's test camera ({camera['camera']}) in the virtual board"
+        found["camera"] = Evidence("run here", what, "vivid.json")
+    if network and network["frames_out"]:
+        kind = network["source"].partition(":")[0]
+        found[kind] = Evidence("run here", "gst-rtsp-server over TLS", "rtsp-board.json", in_0_1=False)
+    if npu and not any("not_compiled" in row for row in npu["rows"]):
+        what = f"the simulator of {TOOLKIT} {npu['toolkit']}"
+        found[RUNTIME, RK3588] = Evidence("simulated", what, "rk3588.json", in_0_1=False)
+    return found
 
 
 def cells(found: Mapping[str, Mapping[str, Any]], *, old: bool = False) -> Iterator[dict[str, str]]:
     """A cell for each interpreter, device and camera of each profile (a document as in its TOML file)."""
+    evidence = TESTED | recorded()
     for name, profile in sorted(found.items()):
         kinds = dict.fromkeys((one["name"], one.get("device", "cpu")) for one in profile["backends"])
         # Where an accelerator is missing, its interpreter runs the model on the processor.
@@ -63,8 +92,8 @@ def cells(found: Mapping[str, Mapping[str, Any]], *, old: bool = False) -> Itera
         for interpreter, device in kinds:
             for camera in profile.get("camera", {}).get("sources", ["camera:0"]):
                 parts = [
-                    INTERPRETERS.get((interpreter, device), _UNCHECKED),
-                    CAMERAS.get(camera.partition(":")[0], _UNCHECKED),
+                    evidence.get((interpreter, device), _UNCHECKED),
+                    evidence.get(camera.partition(":")[0], _UNCHECKED),
                 ]
                 parts = [_UNCHECKED if old and not one.in_0_1 else one for one in parts]
                 state = max((one.state for one in parts), key=STATES.index)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from scripts.reproduce.pages.rendering import render, write_from
+from scripts.reproduce.pages.rendering import alike, recipes, render, write_from
 
 NAME = "rk3588"
 RECORD, PAGE = Path("docs/results/devices/rk3588.json"), Path("docs/results/rk3588.md")
@@ -14,19 +13,16 @@ RECORD, PAGE = Path("docs/results/devices/rk3588.json"), Path("docs/results/rk35
 
 def page(record: dict[str, Any]) -> str:
     """The page on the RK3588 as Markdown; recipes with the same figures share a row."""
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for row in record["rows"]:
-        if "not_compiled" not in row:
-            alike.setdefault(json.dumps([row["on_npu"], row["on_cpu"], row["outputs"]]), []).append(row)
+    made = [row for row in record["rows"] if "not_compiled" not in row]
     rows = [
         [
-            ", ".join(row["recipe"] for row in same),
+            recipes(same),
             str(same[0]["on_npu"]),
             ", ".join(same[0]["on_cpu"]) or "nothing",
             f"{100 * max(one['max'] for one in same[0]['outputs']):.2f} %",
             f"{100 * max(one['mean'] for one in same[0]['outputs']):.3f} %",
         ]
-        for same in alike.values()
+        for same in alike(made, "on_npu", "on_cpu", "outputs")
     ]
     failed = [row for row in record["rows"] if "not_compiled" in row]
     return render("rk3588", record=record, rows=rows, failed=failed)

@@ -35,5 +35,21 @@ def test_the_matrix_is_that_of_the_profiles_and_a_cell_is_as_good_as_its_weaker_
     assert states["raspberry-pi-cpu", "cpu", "libcamera"] == "simulated"
     assert states["coral-dev-board", "edgetpu", "camera"] == "simulated"
     assert states["jetson-nano", "tensorrt", "camera"] == "unchecked"
+    assert states["rockchip-rk3588", "rk3588", "camera"] == "simulated"
     (made_up,) = matrix.cells({"x": {"backends": [{"name": "new", "device": "npu"}]}})
     assert made_up["state"] == "unchecked", "nothing is claimed of what nobody wrote down"
+
+
+def test_what_ran_is_read_from_records_or_stands_in_a_test(tmp_path):
+    found = matrix.recorded()
+    assert set(found) == {("ai-edge-litert", "cpu"), "camera", "rtsps", ("rknn-toolkit-lite2", "rk3588")}
+    for one in matrix.TESTED.values():
+        assert (ROOT / one.by).is_file()
+    for one in found.values():
+        (tmp_path / one.by).write_bytes((ROOT / matrix.RESULT.parent / one.by).read_bytes())
+    assert matrix.recorded(tmp_path) == found
+    failed = json.loads((tmp_path / "rk3588.json").read_text())
+    failed["rows"][0]["not_compiled"] = "a word of the toolkit's"
+    (tmp_path / "rk3588.json").write_text(json.dumps(failed))
+    (tmp_path / "vivid.json").unlink()
+    assert set(matrix.recorded(tmp_path)) == {("ai-edge-litert", "cpu"), "rtsps"}

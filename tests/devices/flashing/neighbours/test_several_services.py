@@ -8,13 +8,12 @@ from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.checks import Refused, check_services
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.neighbours.several import pages_at, profile_for
 from edgeveil.devices.flashing.plan import Plan, plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
 from edgeveil.devices.flashing.service.on_board import OnBoard
-from edgeveil.devices.flashing.service.several import pages_at, profile_for
 from edgeveil.devices.flashing.steps import MakeLedger, StartService, StopService, WriteService
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config, paths
@@ -118,54 +117,13 @@ def test_the_probe_finds_every_service_of_a_board(tmp_path, monkeypatch):
             place = tmp_path / (name if path.startswith(service_files.UNIT_FOLDER) else path.removeprefix("/etc/"))
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
+    (tmp_path / "edgeveil/ledger").touch()
     # The folder of settings follows the name of the service, in the middle of a path.
-    monkeypatch.setattr(gather_facts, "_named", lambda path, service: f"{tmp_path}/{service}/edge.json")
+    monkeypatch.setattr(gather_facts, "_named", lambda path, service: f"{tmp_path}/{service}/{path.split('/')[-1]}")
     assert [OnBoard(**one) for one in gather_facts._services()] == [
-        OnBoard("edgeveil-hall", HALL, "camera:1", "127.0.0.1:9465"),
-        THERE,
+        OnBoard("edgeveil-hall", HALL, "camera:1", "127.0.0.1:9465", ["edgeveil-hall", "edgeveil-hall-inside"]),
+        OnBoard("edgeveil", FIRST, "camera:0", "", ["edgeveil", "edgeveil-inside"], counts=True),
     ]
-
-
-@pytest.mark.parametrize(
-    ("root", "source", "sinks", "words"),
-    [
-        ("/srv/veil", "camera:1", (), "a service beside it has a folder of its own: --root /opt/edgeveil-NAME"),
-        (HALL, "camera:0", (), "camera:0 is the camera of the service edgeveil"),
-        (HALL, "camera:/dev/video0", (), "--root /opt/edgeveil."),
-        (HALL, "camera:1", ("npz:/var/lib/edgeveil/out",), "may write to /var/lib/edgeveil-hall alone"),
-    ],
-)
-def test_what_would_take_from_another_service_is_refused(root, source, sinks, words):
-    with pytest.raises(Refused) as refused:
-        check_services(root, source, sinks, (THERE,))
-    assert words in str(refused.value)
-    assert refused.value.exit_code == 2
-
-
-def test_what_is_said_and_which_port_its_pages_have():
-    assert check_services(FIRST, "camera:0", (), (THERE,)) == []
-    assert check_services(FIRST, None, (), (THERE,)) == []
-    (note,) = check_services(FIRST, "camera:1", (), (THERE,))
-    assert "reads camera:0 no more; a service beside it" in note
-    (note,) = check_services(HALL, "camera:1", (), (THERE,))
-    assert note == "note: the pages of edgeveil-hall are at 127.0.0.1:9465"
-    others = (THERE, OnBoard("edgeveil-a", "/opt/edgeveil-a", "", "127.0.0.1:9465"))
-    assert pages_at(HALL, others) == "127.0.0.1:9466"
-    assert pages_at("/opt/edgeveil-a", others) == "127.0.0.1:9465", "it keeps its own"
-    assert pages_at(FIRST, others) is None
-    for source in ("simulate:depth", "wifi:wlan0", "https://camera.example/x"):
-        assert check_services(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("note: the")
-
-
-def test_a_camera_on_a_network_is_known_without_its_path():
-    there = OnBoard("edgeveil", FIRST, "rtsps://camera.example:322/...", "")
-    assert check_services(FIRST, "rtsps://who:pw@camera.example/1", (), (there,)) == []
-    assert len(check_services(FIRST, "rtsps://other.example/1", (), (there,))) == 1
-
-
-def test_a_camera_with_a_password_is_not_shown():
-    there = OnBoard("edgeveil", FIRST, "https://who:topsecret@camera.example/x", "")
-    assert "topsecret" not in str(check_services(FIRST, "camera:1", (), (there,)))
 
 
 def test_the_plan_of_another_service_names_its_users_and_its_ledger():

@@ -10,8 +10,13 @@ from edgeveil.edge_runtime.paths import FIRST, named, service_of
 def profile_for(profile: Profile, root: str) -> Profile:
     """The profile with the folder and users of the service of ``root``."""
     service, owner = service_of(root), profile.service
-    users = {name: named(getattr(owner, name), service) for name in ("user", "inside_user", "camera_user")}
+    users = {name: _user(getattr(owner, name), service) for name in ("user", "inside_user", "camera_user")}
     return profile.model_copy(update={"service": owner.model_copy(update={"root": root, **users})})
+
+
+def _user(user: str, service: str) -> str:
+    """The service's own user: a profile may name one that is called otherwise."""
+    return named(user, service) if FIRST in user else user + service[len(FIRST) :]
 
 
 def pages_at(root: str, services: tuple[OnBoard, ...]) -> str | None:
