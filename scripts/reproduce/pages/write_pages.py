@@ -48,6 +48,7 @@ from scripts.reproduce.publishing import (
     pseudonym_attack,
     pseudonyms,
     publishing_page,
+    ray_leaks,
     whole_archive,
 )
 from scripts.reproduce.record import ROOT, Script, run
@@ -91,6 +92,7 @@ PUBLISHING = tuple(
         whole_archive,
         pseudonym_attack,
         archive_cost,
+        ray_leaks,
     )
 )
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
@@ -372,6 +374,7 @@ def publishing(
     whole: dict[str, Any],
     attacked: dict[str, Any],
     cost: dict[str, Any],
+    leaks: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
@@ -383,6 +386,7 @@ def publishing(
         publish=whole,
         attack=attacked,
         cost=cost,
+        leaks=leaks,
         us_a_frame=statistics.median(cost["us_a_frame"]),
         held=publishing_page.held,
         claims=publishing_page.claims(record, counted),
