@@ -27,16 +27,14 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.formats.png import encode
 from scripts.reproduce import record
-from scripts.reproduce.looks import measured
+from scripts.reproduce.looks import looking, measured
 from scripts.reproduce.looks.chromium import Chromium, file_url
-from scripts.reproduce.looks.draw import draw
 
 OUT = Path("docs/results/looks.json")
-# page, width, scheme, height in pixels
 SHOWN = {
-    "report.png": ("report", 1280, "light", 700),
-    "preview.png": ("preview", 1280, "light", None),
-    "audit-closing.png": ("terminal", 1280, "dark", None),
+    "report.png": looking.Shown("report", 1280, "light", 700),
+    "preview.png": looking.Shown("preview", 1280, "light", None),
+    "audit-closing.png": looking.Shown("terminal", 1280, "dark", None),
 }
 TERMINAL = """<!doctype html><html lang="en"><head><meta charset="utf-8"><title>How an audit ends</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>
@@ -52,37 +50,18 @@ def main() -> int:
     """Show, measure, draw and record; 3 where something must be mended."""
     script = record.Script(__file__, __doc__, "--demo runs/demo --axe package/axe.min.js", out=OUT)
     script.add_argument("--demo", type=Path, default=Path("runs/demo"), help="what scripts/demo left")
-    script.add_argument("--axe", type=Path, required=True, help="axe.min.js of the npm package axe-core")
-    script.add_argument("--pictures", type=Path, default=Path("runs/looks"), help="folder for all pictures")
-    asked = script.parse_args()
-    if not asked.axe.is_file():
-        raise BadInput(f"axe.min.js was expected at {asked.axe}: npm pack axe-core, unpack it, and name that file.")
-    asked.pictures.mkdir(parents=True, exist_ok=True)
-    rows, versions = [], {}
+    asked = looking.parse(script)
     with Chromium() as browser, preview(asked.demo, asked.pictures) as live:
-        versions["Chromium"] = browser.version
-        for name, url in {**written(asked.demo, asked.pictures), "preview": live}.items():
-            for width in measured.WIDTHS:
-                for scheme in measured.SCHEMES:
-                    browser.show(url, width=width, dark=scheme == "dark", wait_s=1.0 if name == "preview" else 0.3)
-                    (asked.pictures / f"{name}-{width}-{scheme}.png").write_bytes(browser.picture())
-                    draw_shown(browser, name, width, scheme)
-                    found = measured.measure(browser, asked.axe)
-                    versions["axe-core"] = found.pop("axe")
-                    problems = measured.problems(found, width)
-                    rows.append({"page": name, "width": width, "scheme": scheme, **found, "problems": problems})
-                    print(f"{name}, {width} px, {scheme}: {'; '.join(problems) or 'nothing to mend'}", file=sys.stderr)
-    here = record.here()
-    document = {
-        "what": "pages of a demo in headless Chromium: sizes in CSS pixels, faults that axe-core finds",
-        "verdict": "INVALID" if any(row["problems"] for row in rows) else "VALID",
-        "widest_table_px": max(row["widest_table_px"] for row in rows if row["width"] == measured.WIDTHS[0]),
-        "pages": rows,
-        "versions": {**versions, "edgeveil": here["versions"]["edgeveil"]},
-        "machine": here["machine"],
-    }
-    record.write(asked.out, script.made_by(asked), document)
-    return 3 if document["verdict"] == "INVALID" else 0
+        pages = {**written(asked.demo, asked.pictures), "preview": live}
+        looked = looking.look(browser, pages, SHOWN, asked)
+    wide = [row["widest_table_px"] for row in looked["pages"] if row["width"] == measured.WIDTHS[0]]
+    return looking.write(
+        script,
+        asked,
+        looked,
+        what="pages of a demo in headless Chromium: sizes in CSS pixels, faults that axe-core finds",
+        widest_table_px=max(wide),
+    )
 
 
 def written(demo: Path, out: Path) -> dict[str, str]:
@@ -153,13 +132,6 @@ def preview(demo: Path, out: Path) -> Iterator[str]:
     finally:
         service.terminate()
         service.wait()
-
-
-def draw_shown(browser: Chromium, name: str, width: int, scheme: str) -> None:
-    """Those pictures of this page that the documentation shows."""
-    for file, (page, wide, of, height) in SHOWN.items():
-        if (page, wide, of) == (name, width, scheme):
-            draw(browser, file, height)
 
 
 if __name__ == "__main__":

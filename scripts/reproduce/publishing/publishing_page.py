@@ -17,12 +17,13 @@ from scripts.reproduce.publishing import (
     newcomer,
     pseudonym_attack,
     pseudonyms,
+    ray_leaks,
     whole_archive,
 )
 
 NAME = "publishing"
 PAGE = Path("docs/results/publishing.md")
-SCRIPTS = (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack, archive_cost)
+SCRIPTS = (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack, archive_cost, ray_leaks)
 RECORDS = tuple(script.RESULT for script in SCRIPTS)
 
 Record = Mapping[str, Any]
@@ -110,6 +111,7 @@ def page(
     whole: dict[str, Any],
     attacked: dict[str, Any],
     cost: dict[str, Any],
+    leaks: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     return render(
@@ -121,6 +123,7 @@ def page(
         publish=whole,
         attack=attacked,
         cost=cost,
+        leaks=leaks,
         us_a_frame=statistics.median(cost["us_a_frame"]),
         held=held,
         claims=claims(record, counted),

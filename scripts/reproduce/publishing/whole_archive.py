@@ -4,7 +4,7 @@
 means. One process, two, and Ray Core with two must make the same parts,
 byte for byte; so must one that is killed (SIGKILL, the whole group) at 20, 50 and 80 % and gone on with, and one that
 loses a worker alone. A bundle that draws is killed and gone on with: what was drawn stays. Records
-docs/results/publishing/publish.json. About ten minutes. Ends with 3 where something is not held. --rows is for a trial.
+docs/results/publishing/publish.json. About two minutes. Ends with 3 where something is not held. --rows is for a trial.
 """
 
 from __future__ import annotations

@@ -25,6 +25,18 @@ def test_every_job_comes_back_and_one_whose_process_died_is_told(tmp_path, fresh
     assert [path.name for path in tmp_path.iterdir() if path.name == "dies.log"] == (["dies.log"] if fresh else [])
 
 
+def test_workers_give_memory_back_that_arrow_would_hold():
+    with processes(1) as run:
+        ((_, answer),) = run([Job("pool", "tests.trainer.engines.test_engines:pool", {})])
+    assert answer == {"pool": "system"}
+
+
+def pool():
+    import pyarrow
+
+    return {"pool": pyarrow.default_memory_pool().backend_name}
+
+
 def test_a_ray_that_is_not_there_or_does_not_start_is_said(monkeypatch):
     def times_out(**_):
         raise Exception("the node timed out")

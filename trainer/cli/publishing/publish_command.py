@@ -38,8 +38,11 @@ def plan(
         cells = read(table)
         frames = [] if recordings is None else frame_columns(table, cells, names_of(uri_of(recordings)))
         write_atomic(out, draft(table, cells, frame_columns=frames).encode())
-    then = "table" if recordings is None else f"archive BUNDLE --trust DIR --in {recordings}"
-    say(f"Wrote {out}. Write an action for each column, then: edgeveil publish {then} --table {table} --plan {out}")
+    then = "table" if recordings is None else f"archive BUNDLE --trust DIR --sign SIGNING_KEY --in {recordings}"
+    say(
+        f"Wrote {out}. Write an action for each column, then: edgeveil publish {then} --table {table} --plan {out} "
+        "--key KEY --vault VAULT --recipient NAME --out DIR"
+    )
 
 
 @publish.command(

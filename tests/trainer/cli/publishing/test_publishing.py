@@ -97,10 +97,14 @@ def planned(edgeveil, out="new.toml"):
 
 
 def test_a_plan_for_recordings_says_which_column_names_a_frame(recordings, edgeveil):
-    ok(planned(edgeveil))
+    code, _, told = planned(edgeveil)
+    assert code == 0
     plan = tomllib.loads((recordings / "new.toml").read_text())
     assert plan["frames"] == {"key": "recording", "most_dropped": 0.0}
     assert {column["action"] for column in plan["columns"].values()} == {""}
+    code, _, err = edgeveil(*told.partition("then: edgeveil ")[2].split())  # the next command is told whole
+    assert code == 2
+    assert "`link`" in err
 
 
 def test_where_two_columns_could_name_a_frame_none_is_chosen(recordings, edgeveil):

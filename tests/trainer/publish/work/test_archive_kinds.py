@@ -1,7 +1,5 @@
 """Archives as people have them: folders of pictures, windows of a series; and what their frames are called."""
 
-import csv
-
 import numpy as np
 import pyarrow
 import pyarrow.parquet
@@ -14,6 +12,7 @@ from edgeveil.trainer.publish.work.archive import names_of, uri_of
 from edgeveil.trainer.publish.work.passes import frame_passes
 from tests.edge_runtime.sources.series import series_example
 from tests.support.publishing import archives
+from tests.support.publishing.breaking import rewrite
 
 
 @pytest.fixture(autouse=True)
@@ -21,14 +20,9 @@ def in_this_process(monkeypatch):
     monkeypatch.setattr(frame_passes, "engine_of", archives.here)
 
 
-def rewritten(path, change):
-    """The table with its rows changed."""
-    with path.open(newline="") as file:
-        rows = [change(row) for row in csv.DictReader(file)]
-    with path.open("w", newline="") as file:
-        table = csv.DictWriter(file, rows[0])
-        table.writeheader()
-        table.writerows(rows)
+def renamed(archive, change):
+    """Other names of the frames in the table."""
+    rewrite(archive, lambda rows: [{**row, "recording": change(row["recording"])} for row in rows])
 
 
 def name(number):
@@ -42,7 +36,7 @@ def pictures(tmp_path):
     (tmp_path / "pictures").mkdir()
     for number, frame in enumerate(np.load(tmp_path / "x.npz")["x"]):
         (tmp_path / "pictures" / name(number)).write_bytes(encode(frame[..., 0]))
-    rewritten(archive["visits.csv"], lambda row: {**row, "recording": name(row["recording"])})
+    renamed(archive, name)
     return archive
 
 
@@ -56,7 +50,7 @@ def test_a_folder_of_pictures_is_published_as_their_numbers_in_a_file_are(pictur
     document = pictures.published("pictures-out", recordings=str(pictures["pictures"]))
     assert document["dropped"] == 0
     assert verify_publication(pictures["pictures-out"], pictures.made.trust)["k"] >= 3
-    rewritten(pictures["visits.csv"], lambda row: {**row, "recording": str(int(row["recording"][6:-4]))})
+    renamed(pictures, lambda file: str(int(file[6:-4])))
     pictures.published("npz-out")
     assert held(pictures, "pictures-out") == held(pictures, "npz-out")
     text = (pictures["pictures-out"] / "publication.json").read_text()

@@ -1,18 +1,18 @@
 """Nothing raw, named or secret is in what is written, worked with, said or handed to workers; and every guard counts.
 
-Each guard is taken away once, and the search then finds something.
+Each guard is taken away once, and the search then finds something. Through Ray the same cases are searched by
+``scripts/reproduce/publishing/ray_leaks.py``.
 """
 
 import json
 from contextlib import nullcontext
 
-import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import EdgeVeilError
-from edgeveil.trainer.publish import publication
 from edgeveil.trainer.publish.work import finishing
-from edgeveil.trainer.publish.work.passes import chunk_work, first_pass, frame_passes, outcome, row_table
+from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
+from scripts.reproduce.publishing.ray_leak_cases import AS_IT_IS, CASES, JOBS, REFUSED
 from tests.support.publishing import archives
 from tests.support.publishing.leak_search import LeakSearch, pieces_of
 
@@ -49,77 +49,19 @@ class Search:
 
 @pytest.fixture
 def search(tmp_path, monkeypatch, capfd):
+    chunk_work._opened.clear()
     return Search(archives.make(tmp_path), monkeypatch, capfd)
 
 
-def test_nothing_is_anywhere(search):
-    assert search.found() == set()
-    assert len(search.archive.parts()) >= 3
-    assert len(list(search.archive["out/work"].glob("chunk-*.parquet"))) >= 3
-
-
-def test_free_text_is_refused_and_the_refusal_names_nobody(search):
-    archives.name_in_remarks(search.archive)
-    assert search.found() == set()
-    assert not search.archive["out"].exists()
-
-
-def test_without_the_plans_refusal_names_get_out(search, monkeypatch):
-    monkeypatch.setattr(publication, "_refuse_prose", lambda *_: None)
-    archives.name_in_remarks(search.archive)
-    assert "name" in search.found()
-
-
-def test_without_paths_in_place_of_rows_frames_are_handed_to_workers(search, monkeypatch):
-    right = frame_passes.Job
-    raw = np.load(search.archive["x.npz"])["x"]
-
-    def with_rows(name, function, arguments):
-        return _Handed(right(name, function, arguments), raw)
-
-    monkeypatch.setattr(frame_passes, "Job", with_rows)
-    assert "frame" in search.found()
-
-
-class _Handed(list):
-    """A job that carries the rows themselves."""
-
-    def __init__(self, job, raw):
-        super().__init__([*job, [bytes(row).hex() for row in raw]])
-        self._job = job
-
-    def run(self):
-        return self._job.run()
-
-
-def test_without_the_shuffle_the_order_tells(search, monkeypatch):
-    def numbered(_, rows):
-        place = np.zeros((len(rows), 16), np.uint8)
-        place[:, 14], place[:, 15] = rows // 256, rows % 256
-        return place
-
-    monkeypatch.setattr(first_pass.row_table, "places", numbered)
-    monkeypatch.setattr(row_table, "parts_of", lambda place, parts: place[:, 14].astype(np.int64) % parts)
-    assert "order" in search.found()
-
-
-def failing(monkeypatch):
-    """The pipeline's process meets an error whose text holds the frame."""
-
-    def wrong(machine, wanted):
-        raise RuntimeError(f"cannot use {machine.source.next()._data.tobytes()[20:40]!r}")
-
-    monkeypatch.setattr(chunk_work._Machine, "perturbed", wrong)
-
-
-def test_an_error_is_told_by_its_place(search, monkeypatch):
-    failing(monkeypatch)
-    chunk_work._opened.clear()
-    assert search.found() == set()
-
-
-def test_without_that_its_text_tells(search, monkeypatch):
-    failing(monkeypatch)
-    chunk_work._opened.clear()
-    monkeypatch.setattr(outcome, "describe", str)
-    assert "frame" in search.found()
+@pytest.mark.parametrize("name", [name for name in CASES if name != JOBS])
+def test_nothing_is_anywhere_and_every_guard_counts(search, name):
+    case = CASES[name]
+    if case.remarks:
+        archives.name_in_remarks(search.archive)
+    with case.without():
+        found = search.found()
+    assert case.found in found if case.found else found == set()
+    assert search.archive["out"].exists() == (name != REFUSED)
+    if name == AS_IT_IS:
+        assert len(search.archive.parts()) >= 3
+        assert len(list(search.archive["out/work"].glob("chunk-*.parquet"))) >= 3

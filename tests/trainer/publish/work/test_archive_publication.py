@@ -1,8 +1,6 @@
 """Recordings and their table: each frame perturbed once, in an order that says nothing, and a vault that knows whom."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import numpy as np
 import pyarrow.parquet
@@ -10,19 +8,19 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
-from edgeveil.edge_runtime.sources.npz import NpzSource
 from edgeveil.trainer.pseudonyms.master_key import open_key
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish import reader
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work import exactly_once, finishing
+from edgeveil.trainer.publish.work import exactly_once
 from edgeveil.trainer.publish.work.archive_publication import publish_archive
 from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.promised import counted_bundles
 from tests.support.publishing import archives
+from tests.support.publishing.breaking import Broken, bad_frames, broken_off_at_the_end, rows_in, unlink_rows
 
 
 @pytest.fixture(autouse=True)
@@ -42,11 +40,6 @@ def own(tmp_path):
 
 def rows_of(folder):
     return [row for path in sorted(folder.glob("part-*")) for row in pyarrow.parquet.read_table(path).to_pylist()]
-
-
-def subjects(archive):
-    with closing(sqlite3.connect(archive["vault"])) as base:
-        return base.execute("SELECT count(*) FROM subject").fetchone()[0]
 
 
 def test_each_row_has_the_frame_that_its_table_names(archive):
@@ -92,19 +85,6 @@ def test_the_order_is_of_the_key_alone(archive):
         assert abs(np.corrcoef(order, np.arange(len(order)))[0, 1]) < 6 / np.sqrt(len(order))
 
 
-def bad_frames(monkeypatch, numbers):
-    """Some frames are of another size."""
-    right = NpzSource.next
-
-    def wrong(source):
-        frame = right(source)
-        if frame is not None and frame.index in numbers:
-            frame._data = frame._data[:1]
-        return frame
-
-    monkeypatch.setattr(NpzSource, "next", wrong)
-
-
 def test_dropped_frames_drop_their_rows_and_k_is_counted_without_them(own, monkeypatch):
     bad_frames(monkeypatch, {20, 21, 90})
     document = own.published(chunk_rows=50)
@@ -141,7 +121,7 @@ def test_more_drops_than_the_plan_allows_leave_nothing_and_the_vault_as_it_was(o
     with pytest.raises(LimitNotMet, match=r"frames of [0-9]+ were dropped \([0-9]+ shape\).*most_dropped allows"):
         own.published()
     assert not own["out"].exists()
-    assert subjects(own) == 0
+    assert rows_in(own, "subject") == 0
 
 
 def test_who_was_erased_meanwhile_is_not_published(own, monkeypatch):
@@ -151,7 +131,7 @@ def test_who_was_erased_meanwhile_is_not_published(own, monkeypatch):
     with pytest.raises(BadInput, match="1 people were erased since this publication was begun"):
         own.published(resume=True)
     assert not own["out"].exists()
-    assert subjects(own) == 0
+    assert rows_in(own, "subject") == 0
 
 
 def test_the_reader_of_the_parts_is_the_last_guard(own, monkeypatch):
@@ -160,10 +140,6 @@ def test_the_reader_of_the_parts_is_the_last_guard(own, monkeypatch):
     with pytest.raises(LimitNotMet, match="k = 1 and the plan asks for 3: nothing was published"):
         own.published()
     assert not own["out"].exists()
-
-
-class Broken(Exception):
-    """What a test breaks a publication off with."""
 
 
 def broken_off(own, monkeypatch, after=1, **changes):
@@ -212,20 +188,9 @@ def test_a_damaged_chunk_is_made_again(own, monkeypatch):
 
 
 def test_broken_off_at_the_end_it_is_noted_once(own, monkeypatch):
-    right = finishing.exactly_once.make
-
-    def stop(path, *arguments):
-        if path.name == "publication.json":
-            raise Broken
-        return right(path, *arguments)
-
-    monkeypatch.setattr(finishing.exactly_once, "make", stop)
-    with pytest.raises(Broken):
-        own.published()
-    monkeypatch.setattr(finishing.exactly_once, "make", right)
+    broken_off_at_the_end(own, monkeypatch)
     own.published(resume=True)
-    with closing(sqlite3.connect(own["vault"])) as base:
-        assert base.execute("SELECT count(*) FROM publication").fetchone() == (1,)
+    assert rows_in(own, "publication") == 1
 
 
 @pytest.mark.parametrize(
@@ -288,7 +253,7 @@ def test_a_ledger_that_has_too_little_is_not_charged(tmp_path):
     with pytest.raises(LimitNotMet, match="3 releases left"):
         own.published(ledger=tmp_path / "ledger")
     assert Ledger(str(tmp_path / "ledger")).book().lifetime == 0
-    assert subjects(own) == 0
+    assert rows_in(own, "subject") == 0
     create(str(tmp_path / "more"))
     (tmp_path / "plain").mkdir()
     plain = archives.make(tmp_path / "plain")
@@ -298,10 +263,7 @@ def test_a_ledger_that_has_too_little_is_not_charged(tmp_path):
 
 @pytest.mark.parametrize("method", ["incognito", "mondrian"])
 def test_rows_that_nothing_links(own, monkeypatch, method):
-    pseudonym = 'action = "pseudonym"\nmode = "vault"\nnormalise = ["nfkc", "case", "spaces"]\nepoch = 1\n'
-    assert pseudonym in own.plan
-    own.plan = own.plan.replace(pseudonym, 'action = "drop"\nnormalise = ["nfkc", "case", "spaces"]\n')
-    own.plan = own.plan.replace('link = "person"', f'link = "none"\nmethod = "{method}"')
+    unlink_rows(own, method)
     if method == "mondrian":
         own.plan = own.plan.replace("suppress = 20", "suppress = 0")
     else:
@@ -338,7 +300,7 @@ def test_after_a_privacy_stop_nothing_is_left(own, monkeypatch):
     with pytest.raises(PrivacyStop, match="as they came"):
         own.published()
     assert not own["out"].exists()
-    assert subjects(own) == 0
+    assert rows_in(own, "subject") == 0
 
 
 def test_a_file_is_never_replaced(tmp_path):

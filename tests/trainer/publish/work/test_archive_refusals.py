@@ -1,10 +1,7 @@
 """What is refused before anything is written: no folder, and a vault as it was."""
 
-import csv
 import os
 import re
-import sqlite3
-from contextlib import closing
 
 import numpy as np
 import pytest
@@ -17,6 +14,7 @@ from edgeveil.trainer.publish.work import exactly_once
 from edgeveil.trainer.publish.work.passes import frame_passes
 from tests.support import bundles
 from tests.support.publishing import archives
+from tests.support.publishing.breaking import bad_frames, rewrite, rows_in
 
 DROP = '[columns.recording]\naction = "drop"'
 SECRETS = re.compile(r"person +[0-9]|lab [12]|remark of", re.IGNORECASE)
@@ -32,16 +30,6 @@ def own(tmp_path):
     return archives.make(tmp_path)
 
 
-def rewritten(own, change):
-    """The table with its rows changed."""
-    with own["visits.csv"].open(newline="") as file:
-        rows = change(list(csv.DictReader(file)))
-    with own["visits.csv"].open("w", newline="") as file:
-        table = csv.DictWriter(file, rows[0])
-        table.writeheader()
-        table.writerows(rows)
-
-
 def refused(own, said, kind=BadInput, **changes):
     """Nothing is left of it, and the message holds nothing of the table."""
     with pytest.raises(kind, match=said) as error:
@@ -49,9 +37,7 @@ def refused(own, said, kind=BadInput, **changes):
     assert not SECRETS.search(str(error.value))
     assert not own["out"].exists()
     if own["vault"].exists():
-        with closing(sqlite3.connect(own["vault"])) as base:
-            assert base.execute("SELECT count(*) FROM subject").fetchone() == (0,)
-            assert base.execute("SELECT count(*) FROM field").fetchone() == (0,)
+        assert rows_in(own, "subject") == rows_in(own, "field") == 0
     return error.value
 
 
@@ -82,9 +68,9 @@ def test_a_plan_that_does_not_hold(own, old, new, said):
 
 
 def test_a_row_without_its_frame_and_the_reverse(own):
-    rewritten(own, lambda rows: [{**rows[0], "recording": "9999"}, *rows[1:]])
+    rewrite(own, lambda rows: [{**rows[0], "recording": "9999"}, *rows[1:]])
     refused(own, r'Column "recording", row 1: expected a number from 0 to [0-9]+')
-    rewritten(own, lambda rows: rows[1:])
+    rewrite(own, lambda rows: rows[1:])
     refused(own, "1 frames have no row in the table, the first of them number")
 
 
@@ -94,7 +80,7 @@ def test_two_columns_of_one_name(own):
 
 
 def test_two_rows_of_one_frame(own):
-    rewritten(own, lambda rows: [rows[0], {**rows[1], "recording": rows[0]["recording"]}, *rows[2:]])
+    rewrite(own, lambda rows: [rows[0], {**rows[1], "recording": rows[0]["recording"]}, *rows[2:]])
     refused(own, 'Column "recording", row 2: it has the frame of row 1')
 
 
@@ -107,16 +93,7 @@ def test_recordings_that_are_none_or_of_another_bundle(own):
 
 
 def test_frames_of_another_size_are_of_another_bundle(own, monkeypatch):
-    from edgeveil.edge_runtime.sources.npz import NpzSource
-
-    right = NpzSource.next
-
-    def wrong(source):
-        frame = right(source)
-        frame._data = frame._data[:1]
-        return frame
-
-    monkeypatch.setattr(NpzSource, "next", wrong)
+    bad_frames(monkeypatch)
     refused(own, r"first frames cannot be perturbed \(shape\): this bundle takes uint8 \(64,\)")
 
 

@@ -1,36 +1,30 @@
 """What a publication of recordings says beyond its rows: statistics, an attack, and its card."""
 
 import json
-import sqlite3
-from contextlib import closing
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
-from edgeveil.edge_runtime.sources.npz import NpzSource
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.pseudonyms.master_key import open_key
 from edgeveil.trainer.publish import reader
 from edgeveil.trainer.publish.attack import attack, of_files
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work import finishing, rest_of_archive
+from edgeveil.trainer.publish.work import rest_of_archive
 from edgeveil.trainer.publish.work.archive_publication import publish_archive
 from edgeveil.trainer.publish.work.passes import frame_passes
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.promised import counted_bundles
 from tests.support.publishing import archives, visit_tables
+from tests.support.publishing.breaking import Broken, bad_frames, broken_off_at_the_end, rows_in, unlink_rows
 
 PEOPLE, HIGH = 200, 16
 ILLNESSES = ("flu", "cold", "rash")
 WIDE, NARROW = "points = 100\nbits = 9\n", "points = 25\nbits = 0.4\n"
 MEANS = np.rint(np.random.default_rng(0).random((archives.FEATURES,) * 2, np.float32) * HIGH).astype(np.uint8)
-
-
-class Broken(Exception):
-    """What a test breaks a publication off with."""
 
 
 @pytest.fixture(autouse=True)
@@ -61,24 +55,6 @@ def telling(archive):
         x[int(row["recording"]), ILLNESSES.index(row["illness"])] = HIGH
     np.savez(archive["x.npz"], x=x)
     return archive
-
-
-def bad_frames(monkeypatch, numbers):
-    """Some frames are of another size."""
-    right = NpzSource.next
-
-    def wrong(source):
-        frame = right(source)
-        if frame is not None and frame.index in numbers:
-            frame._data = frame._data[:1]
-        return frame
-
-    monkeypatch.setattr(NpzSource, "next", wrong)
-
-
-def subjects(archive):
-    with closing(sqlite3.connect(archive["vault"])) as base:
-        return base.execute("SELECT count(*) FROM subject").fetchone()[0]
 
 
 def test_the_statement_has_statistics_attack_and_card(own):
@@ -147,9 +123,7 @@ def test_frames_that_are_recordings_are_counted_for_their_people(own, link):
     kept = sum(name[number] == name[first] for number in copied)
     asking(own, WIDE, ("suppress = 20", "suppress = 0"))
     if link == "none":
-        pseudonym = 'action = "pseudonym"\nmode = "vault"\nnormalise = ["nfkc", "case", "spaces"]\nepoch = 1\n'
-        own.plan = own.plan.replace(pseudonym, 'action = "drop"\nnormalise = ["nfkc", "case", "spaces"]\n')
-        own.plan = own.plan.replace('link = "person"', 'link = "none"')
+        unlink_rows(own)
         key, signer = open_key(own["pseudonyms.key"]), keys.Signer.open(own["keys/signing.key"])
         document = publish_archive(own.wanted(), key, signer)
     else:
@@ -173,21 +147,6 @@ def test_a_resumed_one_draws_nothing_twice(own, monkeypatch):
     monkeypatch.setattr(of_files, "attack", right)
     assert own.published(resume=True)["statistics"] == drawn
     assert own.published("other")["statistics"] != drawn
-
-
-def broken_off_at_the_end(own, monkeypatch):
-    """All but ``publication.json`` is written."""
-    right = finishing.exactly_once.make
-
-    def stop(path, *arguments):
-        if path.name == "publication.json":
-            raise Broken
-        return right(path, *arguments)
-
-    monkeypatch.setattr(finishing.exactly_once, "make", stop)
-    with pytest.raises(Broken):
-        own.published()
-    monkeypatch.setattr(finishing.exactly_once, "make", right)
 
 
 def test_broken_off_at_the_end_it_says_what_was_signed(own, monkeypatch):
@@ -236,5 +195,5 @@ def test_a_statistic_that_cannot_be_is_found_before_anything_is_charged(tmp_path
     with pytest.raises(BadInput, match='Column "remark", row 1: a number was expected'):
         own.published(ledger=tmp_path / "ledger")
     assert Ledger(str(tmp_path / "ledger")).book().lifetime == 0
-    assert subjects(own) == 0
+    assert rows_in(own, "subject") == 0
     assert not own["out"].exists()
