@@ -173,7 +173,7 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
 
 def _counted(question: Question, ran: Ran, seed: int) -> Permuted | None:
     """Whether codes tell anything of z, whichever attack won; None where what leaves are no codes."""
-    if question.crossed is None or counting.crossed([one.row for one in ran.kept]) is None:
+    if question.crossed is None or not any(counting.is_crossed(one.row) for one in ran.kept):
         return None
     return counting.counting_test(question.crossed, rng=np.random.default_rng([seed, 98]))
 
@@ -182,7 +182,7 @@ def _permuted(question: Question, best: Scored | None, counted: Permuted | None,
     """Whether the attack with most bits on validation gained anything on test; one attack, so nothing to correct."""
     if best is None:
         return None
-    if counting.crossed([best.row]) is not None:
+    if counting.is_crossed(best.row):
         return counted
     test, rng = best.test, np.random.default_rng([seed, 99])
     return permutation_test(question.whole.counted, best.sure["test"], test.y, test.z, test.cluster, rng=rng)

@@ -56,9 +56,9 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
     """The ``verdict`` of a document's part (the perturber, or its ``label_only``), as the schema describes it.
 
     ``limits`` are the recipe's (``attack_points``, ``bits``; None: the default), ``data`` the document's, None where
-    the number of test rows is not known. Attacks that were chosen on validation, and counting of codes crossed, which
-    needs no choice, are judged by their own intervals; any other leaks only beyond one widened for the number of
-    attacks (Bonferroni), or the luckiest of them would decide. That all upper ends are below a limit needs no such correction.
+    the number of test rows is not known. Attacks that were chosen on validation, and codes counted crossed, which need
+    no choice, are judged by their own intervals. Any other leaks only beyond one widened for the number of attacks
+    (Bonferroni), or the luckiest of them would decide. That all upper ends are below a limit needs no such correction.
     """
     limit = Limit(
         *(

@@ -9,7 +9,6 @@ counted anew for each shuffle, and p is exact.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -23,9 +22,9 @@ from edgeveil.trainer.measures.permutation import SHUFFLES, Permuted, permuted
 LEARNED_ON = "crossed"
 
 
-def crossed(rows: Sequence[Row]) -> Row | None:
-    """The row of codes that were counted crossed; None where the outputs are no codes."""
-    return next((row for row in rows if (row.name, row.learned_on) == (CodeCounts.name, LEARNED_ON)), None)
+def is_crossed(row: Row) -> bool:
+    """Whether it is of codes counted on crossed rows, which is there wherever outputs are codes."""
+    return (row.name, row.learned_on) == (CodeCounts.name, LEARNED_ON)
 
 
 def counting_test(setting: Setting, *, shuffles: int = SHUFFLES, rng: np.random.Generator) -> Permuted:
