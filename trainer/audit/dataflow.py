@@ -89,13 +89,11 @@ class _Walk:
         return stage
 
     def is_picture(self, name: str, code: str) -> bool:
-        """Whether ``name`` is one of the pictures of ``code``, as they are in a table."""
-        stage = self.made_by.get(name)
-        if name == code or stage is None:
-            return name == code
-        reads = reads_and_writes(stage)[0]
-        drawn = stage.stage in ("draw", "hold", "synthesis", "output")
-        return drawn and bool(reads) and all(self.is_picture(read, code) for read in reads)
+        """Whether ``name`` is made of ``code`` alone: by tables, choices from them and functions, without noise."""
+        if name == code:
+            return True
+        reads = reads_and_writes(self.made_by[name])[0] if name in self.made_by else []
+        return bool(reads) and all(self.is_picture(read, code) for read in reads)
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""

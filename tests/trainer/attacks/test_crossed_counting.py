@@ -16,6 +16,7 @@ from edgeveil.trainer.audit.document import attacked
 from edgeveil.trainer.audit.verdict import LEAKS, SIGNIFICANT, judge
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.measures.certificate import shuffled_labels
 
 PRIOR = np.array([[0.6, 0.4], [0.4, 0.6]])
 
@@ -34,8 +35,19 @@ class Lucky(Adaptive):
         return np.stack([1 - one, one], axis=1)
 
 
-def question(rows: int, leak: float, seed: int, *, codes: int = 8, people: int | None = None) -> Question:
-    """A code of each row that is z in a share ``leak`` of them. Rows of one of ``people`` share y, z and code."""
+def question(
+    rows: int,
+    leak: float,
+    seed: int,
+    *,
+    codes: int = 8,
+    people: int | None = None,
+    other: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Question:
+    """A code of each row that is z in a share ``leak`` of them. Rows of one of ``people`` share y, z and code.
+
+    ``other``: numbers of rows, and the z that they have instead.
+    """
     rng = np.random.default_rng(seed)
     person = np.arange(rows) % (people or rows)
     y = rng.integers(0, 2, rows)[person]
@@ -43,6 +55,8 @@ def question(rows: int, leak: float, seed: int, *, codes: int = 8, people: int |
     code = np.where(rng.random(rows) < leak, z, rng.integers(0, codes, rows)[person])
     cluster = None if people is None else person
     slices = slicing.cut(y, z, cluster=cluster, rng=rng)
+    if other is not None:
+        z[other[0]] = other[1]
     spec = InputSpec("vector", (1,), "float32", (0.0,), (1.0,))
     x = np.zeros((rows, 1), np.float32)
     data = Dataset("coded", x, y, z, ("a", "b"), ("c", "d"), PRIOR, spec, slices, cluster=cluster)
@@ -78,7 +92,19 @@ def test_outputs_that_are_no_codes_are_not_counted():
     assert found(question(1800, 0.2, 0), Lucky()).counting is None
 
 
-@pytest.mark.parametrize(("codes", "rows", "people"), [(8, 480, None), (32, 390, None), (8, 600, 120)])
+def test_each_shuffle_counts_as_if_z_had_been_so():
+    """With answers kept while z is shuffled, p would be too small: they were learned from the z of other folds."""
+    asked = question(1800, 0.15, 0)
+    tested, seed = asked.crossed.whole.test, 5
+    found = counting_test(asked.crossed, shuffles=1, rng=np.random.default_rng(seed))
+    rng = np.random.default_rng(seed)
+    (shuffled,) = shuffled_labels(tested.z, tested.y, shuffles=1, rng=rng, cluster=None)
+    again = question(1800, 0.15, 0, other=(tested.row, shuffled))
+    assert counting_test(again.crossed, shuffles=1, rng=rng).gain == pytest.approx(found.null_high)
+    assert found.gain > found.null_high + 0.01
+
+
+@pytest.mark.parametrize(("codes", "rows", "people"), [(32, 390, None), (8, 600, 120)])
 def test_it_fires_as_often_as_its_level_says_where_nothing_leaks(codes, rows, people):
     tries = 120
     p = np.empty(tries)

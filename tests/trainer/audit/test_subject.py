@@ -145,5 +145,10 @@ def test_the_code_of_a_frame_alone_is_looked_up_unless_it_is_under_noise(noise, 
     codes = perturbed.released.codes
     assert (codes is not None) == expected
     if expected:
+        label, outputs = {"name": "label", "kind": "label"}, {**outputs, "label": sent}
+        beside = perturbing._perturbed(
+            [frame, label], outputs, outputs, found, {"donors": donors}, dataset, np.arange(n), {}
+        )
+        assert beside.released.codes is None  # the class leaves anyway, and is all there is
         assert np.array_equal(codes.received, sent)
         assert len(set(values(perturbed.released))) == 4  # counted as codes, not as sixteen pictures
