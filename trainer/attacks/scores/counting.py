@@ -9,7 +9,7 @@ counted anew for each shuffle, and p is exact.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import numpy as np
 
@@ -78,9 +78,10 @@ class _Fold(NamedTuple):
             part.y * codes + of
             for part, of in zip(parts, np.split(code, np.cumsum([len(part) for part in parts[:2]])), strict=True)
         ]
-        order = np.argsort(whole.test.row)
-        place = order[np.searchsorted(whole.test.row, problem.fit.row, sorter=order) % len(order)]
-        moves = whole.test.row[place] == problem.fit.row
+        tested, learned = (cast(np.ndarray, part.row) for part in (whole.test, problem.fit))
+        order = np.argsort(tested)
+        place = order[np.searchsorted(tested, learned, sorter=order) % len(order)]
+        moves = tested[place] == learned
         counts = np.zeros((problem.counted.shape[0] * codes, problem.z_classes))
         np.add.at(counts, (cells[0][~moves], problem.fit.z[~moves]), 1.0)
         return cls(
