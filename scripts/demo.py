@@ -167,7 +167,7 @@ Open {out}/report.html"""
 def counted(certificate: dict) -> str:
     """What the codes of the test rows tell about z when they are counted, against the same with z shuffled.
 
-    An attack has to learn first; a count needs no training, and may show what no attack was sure of.
+    An attack has to learn first; a count needs no training.
     """
     bits, null, high = (certificate.get(name) for name in ("bits", "null_bits", "null_bits_high"))
     if bits is None or null is None or high is None:
@@ -178,7 +178,7 @@ def counted(certificate: dict) -> str:
     )
     if bits <= high:
         return f"{text}: what is counted is within chance."
-    return f"{text}: so about {bits - null:.3f} bits do leak, though an attack may not be sure of it on so few rows."
+    return f"{text}: so about {bits - null:.3f} bits do leak."
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -115,7 +115,8 @@ class Findings:
     ties). ``most_bits`` is the adaptive row with most bits there: at a skewed prior an attack can know a lot and
     still not guess better. ``curve`` is the best attack again on less data (None where it was not asked for).
     ``warnings`` name what there is too little of for these numbers to mean much. ``permutation`` tests whether
-    ``most_bits`` gained anything at all.
+    ``most_bits`` gained anything at all, and ``counting`` whether codes counted crossed did (None where outputs are no
+    codes).
     """
 
     chance: Chance
@@ -124,6 +125,7 @@ class Findings:
     curve: Curve | None = None
     warnings: tuple[str, ...] = ()
     permutation: Permuted | None = None
+    counting: Permuted | None = None
 
     @property
     def worst_adaptive(self) -> Row:

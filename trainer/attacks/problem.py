@@ -58,10 +58,10 @@ BUDGETS = {
 
 @dataclass(frozen=True)
 class Codes:
-    """Codes of a codebook: ``received`` (n,) is c' as it left, ``sent`` (n,) is c before the ``channel`` (R, C).
+    """Codes of a codebook: ``received`` (n,) is c' as it left, or as a receiver looks it up for a frame.
 
-    An attacker who has the perturber knows the channel, and ``sent`` of their own samples. Both are None where c' = c,
-    or where the code before the channel is not known.
+    ``sent`` (n,) is c before the ``channel`` (R, C). An attacker who has the perturber knows the channel, and ``sent``
+    of their own samples. Both are None where c' = c, or where the code before the channel is not known.
     """
 
     received: np.ndarray

@@ -19,6 +19,7 @@ from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
+from edgeveil.trainer.attacks.scores import counting
 from edgeveil.trainer.attacks.scores.scoring import Diverged, Scored, score
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.permutation import Permuted, permutation_test
@@ -94,14 +95,15 @@ def run(
 
 def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True) -> Findings:
     """What the attacks have found."""
-    whole = question.whole
+    whole, counted = question.whole, _counted(question, ran, seed)
     return Findings(
         attack_metrics.chance(whole.theta, whole.counted, whole.test.y, whole.test.z),
         tuple(one.row for one in ran.kept),
         ran.not_run,
         _curve(question, ran.kept, ran.families) if curve else None,
         sample_size.warnings(whole),
-        _permuted(question, ran.most_bits, seed),
+        _permuted(question, ran.most_bits, counted, seed),
+        counted,
     )
 
 
@@ -169,10 +171,19 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
     return made
 
 
-def _permuted(question: Question, best: Scored | None, seed: int) -> Permuted | None:
+def _counted(question: Question, ran: Ran, seed: int) -> Permuted | None:
+    """Whether codes tell anything of z, whichever attack won; None where what leaves are no codes."""
+    if question.crossed is None or not any(counting.is_crossed(one.row) for one in ran.kept):
+        return None
+    return counting.counting_test(question.crossed, rng=np.random.default_rng([seed, 98]))
+
+
+def _permuted(question: Question, best: Scored | None, counted: Permuted | None, seed: int) -> Permuted | None:
     """Whether the attack with most bits on validation gained anything on test; one attack, so nothing to correct."""
     if best is None:
         return None
+    if counting.is_crossed(best.row):
+        return counted
     test, rng = best.test, np.random.default_rng([seed, 99])
     return permutation_test(question.whole.counted, best.sure["test"], test.y, test.z, test.cluster, rng=rng)
 

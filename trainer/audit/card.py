@@ -41,6 +41,7 @@ _FURTHER = (
     "diagnostic",
     "limits",
     "permutation",
+    "counting",
     "learning_curve",
     "warnings",
     "parts",

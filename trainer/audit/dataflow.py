@@ -20,7 +20,8 @@ class Bottleneck:
 
     ``sent`` names the tensor of c, numbered so that those of each y-hat are together, ``released`` that of c'.
     ``table`` names the channel between them, None where c' = c. ``rows`` are the codes c there are, None where no
-    table says so. ``hidden_label``: the channel mixes classes, so y-hat is not released.
+    table says so. ``hidden_label``: the channel mixes classes, so y-hat is not released. ``pictured``: frames are
+    pictures of c' without any noise but the choice of one, so a receiver can look up which c' made a frame.
     """
 
     sent: str
@@ -28,6 +29,7 @@ class Bottleneck:
     table: str | None
     rows: int | None
     hidden_label: bool
+    pictured: bool = False
 
     def further_outputs(self) -> list[dict[str, Any]]:
         """Manifest entries that make a pipeline hand out c and c' as well."""
@@ -60,7 +62,9 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     mixes = table is not None and not (classes and _keeps_class(tables[table], classes.groups))
     if mixes and others:
         return "the channel leaves the class of y-hat, which leaves as well"
-    return Bottleneck(root, released, table, rows, mixes)
+    frames = [output["tensor"] for output in manifest["outputs"] if output["kind"] == "frame"]
+    pictured = all(walk.is_picture(frame, released) for frame in frames)
+    return Bottleneck(root, released, table, rows, mixes, pictured)
 
 
 class _Walk:
@@ -83,6 +87,13 @@ class _Walk:
         while (of := self.made_by.get(stage.group)) is not None and of.op == "argmax_within":
             stage = of
         return stage
+
+    def is_picture(self, name: str, code: str) -> bool:
+        """Whether ``name`` is made of ``code`` alone: by tables, choices from them and functions, without noise."""
+        if name == code:
+            return True
+        reads = reads_and_writes(self.made_by[name])[0] if name in self.made_by else []
+        return bool(reads) and all(self.is_picture(read, code) for read in reads)
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""

@@ -65,6 +65,7 @@ def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
         "learning_curve": None if found.curve is None else _curve(found.curve),
         "warnings": list(found.warnings),
         "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
+        "counting": None if found.counting is None else shorts(found.counting._asdict()),
         "parts": [_part(one) for one in parts],
     }
 

@@ -139,16 +139,17 @@ def _perturbed(
     table = None
     if isinstance(found, Bottleneck) and found.table is not None:
         table = tables[found.table][: found.rows]  # without the row of tracks that have not voted
-    released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, table))
+    released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, found, table))
     return Perturbed(released, outputs, found, table, backends)
 
 
 def _codes(
     declared: Sequence[Mapping[str, Any]],
     outputs: Mapping[str, np.ndarray],
+    found: Bottleneck | str,
     table: np.ndarray | None,
 ) -> Codes | None:
-    """The codes among the outputs, and for a codebook the codes before its channel."""
+    """The codes among the outputs or read back from frames, and for a codebook the codes before its channel."""
     for output in declared:
         if output["kind"] != "code":
             continue
@@ -157,7 +158,22 @@ def _codes(
             # A code may be drawn of the channel's answer, which is then what can be counted.
             counted = table is not None and np.array_equal(value, outputs[RELEASED])
             return Codes(value, outputs[SENT], table) if counted else Codes(value)
-    return None
+    frame = next((output["name"] for output in declared if output["kind"] == "frame"), None)
+    if frame is None or isinstance(found, str) or not found.pictured:
+        return None
+    # Of donors that are one code's each, that code.
+    shared = table is None or (np.count_nonzero(table, axis=0) > 1).any()
+    code = outputs[RELEASED if shared else SENT]
+    if any(output["kind"] == "label" and np.array_equal(outputs[output["name"]], code) for output in declared):
+        return None  # the class is all there is
+    return Codes(_looked_up(outputs[frame], code))
+
+
+def _looked_up(frame: np.ndarray, code: np.ndarray) -> np.ndarray:
+    """The code (n,) that a receiver looks up for each frame (n, ...): of those that show it, the one first seen."""
+    pictures = [row.tobytes() for row in np.ascontiguousarray(frame)]
+    _, first, picture = np.unique(pictures, return_index=True, return_inverse=True)
+    return np.asarray(code[first][picture])
 
 
 def further_outputs(subject: Subject) -> list[dict[str, Any]]:

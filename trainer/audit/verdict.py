@@ -13,12 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.scores.counting import LEARNED_ON
 from edgeveil.trainer.audit.board_column import board_name
 from edgeveil.trainer.audit.text import percent
 
 LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_CHANCE, TPR_FACTOR = 0.01, 3  # at 1 % false positives; three times as many surely recognised is a leak
+COUNTED = f"{CodeCounts.name} on {LEARNED_ON} rows"
 FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
 EARLIER = (
     "This audit was made before upper ends and fresh rows were recorded, so it cannot show that anything holds. Audit "
@@ -53,9 +56,9 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
     """The ``verdict`` of a document's part (the perturber, or its ``label_only``), as the schema describes it.
 
     ``limits`` are the recipe's (``attack_points``, ``bits``; None: the default), ``data`` the document's, None where
-    the number of test rows is not known. An attack that was chosen on validation is judged by its own interval; any
-    other leaks only beyond one widened for the number of attacks (Bonferroni), or the luckiest of them would decide.
-    That all upper ends are below a limit needs no such correction.
+    the number of test rows is not known. Attacks that were chosen on validation, and codes counted crossed, which need
+    no choice, are judged by their own intervals. Any other leaks only beyond one widened for the number of attacks
+    (Bonferroni), or the luckiest of them would decide. That all upper ends are below a limit needs no such correction.
     """
     limit = Limit(
         *(
@@ -145,7 +148,7 @@ def _wanted(found: Mapping[str, Any]) -> str:
 
 def _figures(row: Mapping[str, Any], chance: float) -> Iterator[_Figure]:
     """What can be judged of one attack: points and balanced points in percent, bits."""
-    label = row["name"] if row["kind"] != "adaptive" else f"{row['name']} on {row.get('learned_on', 'old')} rows"
+    label = _label(row)
 
     def points(share: float | None, base: float) -> float | None:
         return None if share is None else 100 * (share - base)
@@ -160,15 +163,19 @@ def _figures(row: Mapping[str, Any], chance: float) -> Iterator[_Figure]:
         yield _Figure("balanced", label, 100 * (row["balanced"] - base), *ends)
 
 
+def _label(row: Mapping[str, Any]) -> str:
+    return row["name"] if row["kind"] != "adaptive" else f"{row['name']} on {row.get('learned_on', 'old')} rows"
+
+
 def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
     """Why it leaks, one clause for each kind of evidence: by the attack that shows most of it."""
-    rows = part["adversaries"]
-    # Rows of one document differ in these; documents of before have no learned_on.
-    chosen = [(part[name]["name"], part[name]["seed"], part[name].get("learned_on")) for name in _CHOSEN]
+    rows, counting = part["adversaries"], part.get("counting")
+    chosen = [(_label(part[name]), part[name]["seed"]) for name in _CHOSEN]
+    chosen += [(COUNTED, row["seed"]) for row in rows if counting is not None]
     wider = _wider(len(rows))
     shown: dict[str, tuple[float, str]] = {}
     for row in rows:
-        factor = 1.0 if (row["name"], row["seed"], row.get("learned_on")) in chosen else wider
+        factor = 1.0 if (_label(row), row["seed"]) in chosen else wider
         figures = list(_figures(row, guess(part)))
         if row.get("tpr") is not None:
             figures.append(_Figure("tpr", figures[0].attack, row["tpr"], row["tpr_low"], row["tpr_high"]))
@@ -180,21 +187,22 @@ def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
         if name in shown:
             low, attack = shown[name]
             yield form.format(attack=attack, low=100 * low if name == "tpr" else low, allowed=_allowed(limit, name))
-    test, parts = part.get("permutation"), part.get("parts", ())
-    attack = part["most_bits"]["name"]
+    parts, attack = part.get("parts", ()), part["most_bits"]["name"]
     surely = [one for one in parts if one["p"] is not None and one["p"] <= SIGNIFICANT and one["bits"]["mean"] > 0]
     if surely:
         one = min(surely, key=lambda one: one["p"])
         where = f"{one['rows']:,} rows ({one['name']}; permutation test, corrected p = {one['p']:.3f})"
         yield f"{attack} gains something for sure about {where}"
-    # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
-    # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
-    # The parts have the other half of the level, so that all tests together are wrong as rarely as one.
-    level = SIGNIFICANT / 2 if any(one["p"] is not None for one in parts) else SIGNIFICANT
-    if test is None or test["p"] > level or test["gain"] <= 0:
-        return
-    if test["swapped"] != "rows of clusters":
-        yield f"{attack} gains something for sure (permutation test, p = {test['p']:.3f})"
+    # The parts have one half of the level, and the tests on all rows share the other, so that all tests together are
+    # wrong as rarely as one.
+    tests = {attack: part.get("permutation"), COUNTED: counting}
+    level = SIGNIFICANT / (2 if any(one["p"] is not None for one in parts) else 1) / (1 if counting is None else 2)
+    for name, test in tests.items():
+        # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
+        # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
+        if test is not None and test["p"] <= level and test["gain"] > 0 and test["swapped"] != "rows of clusters":
+            yield f"{name} gains something for sure (permutation test, p = {test['p']:.3f})"
+            return
 
 
 _CHOSEN = ("worst_adaptive", "most_bits")

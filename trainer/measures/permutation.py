@@ -56,10 +56,23 @@ def permutation_test(
         raise BadInput(f"A permutation test needs rows and at least one shuffle; got {len(z)} rows, {shuffles}.")
     rows = np.arange(len(z))
     gains = attack_metrics.gains(prior, probabilities, y)
+    return permuted(lambda told: float(gains[rows, told].mean()), y, z, cluster, shuffles=shuffles, rng=rng)
+
+
+def permuted(
+    gain_of: Callable[[np.ndarray], float],
+    y: np.ndarray,
+    z: np.ndarray,
+    cluster: np.ndarray | None = None,
+    *,
+    shuffles: int = SHUFFLES,
+    rng: np.random.Generator,
+) -> Permuted:
+    """The same test of any gain: ``gain_of`` gives bits per row, were the rows' z (n,) as it is told."""
     strata, swapped = _strata(y, z, cluster)
-    gain = float(gains[rows, z].mean())
+    gain = gain_of(z)
     labels = shuffled_labels(z, strata, shuffles=shuffles, rng=rng, cluster=cluster)
-    null = np.array([gains[rows, shuffled].mean() for shuffled in labels])
+    null = np.array([gain_of(shuffled) for shuffled in labels])
     # Sums of the same numbers in another order differ in their last digits: those are ties.
     p = (1 + int((null >= gain - 1e-12).sum())) / (1 + shuffles)
     return Permuted(p, gain, float(np.quantile(null, 0.99)), shuffles, swapped)

@@ -57,14 +57,16 @@ def found(stages: list[dict], outputs: list[dict]) -> Bottleneck | str:
 
 def test_what_a_code_and_noise_decide_can_be_counted():
     code = {"name": "code", "kind": "code", "tensor": "code"}
-    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Bottleneck("code", "code", None, 6, False)
+    assert found([WITHIN, *picture("code")], [frame_of(), LABEL, code]) == Bottleneck(
+        "code", "code", None, 6, False, True
+    )
     behind = found([WITHIN, draw("code", "channel", "c2"), *picture("c2")], [frame_of(), LABEL])
-    assert behind == Bottleneck("code", "c2", "channel", 6, False)
+    assert behind == Bottleneck("code", "c2", "channel", 6, False, True)
     donors = found([WITHIN, draw("code", "donors", "d"), *picture("d")], [frame_of(), LABEL, code])
-    assert donors == Bottleneck("code", "code", None, 6, False)  # the code itself leaves beside its donor
-    assert found(picture("label"), [frame_of(), LABEL]) == Bottleneck("label", "label", None, None, False)
+    assert donors == Bottleneck("code", "code", None, 6, False, True)  # the code itself leaves beside its donor
+    assert found(picture("label"), [frame_of(), LABEL]) == Bottleneck("label", "label", None, None, False, True)
     hidden = found([draw("label", "channel", "other"), *picture("other")], [frame_of()])
-    assert hidden == Bottleneck("label", "other", "channel", None, True)
+    assert hidden == Bottleneck("label", "other", "channel", None, True, True)
 
 
 def test_a_held_stream_is_seen_through():

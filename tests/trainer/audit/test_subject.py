@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.families.code_counts import values
 from edgeveil.trainer.audit import subject as perturbing
+from edgeveil.trainer.audit.dataflow import RELEASED, SENT, bottleneck
 from edgeveil.trainer.audit.subject import Subject
 
 SHAPE = (2, 2, 1)
@@ -110,3 +112,43 @@ def test_labels_and_codes_stand_beside_the_frame():
     assert bare.x.shape == frame.shape
     assert not bare.x.any()
     assert bare.also.argmax(axis=1).tolist() == label.tolist()
+
+
+@pytest.mark.parametrize(("noise", "expected"), [(False, True), (True, False)])
+def test_the_code_of_a_frame_alone_is_looked_up_unless_it_is_under_noise(noise, expected):
+    """A donor of one of four codes leaves, and nothing else: a receiver has the table."""
+    n = 400
+    x = readings(n)
+    pictures = np.arange(16, dtype=np.uint8).repeat(4).reshape(16, *SHAPE)
+    donors = np.kron(np.eye(4), np.ones((1, 4))).astype(np.uint32)
+    stages = [
+        {"stage": "preprocess", "input": "x", "output": "u", "low": 0.0, "high": 16.0},
+        {"stage": "table", "op": "argmax", "input": "u", "output": "code"},
+        {"stage": "draw", "distribution": "channel", "input": "code", "table": "donors", "output": "donor"},
+        {"stage": "synthesis", "op": "row", "input": "donor", "table": "pictures", "output": "x_out"},
+    ]
+    if noise:
+        stages += [
+            {"stage": "draw", "distribution": "laplace", "shape": list(SHAPE), "output": "steps"},
+            {"stage": "add", "input": "x_out", "noise": ["steps"], "output": "noisy"},
+        ]
+    frame = {"name": "frame", "kind": "frame", "tensor": "noisy" if noise else "x_out", "shape": list(SHAPE)}
+    found = bottleneck({"stages": stages, "outputs": [frame]}, {"donors": donors, "pictures": pictures})
+    assert found.pictured == expected
+    sent = x.reshape(n, -1).argmax(axis=1)
+    donor = 4 * sent + np.random.default_rng(0).integers(0, 4, n)
+    outputs = {"frame": pictures[donor], SENT: sent, RELEASED: donor}
+    z = np.arange(n) % 2
+    labels = SimpleNamespace(y=z, z=z, cluster=None)
+    dataset = SimpleNamespace(rows=lambda _: labels, input=SimpleNamespace(shape=SHAPE, dtype="uint8"))
+    perturbed = perturbing._perturbed([frame], outputs, outputs, found, {"donors": donors}, dataset, np.arange(n), {})
+    codes = perturbed.released.codes
+    assert (codes is not None) == expected
+    if expected:
+        label, outputs = {"name": "label", "kind": "label"}, {**outputs, "label": sent}
+        beside = perturbing._perturbed(
+            [frame, label], outputs, outputs, found, {"donors": donors}, dataset, np.arange(n), {}
+        )
+        assert beside.released.codes is None  # the class leaves anyway, and is all there is
+        assert np.array_equal(codes.received, sent)
+        assert len(set(values(perturbed.released))) == 4  # counted as codes, not as sixteen pictures

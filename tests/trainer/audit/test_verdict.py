@@ -60,6 +60,37 @@ def test_without_tests_of_parts_the_whole_has_all_of_the_level():
     assert judged(made)["word"] == LEAKS
 
 
+@pytest.mark.parametrize(
+    ("p", "counted", "apart", "expected"),
+    [
+        (0.4, 0.0025, True, LEAKS),  # a quarter of 1 %: another for the attack chosen, and half for the parts
+        (0.4, 0.003, True, HOLDS),
+        (0.0025, 0.4, True, LEAKS),
+        (0.003, 0.4, True, HOLDS),
+        (0.4, 0.005, False, LEAKS),
+        (0.4, 0.006, False, HOLDS),
+    ],
+)
+def test_counting_crossed_is_tested_beside_the_attack_that_was_chosen(p, counted, apart, expected):
+    made = document(0.61, p=p)
+    made["counting"] = {"p": counted, "gain": 0.01, "swapped": "rows"}
+    for one in made["parts"]:
+        one["p"] = one["p"] if apart else None
+    assert judged(made)["word"] == expected
+    for spoilt in ({"gain": -0.01}, {"swapped": "rows of clusters"}):
+        worse = {**made, "counting": {**made["counting"], **spoilt}}
+        assert judged(worse)["word"] == (LEAKS if p <= 0.0025 else HOLDS)
+
+
+def test_counting_crossed_is_judged_by_its_own_interval():
+    made = document(0.60)
+    made["adversaries"][4].update(name="code counts", learned_on="crossed", accuracy=0.675, low=0.655, high=0.695)
+    assert judged(made)["word"] == CANNOT_TELL  # no code was counted, so it is one attack of five
+    made["counting"] = {"p": 0.4, "gain": 0.01, "swapped": "rows"}
+    assert judged(made)["word"] == LEAKS
+    assert judged(made)["reasons"] == ["code counts on crossed rows is at least 5.5 points over chance (5 allowed)"]
+
+
 def test_the_limits_of_the_recipe_decide():
     made = document(0.61)
     assert judged(made)["limit"] == {"points": DEFAULT.points, "bits": DEFAULT.bits}

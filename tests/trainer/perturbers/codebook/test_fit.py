@@ -80,7 +80,7 @@ def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
     assert set(here) == {"code", "label"}
     assert all(np.array_equal(here[name], there[name]) for name in here)
     assert set(alone.tables) == {"decoder"}
-    assert bottleneck(alone.description(), alone.tables) == Bottleneck("code", "code", None, 16, False)
+    assert bottleneck(alone.description(), alone.tables) == Bottleneck("code", "code", None, 16, False, True)
     assert alone.tables["decoder"].shape == (16, 4, 8, 8, 1)
     x = drawn(here["code"], alone.tables["decoder"], np.random.default_rng(0))
     assert x.dtype == test.x.dtype

@@ -143,7 +143,7 @@ def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
     data = Dataset("made", np.zeros((1, 4)), *np.zeros((2, 1), int), "ab", "wx", np.ones((2, 2)) / 2, spec, None)
     fitted = assemble_codebook(data, encoder, None, np.eye(4, dtype=np.float32), recipe.perturber)
     assert fitted.stream["gap"] == 2
-    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False)
+    assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
     pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
 
     def sent(shown):

@@ -113,7 +113,7 @@ def test_a_code_of_two_tokens_goes_through_int8_on_the_runtime(two):
 
 def test_the_joint_code_is_what_an_audit_counts(two):
     _, perturber, folder = two
-    assert bottleneck(folder.manifest, perturber.tables) == Bottleneck("code", "code", None, 18, False)
+    assert bottleneck(folder.manifest, perturber.tables) == Bottleneck("code", "code", None, 18, False, True)
     table = np.kron(np.eye(2), np.ones((9, 9))).astype(np.uint32)
     drawn = {"stage": "draw", "distribution": "channel", "input": "code", "table": "channel", "output": "c2"}
     stages = [stage if stage.get("input") != "code" else {**stage, "input": "c2"} for stage in perturber.stages]
