@@ -52,7 +52,6 @@ from scripts.reproduce.publishing import (
 )
 from scripts.reproduce.record import ROOT, Script, run
 from scripts.reproduce.security import downgrades, guards
-from scripts.reproduce.series import motion
 from scripts.reproduce.strangers import strangers, strangers_page
 
 RECORD = Path("docs/results/privacy/mnist-prgan.json")
@@ -497,7 +496,7 @@ PAGES: dict[str, Callable[[], None]] = {
     "power": _power,
     "unseen-people": _of(UNSEEN, UNSEEN_PAGE, unseen_page),
     "peers": _of(PEERS, PEERS_PAGE, peers),
-    "motion": _of(motion.RESULT, motion_page.PAGE, motion_page.page),
+    "motion": motion_page.write,
     "guards": _of(guards.RESULT, GUARDS_PAGE, guards_page),
     "emission-times": _of(EMISSION, EMISSION_PAGE, emission_times),
     "recipe-times": _of(RECIPES, RECIPES_PAGE, recipe_times),
