@@ -26,6 +26,7 @@ from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training.classifiers import train_labels
 from scripts.reproduce import record
@@ -87,13 +88,20 @@ def label_sent(run: Run, out: Path) -> dict[str, float] | None:
     return None if label is None else interval(intervals.rate(label[-len(test) :] == test.y, test.cluster))
 
 
-def label_of_raw(run: Run) -> dict[str, float]:
+def label_of_raw(seed: int, out: Path, budget: str) -> dict[str, float]:
     """How often a network is right on raw test rows that learned, as the codebook's label did, from two slices."""
+    run = of_kind(RAW, seed, out, budget)
     dataset, recipe = run.dataset(), run.recipe
-    model = train_labels(dataset.for_training(), recipe.classifiers, recipe.budget, seed=recipe.seed, log=run)
-    test = dataset.part("test")
-    right = logits(model, dataset.unit(test.x)).argmax(axis=1) == test.y
-    return interval(intervals.rate(right, test.cluster))
+
+    def read() -> dict[str, float]:
+        load_tensorflow()
+        model = train_labels(dataset.for_training(), recipe.classifiers, recipe.budget, seed=seed, log=run)
+        test = dataset.part("test")
+        right = logits(model, dataset.unit(test.x)).argmax(axis=1) == test.y
+        return interval(intervals.rate(right, test.cluster))
+
+    found: dict[str, float] = record.kept(out / str(seed) / "raw-label.json", read)
+    return found
 
 
 def row(
@@ -103,8 +111,10 @@ def row(
     run, place = of_kind(kind, seed, out, budget), out / str(seed)
     make = partial(of_raw, run, adversaries) if kind == RAW else partial(audited, run, out, adversaries, floor)
     found: dict[str, Any] = record.kept(place / f"{kind}.json", make)
-    read = partial(label_of_raw, run) if kind == RAW else partial(label_sent, run, out)
-    label = None if "not_exported" in found else record.kept(place / f"{kind}-label.json", read)
+    if kind == RAW:
+        return {**found, "label": label_of_raw(seed, out, budget)}
+    sent = partial(label_sent, run, out)
+    label = None if "not_exported" in found else record.kept(place / f"{kind}-label.json", sent)
     return {**found, "label": label}
 
 
@@ -128,9 +138,10 @@ def main() -> None:
     asked = script.parse_args()
     found = record.read(asked.record)
     found["most_kept"] = bounds()
-    seeds = found.setdefault("seeds", {})
+    seeds, of_raw_windows = found.setdefault("seeds", {}), found.setdefault("label_of_raw", {})
     for seed in asked.seeds:
         rows = seeds.setdefault(str(seed), {})
+        of_raw_windows[str(seed)] = label_of_raw(seed, asked.out, asked.budget)
         for kind in asked.rows:
             floor = next((one["floor"] for one in rows.values() if "floor" in one), None)
             rows[kind] = row(kind, seed, asked.out, asked.budget, asked.adversaries, floor)

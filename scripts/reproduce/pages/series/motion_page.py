@@ -30,7 +30,8 @@ duration are correlations, within an action, of what a recipient's small network
 GOALS = """
 ## What the codebook reaches
 
-Not all can be kept: the correlation of a property with what tells nothing of the person is at most {bounds}.
+Not all can be kept: the correlation of a property with what tells nothing of the person is at most
+{bounds}.
 
 """
 ADD_UP = """
@@ -69,7 +70,7 @@ def page(rows: Mapping[str, Any], frontier: Mapping[str, Any], unseen: Mapping[s
         HEAD.format(budget=first["budget"], prior=prior, counted=counted),
         _perturbers(rows["seeds"]),
         GOALS.format(bounds=", ".join(f"{value:.2f} for {name}" for name, value in rows["most_kept"].items())),
-        _goals(rows["seeds"]),
+        _goals(rows["seeds"], rows["label_of_raw"]),
         _added_up(seed, first),
     ]
     if frontier:
@@ -111,23 +112,22 @@ def _kept(read: Mapping[str, Any]) -> list[float]:
     return [read["attributes"][name]["correlation"] for name in PROPERTIES]
 
 
-def _goals(seeds: Mapping[str, Any]) -> str:
+def _goals(seeds: Mapping[str, Any], raw: Mapping[str, Any]) -> str:
     """Each target, and what of it is reached by seed."""
-    both = {seed: (found["codebook"], found["raw"]) for seed, found in seeds.items() if "raw" in found}
-    codes = [code for code, _ in both.values()]
-    whole = [_y(code)["accuracy"] / _y(raw)["accuracy"] for code, raw in both.values()]
+    codes = [found["codebook"] for found in seeds.values()]
+    whole = [_y(code)["accuracy"] / raw[seed]["accuracy"] for seed, code in zip(seeds, codes, strict=True)]
     rows = [
         ["y, of what is read from raw windows", f"at least {_percent(WHOLE)}"]
         + [_marked(_percent(one), met=one >= WHOLE) for one in whole]
     ]
     for name, said in CHANCES.items():
         over = [code["worst_adaptive"]["accuracy"] - code["chance"][name] for code in codes]
-        cells = [_marked(_percent(one), met=one <= NEAR) for one in over]
-        rows.append([f"best attack, above {said}", f"at most {_percent(NEAR)}", *cells])
+        cells = [_marked(f"{100 * one:.1f}", met=one <= NEAR) for one in over]
+        rows.append([f"best attack, points above {said}", f"at most {100 * NEAR:.1f}", *cells])
     kept = zip(*(_kept(code["collateral"]["perturbed"]["read_from_it"]) for code in codes), strict=True)
     for name, values in zip(PROPERTIES, kept, strict=True):
         rows.append([name, f"at least {READ:.2f}", *(_marked(f"{one:.2f}", met=one >= READ) for one in values)])
-    return _table(["", "target (**met**)", *(f"seed {seed}" for seed in both)], rows)
+    return _table(["", "target (**met**)", *(f"seed {seed}" for seed in seeds)], rows)
 
 
 def _marked(said: str, *, met: bool) -> str:

@@ -33,9 +33,10 @@ def rows():
             "raw": row(best=0.6, label=0.9),
             "prgan": row(best=0.5, label=None),
         },
-        "1": {"codebook": row(best=0.25, label=0.8, energy=0.4), "raw": row(best=0.6, label=0.9)},
+        "1": {"codebook": row(best=0.25, label=0.8, energy=0.4)},
     }
-    return {"seeds": seeds, "most_kept": {"energy": 0.73, "tempo": 0.8, "duration": 0.45}}
+    raw = {"0": rate(0.9), "1": rate(0.9)}
+    return {"seeds": seeds, "label_of_raw": raw, "most_kept": {"energy": 0.73, "tempo": 0.8, "duration": 0.45}}
 
 
 def line(page, begins):
@@ -46,11 +47,11 @@ def line(page, begins):
 def test_what_is_met_is_bold(rows):
     page = motion_page.page(rows, {}, {})
     assert line(page, "y, of what is read from raw windows")[1:] == ["**100.0 %**", "88.9 %"]
-    assert line(page, "best attack, above chance")[1:] == ["7.5 %", "12.5 %"]
-    assert line(page, "best attack, above counted chance")[1:] == ["**2.5 %**", "7.5 %"]
+    assert line(page, "best attack, points above chance")[1:] == ["7.5", "12.5"]
+    assert line(page, "best attack, points above counted chance")[1:] == ["**2.5**", "7.5"]
     assert line(page, "energy") == ["at least 0.50", "**0.60**", "0.40"]
     assert line(page, "duration") == ["at least 0.50", "0.25", "0.25"]
-    assert "at most 0.73 for energy, 0.80 for tempo, 0.45 for duration" in page
+    assert "at most\n0.73 for energy, 0.80 for tempo, 0.45 for duration" in page
     assert "together name the person 40.0 % of the time\n(chance 20.0 %; seed 0)" in page
 
 
