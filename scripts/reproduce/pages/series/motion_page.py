@@ -8,7 +8,6 @@ from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce import record
-from scripts.reproduce.pages.unseen_people import over_splits
 from scripts.reproduce.series import motion, motion_frontier, motion_unseen
 
 PAGE = Path("docs/results/motion.md")
@@ -47,9 +46,9 @@ One setting of `motion-codebook` changed at a time, seed {seed} (`python -m scri
 UNSEEN = """
 ## People never seen
 
-Means over {splits} choices of {new} people of 8 whom neither codebook nor classifiers saw; intervals are over the
-choices (`python -m scripts.reproduce.series.motion_unseen`). Attacks learn on these people's own windows, as they
-leave; chance by counted P(z | y) is {chance} %. y of raw windows is what D_y reads of them.
+{splits} choices of {new} people of 8 whom neither codebook nor classifiers saw
+(`python -m scripts.reproduce.series.motion_unseen`). Attacks learn on these people's own windows, as they leave; chance
+is by counted P(z | y). y of raw windows is what D_y reads of them.
 
 """
 
@@ -76,7 +75,8 @@ def page(rows: Mapping[str, Any], frontier: Mapping[str, Any], unseen: Mapping[s
     if frontier:
         parts += [FRONTIER.format(seed=frontier["seed"]), _settings(frontier["rows"])]
     if unseen:
-        parts += [_never_seen_head(unseen["splits"]), _never_seen(unseen["splits"])]
+        splits = unseen["splits"]
+        parts += [UNSEEN.format(splits=len(splits), new=len(splits[0]["new"])), _never_seen(splits)]
     return "".join(parts)
 
 
@@ -144,19 +144,16 @@ def _added_up(seed: str, row: Mapping[str, Any]) -> str:
     )
 
 
-def _never_seen_head(splits: Sequence[Mapping[str, Any]]) -> str:
-    chance = over_splits([one["rows"]["codebook"]["chance"]["majority"] for one in splits])
-    return UNSEEN.format(splits=len(splits), new=len(splits[0]["new"]), chance=chance)
-
-
 def _never_seen(splits: Sequence[Mapping[str, Any]]) -> str:
+    head = ["what leaves", "never seen", "y", "best attack on the person", "by", "chance", *PROPERTIES]
     rows = []
     for name in splits[0]["rows"]:
-        found = [one["rows"][name] for one in splits]
-        rates = [[_y(row)["accuracy"] for row in found], [row["worst_adaptive"]["accuracy"] for row in found]]
-        kept = zip(*(_kept(row["read_from_it"]) for row in found), strict=True)
-        rows.append([name, *map(over_splits, rates), *(f"{sum(values) / len(values):.2f}" for values in kept)])
-    return _table(["what leaves", "y, %", "best attack on the person, %", *PROPERTIES], rows)
+        for one in splits:
+            row, who = one["rows"][name], ", ".join(map(str, one["new"]))
+            best, kept = row["worst_adaptive"], [f"{value:.2f}" for value in _kept(row["read_from_it"])]
+            chance = _percent(row["chance"]["majority"])
+            rows.append([name, who, _rate(_y(row)), _rate(best), best["name"], chance, *kept])
+    return _table(head, rows)
 
 
 def _rate(value: Mapping[str, Any]) -> str:

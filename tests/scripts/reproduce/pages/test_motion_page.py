@@ -66,5 +66,6 @@ def test_settings_and_people_never_seen_are_shown_where_they_were_recorded(rows)
     split = {"rows": {"codebook": row(best=0.5, label=0.8), "raw": row(best=0.9, label=None)}, "new": [1, 2, 3]}
     page = motion_page.page(rows, {"seed": 0, "rows": {"price 8": row(best=0.3, label=0.7)}}, {"splits": [split]})
     assert line(page, "price 8")[:2] == ["70.0 % [60.0, 80.0]", "30.0 % [20.0, 40.0]"]
-    assert line(page, "raw") == ["70.0", "90.0", "0.60", "0.25", "0.25"]
-    assert "Means over 1 choices of 3 people of 8" in page
+    rate_of_y, best, chance = "70.0 % [60.0, 80.0]", "90.0 % [80.0, 100.0]", "17.5 %"
+    assert line(page, "raw") == ["1, 2, 3", rate_of_y, best, "an attack", chance, "0.60", "0.25", "0.25"]
+    assert "1 choices of 3 people of 8 whom" in page
