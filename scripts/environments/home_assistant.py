@@ -24,7 +24,9 @@ VERSION = "2026.11.0"
 PYTHON = "3.14"
 SUITE = "forky"  # of Debian, with that Python
 # What Home Assistant would install when it first loads these integrations, at the versions it asks for.
-INTEGRATIONS = ("mqtt", "hassio")
+# The page asks for what every service does, so it needs those beside `frontend` too.
+INTEGRATIONS = ("mqtt", "hassio", "frontend", "ai_task", "assist_satellite", "camera", "media_player", "stream")
+COMPILED = ("pymicro-vad", "pyspeex-noise")  # no wheels; of the voice assistant, which nothing here uses
 _NEEDS = """
 import json, pathlib, homeassistant
 folder, seen, todo = pathlib.Path(homeassistant.__file__).parent, set(), {words}
@@ -82,7 +84,7 @@ def build(place: Path) -> None:
     pip = [*inside, f"{venv}/bin/python", "-m", "pip", "install", "--quiet", "--prefer-binary"]
     _run([*pip, f"homeassistant=={VERSION}"])
     needs = _run([*inside, f"{venv}/bin/python", "-c", _NEEDS.format(words=list(INTEGRATIONS))])
-    _run([*pip, *needs.split()])
+    _run([*pip, *(one for one in needs.split() if not one.startswith(COMPILED))])
     (place / "version").write_text(VERSION)
 
 

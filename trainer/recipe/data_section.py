@@ -162,6 +162,8 @@ class Data(Section):
             raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: npz, csv and utd-mhad have series')
         if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
             raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
+        if kind and self.series.people is not None:
+            raise ValueError("no `series.people` with your own data: leave out their rows")
         if kind == "npz" and self.series.length is not None:
             raise ValueError("no `series.length` with npz, whose x are windows already")
         if kind != "npz" and (self.series.length is None or self.series.hop is None):

@@ -41,6 +41,11 @@ class Series(Section):
         description="Where the sensor saturates, on either side of 0, for each channel; a window with such a sample is "
         "dropped. Left out: not known.",
     )
+    people: list[Annotated[int, Field(ge=1)]] | None = Field(
+        default=None,
+        min_length=2,
+        description="utd-mhad: the numbers of the people whose recordings are taken. Left out: all 8.",
+    )
 
     @model_validator(mode="after")
     def _of_each_channel(self) -> Series:

@@ -11,8 +11,6 @@ not windows, are the independent units.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -39,8 +37,8 @@ ACTIONS = (
 PEOPLE = tuple(range(1, 9))
 
 
-def load(*, target: str, sensitive: str, series: Series, people: Sequence[int] = PEOPLE) -> Readings:
-    """Windows float32 (length, 6) of ``people`` (numbers of 1 to 8) and a session for each recording.
+def load(*, target: str, sensitive: str, series: Series) -> Readings:
+    """Windows float32 (length, 6) of ``series.people`` (numbers of 1 to 8; all) and a session for each recording.
 
     ``target`` is "action", ``sensitive`` is "person". The attributes are ``energy`` and ``tempo`` of a window's
     acceleration, and ``duration`` of its recording in seconds. Raises ``BadInput``.
@@ -49,8 +47,11 @@ def load(*, target: str, sensitive: str, series: Series, people: Sequence[int] =
     for key in ("rate_hz", "channels", "units", "full_scale"):
         if getattr(series, key) is not None:
             raise BadInput(f"`data.series.{key}`: these data say it themselves. Leave it out.")
-    if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
-        raise BadInput(f"The people are numbered 1 to 8, each once; got {list(people)}.")
+    people = PEOPLE if series.people is None else tuple(series.people)
+    if len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
+        raise BadInput(
+            f"`data.series.people`: expected numbers of 1 to 8, each once; got {list(people)}. Change that list."
+        )
     with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
         signal, length, key = file["signal"], file["length"].astype(np.int64), file["sequence_key"].astype(np.int64)
     taken = np.flatnonzero(np.isin(key[:, 1], people))

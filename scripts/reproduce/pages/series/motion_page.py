@@ -1,79 +1,160 @@
-"""Rows of the page on a worn motion sensor, from its record."""
+"""The page on a worn motion sensor, from its records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from scripts.reproduce.pages.rendering import write_from
-from scripts.reproduce.series import motion
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+from scripts.reproduce import record
+from scripts.reproduce.series import motion, motion_frontier, motion_unseen
 
 NAME = "motion"
 PAGE = Path("docs/results/motion.md")
+PROPERTIES = ("energy", "tempo", "duration")
+CHANCES = {"prior": "chance", "majority": "counted chance"}
+NEAR = 0.03  # of either: the target
+WHOLE = 0.98  # of what is read of y from raw windows: the target
+READ = 0.5  # correlation within y: the target
 HEAD = """# Motion
 
-A worn sensor on 8 people who do 27 actions (`utd-mhad`): windows of 2 s, one every half second. The action is kept,
-the person hidden. Attacks are those of a {budget} audit, on int8 artefacts; chance is {prior}, or {majority} by counted
-P(z | y). `python -m scripts.reproduce.series.motion` records it.
+A worn sensor on 8 people who do 27 actions (`utd-mhad`): windows of 2 s, one every half second. The action y is kept,
+the person hidden. Attacks are those of a {budget} audit, on int8 artefacts; chance is {prior}, or {counted} by counted
+P(z | y). y is the label that leaves; of PR-GAN, which sends none, what D_y reads. The label of label-only is D_y's, of
+one slice; that of a codebook learned from two, and so did the network that reads y from raw windows. Energy, tempo and
+duration are correlations, within an action, of what a recipient's small network reads from what leaves.
+`python -m scripts.reproduce.series.motion` records it.
 
-| what leaves | seed | y read from it | best attack on the person | by | energy read from it | tempo |
-| --- | --- | --- | --- | --- | --- | --- |
+"""
+GOALS = """
+## What the codebook reaches
+
+Not all can be kept: the correlation of a property with what tells nothing of the person is at most
+{bounds}.
+
 """
 ADD_UP = """
 **A code for every window adds up.** {windows} windows of one recording together name the person {right} of the time
-(chance {chance}).
-
-**Not all can be kept.** The correlation, within an action, of a window's property with what tells nothing of the person
-is bounded: {bounds}. The target is 0.5 for each.
-
-Raw windows: D_y is right {y}, and D_z, one small network, {z}. The codebook's target, y within 2 % of raw and attacks
-within 3 points of chance, is {met}.
+(chance {chance}; seed {seed}).
 """
-NEAR = 0.03  # of chance, and of raw y in shares: the target
+FRONTIER = """
+## Other settings
+
+One setting of `motion-codebook` changed at a time, seed {seed} (`python -m scripts.reproduce.series.motion_frontier`).
+
+"""
+UNSEEN = """
+## People never seen
+
+{splits} choices of {new} people of 8 whom neither codebook nor classifiers saw
+(`python -m scripts.reproduce.series.motion_unseen`). Attacks learn on these people's own windows, as they leave; chance
+is by counted P(z | y). y of raw windows is what D_y reads of them.
+
+"""
 
 
-def page(record: Mapping[str, Any]) -> str:
-    """The page as Markdown."""
-    first = next(iter(record["seeds"].values()))["codebook"]
-    chance = first["chance"]
-    head = HEAD.format(budget=first["budget"], prior=_percent(chance["prior"]), majority=_percent(chance["majority"]))
-    rows = [line for seed, found in record["seeds"].items() for line in _rows(seed, found)]
-    return head + "\n".join(rows) + "\n" + _added_up(first, record["most_kept"])
+def write() -> None:
+    """Write the page from the records that there are; none without the first."""
+    found = [record.read(one.RESULT) for one in (motion, motion_frontier, motion_unseen)]
+    if found[0]:
+        write_atomic(str(PAGE), page(*found).encode())
 
 
-def _rows(seed: str, found: Mapping[str, Any]) -> Iterator[str]:
-    for name, row in found.items():
-        yield _line(name, seed, row)
-    if "label-only" not in found:
-        yield _line("label-only, a class's mean", seed, found["codebook"]["floor"])
+def page(rows: Mapping[str, Any], frontier: Mapping[str, Any], unseen: Mapping[str, Any]) -> str:
+    """The page as Markdown; ``frontier`` and ``unseen`` may be empty."""
+    seed, found = next(iter(rows["seeds"].items()))
+    first = found["codebook"]
+    prior, counted = (_percent(first["chance"][name]) for name in ("prior", "majority"))
+    parts = [
+        HEAD.format(budget=first["budget"], prior=prior, counted=counted),
+        _perturbers(rows["seeds"]),
+        GOALS.format(bounds=", ".join(f"{value:.2f} for {name}" for name, value in rows["most_kept"].items())),
+        _goals(rows["seeds"], rows["label_of_raw"]),
+        _added_up(seed, first),
+    ]
+    if frontier:
+        parts += [FRONTIER.format(seed=frontier["seed"]), _settings(frontier["rows"])]
+    if unseen:
+        splits = unseen["splits"]
+        parts += [UNSEEN.format(splits=len(splits), new=len(splits[0]["new"])), _never_seen(splits)]
+    return "".join(parts)
 
 
-def _line(name: str, seed: str, row: Mapping[str, Any]) -> str:
-    """A row: of raw windows, for which no recipient is trained, y is what D_y reads."""
-    useful = row.get("collateral") or {}
-    read = (useful.get("perturbed") or useful.get("label_only_mean") or {}).get("read_from_it", {})
-    known = read.get("attributes", {})
-    kept = [f"{known[one]['correlation']:.2f}" if one in known else "" for one in ("energy", "tempo")]
-    best, y = row["worst_adaptive"], read.get("y", row["target"])
-    return f"| {name} | {seed} | {_rate(y)} | {_rate(best)} | {best['name']} | {kept[0]} | {kept[1]} |"
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def _added_up(row: Mapping[str, Any], most_kept: Mapping[str, float]) -> str:
-    ran = [one for one in row["streams"]["tracks"] if "right" in one]
-    last, raw = ran[-1], row["raw"]
-    near = row["worst_adaptive"]["accuracy"] <= row["chance"]["prior"] + NEAR
-    read = row["collateral"]["perturbed"]["read_from_it"]["y"]
-    whole = read["accuracy"] >= 0.98 * raw["target"]["accuracy"]
+def _perturbers(seeds: Mapping[str, Any]) -> str:
+    head = ["what leaves", "seed", "y", "best attack on the person", "by", *PROPERTIES]
+    names = list(dict.fromkeys(name for found in seeds.values() for name in found))
+    rows = [[name, seed, *_figures(found[name])] for name in names for seed, found in seeds.items() if name in found]
+    return _table(head, rows)
+
+
+def _settings(rows: Mapping[str, Any]) -> str:
+    head = ["setting", "y", "best attack on the person", "by", *PROPERTIES]
+    return _table(head, ([name, *_figures(row)] for name, row in rows.items()))
+
+
+def _figures(row: Mapping[str, Any]) -> list[str]:
+    best = row["worst_adaptive"]
+    kept = [f"{value:.2f}" for value in _kept(row["collateral"]["perturbed"]["read_from_it"])]
+    return [_rate(_y(row)), _rate(best), best["name"], *kept]
+
+
+def _y(row: Mapping[str, Any]) -> Mapping[str, float]:
+    found: Mapping[str, float] = row["target"] if row["label"] is None else row["label"]
+    return found
+
+
+def _kept(read: Mapping[str, Any]) -> list[float]:
+    return [read["attributes"][name]["correlation"] for name in PROPERTIES]
+
+
+def _goals(seeds: Mapping[str, Any], raw: Mapping[str, Any]) -> str:
+    """Each target, and what of it is reached by seed."""
+    codes = [found["codebook"] for found in seeds.values()]
+    whole = [_y(code)["accuracy"] / raw[seed]["accuracy"] for seed, code in zip(seeds, codes, strict=True)]
+    rows = [
+        ["y, of what is read from raw windows", f"at least {_percent(WHOLE)}"]
+        + [_marked(_percent(one), met=one >= WHOLE) for one in whole]
+    ]
+    for name, said in CHANCES.items():
+        over = [code["worst_adaptive"]["accuracy"] - code["chance"][name] for code in codes]
+        cells = [_marked(f"{100 * one:.1f}", met=one <= NEAR) for one in over]
+        rows.append([f"best attack, points above {said}", f"at most {100 * NEAR:.1f}", *cells])
+    kept = zip(*(_kept(code["collateral"]["perturbed"]["read_from_it"]) for code in codes), strict=True)
+    for name, values in zip(PROPERTIES, kept, strict=True):
+        rows.append([name, f"at least {READ:.2f}", *(_marked(f"{one:.2f}", met=one >= READ) for one in values)])
+    return _table(["", "target (**met**)", *(f"seed {seed}" for seed in seeds)], rows)
+
+
+def _marked(said: str, *, met: bool) -> str:
+    return f"**{said}**" if met else said
+
+
+def _added_up(seed: str, row: Mapping[str, Any]) -> str:
+    last = [one for one in row["streams"]["tracks"] if "right" in one][-1]
     return ADD_UP.format(
         windows=last["releases"],
         right=_percent(max(last["right"].values())),
         chance=_percent(last["chance"]),
-        y=_percent(raw["target"]["accuracy"]),
-        z=_percent(raw["sensitive"]["accuracy"]),
-        bounds=", ".join(f"{name} at most {value:.2f}" for name, value in most_kept.items()),
-        met="met" if near and whole else "not met",
+        seed=seed,
     )
+
+
+def _never_seen(splits: Sequence[Mapping[str, Any]]) -> str:
+    head = ["what leaves", "never seen", "y", "best attack on the person", "by", "chance", *PROPERTIES]
+    rows = []
+    for name in splits[0]["rows"]:
+        for one in splits:
+            row, who = one["rows"][name], ", ".join(map(str, one["new"]))
+            best, kept = row["worst_adaptive"], [f"{value:.2f}" for value in _kept(row["read_from_it"])]
+            chance = _percent(row["chance"]["majority"])
+            rows.append([name, who, _rate(_y(row)), _rate(best), best["name"], chance, *kept])
+    return _table(head, rows)
 
 
 def _rate(value: Mapping[str, Any]) -> str:
@@ -82,8 +163,3 @@ def _rate(value: Mapping[str, Any]) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def write() -> None:
-    """Write the page, where its record is."""
-    write_from(motion.RESULT, PAGE, page)

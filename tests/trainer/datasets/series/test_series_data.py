@@ -14,6 +14,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
+from edgeveil.trainer.sweep.axes import with_settings
 
 RATE_HZ = 20.0
 TABLE = {
@@ -199,6 +200,7 @@ NPZ = "npz:x.npz"
         ({"source": NPZ, "series": {"channels": ["a", "a"]}}, "different names"),
         ({"source": NPZ, "series": {"rate_hz": None}}, "`rate_hz`, `channels` and `units`"),
         ({"source": NPZ, "series": {"length": 32}}, "no `series.length` with npz"),
+        ({"source": NPZ, "series": {"people": [1, 2]}}, "no `series.people` with your own data"),
         ({"source": "csv:rec", "columns": COLUMNS}, "`length` and `hop`"),
         ({"source": "csv:rec", "columns": COLUMNS, "series": {"length": 32, "hop": 33}}, "`hop` of at most `length`"),
         ({"source": "csv:rec", "series": CUT}, r"a section \[data.columns\] with `time`"),
@@ -231,8 +233,19 @@ def test_utd_mhad_is_861_recordings_of_27_actions_by_8_people(data_folder, monke
     assert set(found.attributes) == {"energy", "tempo", "duration"}
     jog, sit = (found.y == utd_mhad.ACTIONS.index(one) for one in ("jog", "sit-to-stand"))
     assert found.attributes["energy"][jog].mean() > 1.5 * found.attributes["energy"][sit].mean()
+    some = datasets.load(with_settings(Recipe.find("motion-label-only"), {"data.series.people": [7, 2, 5]}))
+    assert some.z_names == ("person-2", "person-5", "person-7")
+    assert some.y_names == found.y_names
+    np.testing.assert_array_equal(some.x, found.x[np.isin(found.z, (1, 4, 6))])
 
 
 def test_utd_mhad_says_itself_what_its_channels_are():
     with pytest.raises(BadInput, match=r"`data.series.rate_hz`: these data say it themselves"):
         utd_mhad.load(target="action", sensitive="person", series=Series(length=100, hop=25, rate_hz=50.0))
+
+
+@pytest.mark.parametrize("people", [[1, 9], [3, 3]])
+def test_utd_mhad_has_eight_people_each_once(people):
+    with pytest.raises(BadInput, match=r"`data.series.people`: expected numbers of 1 to 8, each once; got \[") as said:
+        utd_mhad.load(target="action", sensitive="person", series=Series(length=100, hop=25, people=people))
+    assert str(people) in str(said.value)
