@@ -1,6 +1,6 @@
 """The page of a stream in Home Assistant itself, in headless Chromium.
 
-    python -m scripts.reproduce.looks.home_assistant_page --bundle hall.veil --trust trust
+    python -m scripts.reproduce.looks.home_assistant_photo --bundle hall.veil --trust trust
 
 The bundle is that of docs/how-to/count-people.md and runs as it says there, with simulated people, on a mosquitto of
 its own. The environment is that of scripts/environments/home_assistant.py. The page is shown once every number has
