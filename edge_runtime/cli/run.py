@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json,
 from edgeveil.edge_runtime.cli.output import Document, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -190,8 +191,9 @@ def _refuse_overwriting(source: str, sink: str) -> None:
 def _run_lines(document: Document) -> Iterator[str]:
     # A service that was stopped before its inside was ready does not know what it would have run.
     runs = " with {artefact} on {device}" if "artefact" in document else ""
-    line = "{frames_in} frames in, {frames_out} out in {seconds:.2f} s" + runs + " ({stopped})"
-    yield line.format(**document)
+    frames_in = counted(document["frames_in"], "frame")
+    line = "{} in, {frames_out:,} out in {seconds:.2f} s" + runs + " ({stopped})"
+    yield line.format(frames_in, **document)
     for reason, count in document["dropped"].items():
         yield "  dropped, {}: {}".format(reason, count)
     if document.get("clipped"):
@@ -199,7 +201,8 @@ def _run_lines(document: Document) -> Iterator[str]:
             document["clipped"]
         )
     for name, counts in document["sinks"].items():
-        yield "  {}: {delivered} records delivered, {waiting} waiting, {lost} lost".format(name, **counts)
+        delivered = counted(counts["delivered"], "record")
+        yield "  {}: {} delivered, {waiting:,} waiting, {lost:,} lost".format(name, delivered, **counts)
 
 
 def _failures(document: Document, manifest: Manifest) -> Iterator[str]:

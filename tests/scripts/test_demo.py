@@ -29,9 +29,9 @@ INVALID = "error: these figures are INVALID: .+"  # on a machine that does other
 
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory):
-    """(folder, completed process) of the demo on its small budget, with short audits, without a terminal."""
+    """(folder, completed process) of the demo on its small budget, without a terminal."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    return out, command(*SHORT, "scripts/demo.py", "--quick", "--out", out)
+    return out, command("scripts/demo.py", "--quick", "--out", out)
 
 
 def test_a_run_is_reported_and_listed_without_tensorflow(demo, tmp_path):

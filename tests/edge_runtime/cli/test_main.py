@@ -78,6 +78,11 @@ def test_a_run_says_what_became_of_the_records_of_each_sink(made, tmp_path, caps
     code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"csv:{tmp_path}/out.csv")
     assert code == 0
     assert f"csv:{tmp_path}/out.csv: 50 records delivered, 0 waiting, 0 lost" in out
+    with np.load(tmp_path / "in.npz") as given:
+        np.savez(tmp_path / "one.npz", x=given["x"][:1])
+    _, out, _ = run(capsys, made, f"npz:{tmp_path}/one.npz", f"csv:{tmp_path}/one.csv")
+    assert out.startswith("1 frame in, 1 out")
+    assert f"csv:{tmp_path}/one.csv: 1 record delivered" in out
 
 
 def test_a_folder_of_pictures_of_a_wrong_size_ends_with_four(tiny, tmp_path, capsys):

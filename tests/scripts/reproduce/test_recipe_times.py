@@ -22,19 +22,13 @@ def timed(record, *words):
     )
 
 
-def test_a_recipe_is_timed_and_shown(tmp_path, monkeypatch):
-    record, user = tmp_path / "recipes.json", recipe_times.edgeveil
-
-    def quick(*words, **about):  # the user's commands, with a small budget for training
-        return user(*words, *(["--budget", "quick"] if words[0] == "train" else []), **about)
-
-    monkeypatch.setattr(recipe_times, "edgeveil", quick)
-    monkeypatch.setattr(sys, "argv", ["recipe_times", "digits-label-only", "--anyway", "--record", str(record)])
-    monkeypatch.chdir(ROOT)
-    code = recipe_times.main()
+def test_a_recipe_is_timed_and_shown(tmp_path):
+    record = tmp_path / "recipes.json"
+    done = timed(record, "digits-label-only")
+    assert record.is_file(), done.stderr
     document = json.loads(record.read_text())
     (row,) = document["rows"]
-    assert code == (0 if row["verdict"] == "VALID" else 3)
+    assert done.returncode == (0 if row["verdict"] == "VALID" else 3)
     assert row["wall_s"] > sum(row["stages_s"].values()) > 0
     assert row["limit_met"] is True
     assert row["macs"] > row["parameters"] > 1000

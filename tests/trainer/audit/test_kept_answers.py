@@ -24,8 +24,8 @@ def test_answers_stay_where_it_is_broken_off_and_go_when_it_is_done(tmp_path, ca
     folder = tmp_path / "attacks"
     with pytest.raises(KeyboardInterrupt):
         audited(folder, resume=False, fails=KeyboardInterrupt)
-    assert f"Answers of 1 attacks are kept in {folder}; the same command with --resume" in capsys.readouterr().err
-    with pytest.raises(BadInput, match=r"answers of 1 attacks are kept\. Add --resume"):
+    assert f"Answers of 1 attack are kept in {folder}; the same command with --resume" in capsys.readouterr().err
+    with pytest.raises(BadInput, match=r"answers of 1 attack are kept\. Add --resume"):
         audited(folder, resume=False)
     with pytest.raises(ZeroDivisionError):
         audited(folder, resume=True, name="b", fails=ZeroDivisionError)

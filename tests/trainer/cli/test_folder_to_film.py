@@ -15,7 +15,6 @@ from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import first_look
 from tests.support import network_receivers
 from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
@@ -29,9 +28,8 @@ def edgeveil(*words):
 
 @pytest.fixture
 def little(monkeypatch):
-    """Networks, adversaries and readers with hardly any training: this is about the way, not about the numbers."""
+    """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     short_audit.shorten(monkeypatch)
-    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each network
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
 
 

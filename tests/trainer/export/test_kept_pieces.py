@@ -151,7 +151,7 @@ def test_kept_pieces_stay_where_the_process_was_killed(tmp_path):
     kept.folder.mkdir()
     (tmp_path / "copy").rename(kept.folder / "a.npz")
     with (
-        pytest.raises(BadInput, match=r"An export into .* was broken off; 1 pieces"),
+        pytest.raises(BadInput, match=r"An export into .* was broken off; 1 piece of it is kept"),
         kept_pieces(tmp_path / "out", {}, resume=False),
     ):
         pass

@@ -14,8 +14,8 @@ from scripts.reproduce.runtime import peer_networks, shufflenet
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 
 
-def everywhere(model, precisions=("float32", "int8"), *, samples=4):
-    rows = calibration(model, samples)
+def everywhere(model, precisions=("float32", "int8")):
+    rows = calibration(model, 4)
     costs = {"keras": keras_cost(model)}
     costs |= {f"tflite-{p}": file_cost(d, "tflite") for p, d in to_tflite.convert(model, precisions, rows).items()}
     costs |= {f"onnx-{p}": file_cost(d, "onnx") for p, d in to_onnx.convert(model, precisions, rows).items()}
@@ -107,7 +107,7 @@ def test_mobilenets_macs_are_the_papers():
     import keras
 
     for name, macs in (("MobileNet", 568_740_352), ("MobileNetV2", 300_774_272)):
-        costs = everywhere(getattr(keras.applications, name)(weights=None), samples=2)
+        costs = everywhere(getattr(keras.applications, name)(weights=None))
         assert {(c.macs, c.flops) for c in costs.values()} == {(macs, 2 * macs)}
         assert len({c.depthwise_macs for c in costs.values()}) == 1
 

@@ -141,7 +141,7 @@ def test_a_rotation_keeps_everybody_and_back_is_the_same(vault):
 def test_a_rotation_refuses_a_row_of_somebody_who_was_erased(vault):
     pseudonyms = [Cipher(KEY, SCOPE).seal(vault.salt("visitor", person)) for person in OLD[:3]]
     vault.erase("visitor", OLD[1])
-    with pytest.raises(BadInput, match="1 rows are of people who were erased"), vault.change():
+    with pytest.raises(BadInput, match="1 row is of people who were erased"), vault.change():
         rotated(pseudonyms, KEY, SCOPE, to=2, vault=vault)
 
 

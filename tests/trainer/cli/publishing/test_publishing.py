@@ -121,7 +121,7 @@ def test_where_two_columns_could_name_a_frame_none_is_chosen(recordings, edgevei
     ("frames", "change", "said"),
     [
         (1, lambda row: row, 'Column "recording", row [0-9]+: expected a number from 0 to'),
-        (-1, lambda row: row, "1 frames have no row in the table, the first of them number"),
+        (-1, lambda row: row, "1 frame has no row in the table, the first of them number"),
         (0, lambda row: {**row, "recording": "0"}, "No column of visits.csv says which frame is a row's"),
         (
             0,

@@ -68,7 +68,7 @@ def test_a_picture_that_cannot_be_read_costs_its_row(pictures):
 
 def test_a_picture_without_a_row_and_a_row_without_its_picture(pictures):
     (pictures["pictures"] / "extra.png").write_bytes(encode(np.zeros((8, 8), np.uint8)))
-    with pytest.raises(BadInput, match="1 frames have no row in the table, the first of them number 0"):
+    with pytest.raises(BadInput, match="1 frame has no row in the table, the first of them number 0"):
         pictures.published(recordings=str(pictures["pictures"]))
     (pictures["pictures"] / "extra.png").unlink()
     (pictures["pictures"] / name(3)).unlink()

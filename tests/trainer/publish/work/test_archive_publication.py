@@ -128,7 +128,7 @@ def test_who_was_erased_meanwhile_is_not_published(own, monkeypatch):
     broken_off(own, monkeypatch)
     with Vault(own["vault"], open_key(own["pseudonyms.key"])) as vault:
         vault.erase("visitor", "person 003")
-    with pytest.raises(BadInput, match="1 people were erased since this publication was begun"):
+    with pytest.raises(BadInput, match="1 person was erased since this publication was begun"):
         own.published(resume=True)
     assert not own["out"].exists()
     assert rows_in(own, "subject") == 0

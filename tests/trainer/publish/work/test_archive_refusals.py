@@ -71,7 +71,7 @@ def test_a_row_without_its_frame_and_the_reverse(own):
     rewrite(own, lambda rows: [{**rows[0], "recording": "9999"}, *rows[1:]])
     refused(own, r'Column "recording", row 1: expected a number from 0 to [0-9]+')
     rewrite(own, lambda rows: rows[1:])
-    refused(own, "1 frames have no row in the table, the first of them number")
+    refused(own, "1 frame has no row in the table, the first of them number")
 
 
 def test_two_columns_of_one_name(own):
