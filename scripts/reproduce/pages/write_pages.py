@@ -43,6 +43,7 @@ from scripts.reproduce.papers import figure_6, figure_7
 from scripts.reproduce.publishing import (
     anonymity,
     archive_cost,
+    counted_by_others,
     linkage,
     newcomer,
     pseudonym_attack,
@@ -93,6 +94,7 @@ PUBLISHING = tuple(
         pseudonym_attack,
         archive_cost,
         ray_leaks,
+        counted_by_others,
     )
 )
 PUBLISHING_PAGE = Path("docs/results/publishing.md")
@@ -375,6 +377,7 @@ def publishing(
     attacked: dict[str, Any],
     cost: dict[str, Any],
     leaks: dict[str, Any],
+    counted_again: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     template = templates().get_template("publishing.md.j2")
@@ -387,6 +390,7 @@ def publishing(
         attack=attacked,
         cost=cost,
         leaks=leaks,
+        counted_again=counted_again,
         us_a_frame=statistics.median(cost["us_a_frame"]),
         held=publishing_page.held,
         claims=publishing_page.claims(record, counted),
