@@ -13,6 +13,7 @@ from scripts.reproduce.pages.rendering import render
 from scripts.reproduce.publishing import (
     anonymity,
     archive_cost,
+    counted_by_others,
     linkage,
     newcomer,
     pseudonym_attack,
@@ -23,7 +24,17 @@ from scripts.reproduce.publishing import (
 
 NAME = "publishing"
 PAGE = Path("docs/results/publishing.md")
-SCRIPTS = (anonymity, linkage, pseudonyms, newcomer, whole_archive, pseudonym_attack, archive_cost, ray_leaks)
+SCRIPTS = (
+    anonymity,
+    linkage,
+    pseudonyms,
+    newcomer,
+    whole_archive,
+    pseudonym_attack,
+    archive_cost,
+    ray_leaks,
+    counted_by_others,
+)
 RECORDS = tuple(script.RESULT for script in SCRIPTS)
 
 Record = Mapping[str, Any]
@@ -112,6 +123,7 @@ def page(
     attacked: dict[str, Any],
     cost: dict[str, Any],
     leaks: dict[str, Any],
+    counted_again: dict[str, Any],
 ) -> str:
     """The page on publishing as Markdown."""
     return render(
@@ -124,6 +136,7 @@ def page(
         attack=attacked,
         cost=cost,
         leaks=leaks,
+        counted_again=counted_again,
         us_a_frame=statistics.median(cost["us_a_frame"]),
         held=held,
         claims=claims(record, counted),

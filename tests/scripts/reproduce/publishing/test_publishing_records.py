@@ -11,6 +11,7 @@ from scripts.reproduce.publishing import (
     adult_columns,
     anonymity,
     archive_cost,
+    counted_by_others,
     lattice,
     linkage,
     newcomer,
@@ -30,6 +31,14 @@ def test_the_search_is_exact_and_mondrian_loses_less():
     found = record(anonymity.RESULT)
     assert all(row.get("held", True) for part in ("brute_force", "pruning", "unique", "losses") for row in found[part])
     assert {row["quasi_identifiers"] for row in found["pruning"]} == {5, 8}
+
+
+def test_pycanon_finds_in_the_file_what_the_publication_says():
+    found = record(counted_by_others.RESULT)
+    assert found["held"]
+    assert found["pycanon"] == {**found["ours"], "rows": 30_162}
+    assert found["ours"]["k"] >= found["asked"]["k"] == 10
+    assert found["ours"]["l"] >= found["asked"]["l"] == 2
 
 
 def test_by_people_no_attacker_is_better_than_one_in_k_and_by_rows_one_is():
