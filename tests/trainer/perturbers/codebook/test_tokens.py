@@ -120,7 +120,7 @@ def test_the_joint_code_is_what_an_audit_counts(two):
     stages.insert(next(n for n, stage in enumerate(stages) if stage.get("input") == "c2"), drawn)
     outputs = [out if out["name"] != "code" else {**out, "tensor": "c2"} for out in perturber.outputs]
     behind = bottleneck({"stages": stages, "outputs": outputs}, {**perturber.tables, "channel": table})
-    assert behind == Bottleneck("code", "c2", "channel", 18, False)
+    assert behind == Bottleneck("code", "c2", "channel", 18, False, True)
 
 
 def test_a_receiver_draws_samples_of_the_joint_code(two):
