@@ -9,7 +9,7 @@ from scripts.reproduce.pages.papers import mnist_page
 from scripts.reproduce.pages.series import motion_page
 from scripts.reproduce.publishing import publishing_page
 from scripts.reproduce.security import guards, guards_page
-from scripts.reproduce.series import motion, motion_frontier, motion_unseen
+from scripts.reproduce.series import motion, motion_unseen
 from scripts.reproduce.strangers import strangers, strangers_page
 from tests.support.checkout import ROOT
 
@@ -75,5 +75,5 @@ def test_the_note_is_on_pages_with_old_records_alone():
 
 
 def test_the_page_on_motion_is_what_its_record_says():
-    records = [record.read(ROOT / one.RESULT) for one in (motion, motion_frontier, motion_unseen)]
+    records = [record.read(ROOT / one.RESULT) for one in (motion, motion_unseen)]
     assert (ROOT / motion_page.PAGE).read_text() == motion_page.page(*records), HOW

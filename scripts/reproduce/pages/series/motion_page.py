@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce import record
-from scripts.reproduce.series import motion, motion_frontier, motion_unseen
+from scripts.reproduce.series import motion, motion_unseen
 
 NAME = "motion"
 PAGE = Path("docs/results/motion.md")
@@ -21,7 +23,7 @@ HEAD = """# Motion
 
 A worn sensor on 8 people who do 27 actions (`utd-mhad`): windows of 2 s, one every half second. The action y is kept,
 the person hidden. Attacks are those of a {budget} audit, on int8 artefacts; chance is {prior}, or {counted} by counted
-P(z | y). y is the label that leaves; of PR-GAN, which sends none, what D_y reads. The label of label-only is D_y's, of
+P(z | y). y is the label that leaves or, where none does, what D_y reads. The label of label-only is D_y's, of
 one slice; that of a codebook learned from two, and so did the network that reads y from raw windows. Energy, tempo and
 duration are correlations, within an action, of what a recipient's small network reads from what leaves.
 `python -m scripts.reproduce.series.motion` records it.
@@ -38,11 +40,10 @@ ADD_UP = """
 **A code for every window adds up.** {windows} windows of one recording together name the person {right} of the time
 (chance {chance}; seed {seed}).
 """
-FRONTIER = """
-## Other settings
-
-One setting of `motion-codebook` changed at a time, seed {seed} (`python -m scripts.reproduce.series.motion_frontier`).
-
+TRADE = """
+**The trade.** Beside label-only and on average over seeds, the codebook gives
+{kept}; the best attack on the person
+gains {points:.1f} points.
 """
 UNSEEN = """
 ## People never seen
@@ -56,13 +57,13 @@ is by counted P(z | y). y of raw windows is what D_y reads of them.
 
 def write() -> None:
     """Write the page from the records that there are; none without the first."""
-    found = [record.read(one.RESULT) for one in (motion, motion_frontier, motion_unseen)]
+    found = [record.read(one.RESULT) for one in (motion, motion_unseen)]
     if found[0]:
         write_atomic(str(PAGE), page(*found).encode())
 
 
-def page(rows: Mapping[str, Any], frontier: Mapping[str, Any], unseen: Mapping[str, Any]) -> str:
-    """The page as Markdown; ``frontier`` and ``unseen`` may be empty."""
+def page(rows: Mapping[str, Any], unseen: Mapping[str, Any]) -> str:
+    """The page as Markdown; ``unseen`` may be empty."""
     seed, found = next(iter(rows["seeds"].items()))
     first = found["codebook"]
     prior, counted = (_percent(first["chance"][name]) for name in ("prior", "majority"))
@@ -71,10 +72,9 @@ def page(rows: Mapping[str, Any], frontier: Mapping[str, Any], unseen: Mapping[s
         _perturbers(rows["seeds"]),
         GOALS.format(bounds=", ".join(f"{value:.2f} for {name}" for name, value in rows["most_kept"].items())),
         _goals(rows["seeds"], rows["label_of_raw"]),
+        _trade(rows["seeds"].values()),
         _added_up(seed, first),
     ]
-    if frontier:
-        parts += [FRONTIER.format(seed=frontier["seed"]), _settings(frontier["rows"])]
     if unseen:
         splits = unseen["splits"]
         parts += [UNSEEN.format(splits=len(splits), new=len(splits[0]["new"])), _never_seen(splits)]
@@ -91,11 +91,6 @@ def _perturbers(seeds: Mapping[str, Any]) -> str:
     names = list(dict.fromkeys(name for found in seeds.values() for name in found))
     rows = [[name, seed, *_figures(found[name])] for name in names for seed, found in seeds.items() if name in found]
     return _table(head, rows)
-
-
-def _settings(rows: Mapping[str, Any]) -> str:
-    head = ["setting", "y", "best attack on the person", "by", *PROPERTIES]
-    return _table(head, ([name, *_figures(row)] for name, row in rows.items()))
 
 
 def _figures(row: Mapping[str, Any]) -> list[str]:
@@ -133,6 +128,18 @@ def _goals(seeds: Mapping[str, Any], raw: Mapping[str, Any]) -> str:
 
 def _marked(said: str, *, met: bool) -> str:
     return f"**{said}**" if met else said
+
+
+def _trade(seeds: Iterable[Mapping[str, Any]]) -> str:
+    """What the codebook gives beyond label-only, and what that costs."""
+    both = [(found["codebook"], found["label-only"]) for found in seeds]
+    read = [[_kept(row["collateral"]["perturbed"]["read_from_it"]) for row in pair] for pair in both]
+    gains = np.mean([np.subtract(*pair) for pair in read], axis=0)
+    points = 100 * np.mean(
+        [code["worst_adaptive"]["accuracy"] - one["worst_adaptive"]["accuracy"] for code, one in both]
+    )
+    kept = ", ".join(f"{gain:+.2f} of {name}" for name, gain in zip(PROPERTIES, gains, strict=True))
+    return TRADE.format(kept=kept, points=points)
 
 
 def _added_up(seed: str, row: Mapping[str, Any]) -> str:

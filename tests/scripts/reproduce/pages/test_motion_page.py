@@ -35,6 +35,8 @@ def rows():
         },
         "1": {"codebook": row(best=0.25, label=0.8, energy=0.4)},
     }
+    for found in seeds.values():
+        found["label-only"] = row(best=0.19, label=0.8, energy=0.1)
     raw = {"0": rate(0.9), "1": rate(0.9)}
     return {"seeds": seeds, "label_of_raw": raw, "most_kept": {"energy": 0.73, "tempo": 0.8, "duration": 0.45}}
 
@@ -45,7 +47,7 @@ def line(page, begins):
 
 
 def test_what_is_met_is_bold(rows):
-    page = motion_page.page(rows, {}, {})
+    page = motion_page.page(rows, {})
     assert line(page, "y, of what is read from raw windows")[1:] == ["**100.0 %**", "88.9 %"]
     assert line(page, "best attack, points above chance")[1:] == ["7.5", "12.5"]
     assert line(page, "best attack, points above counted chance")[1:] == ["**2.5**", "7.5"]
@@ -55,17 +57,22 @@ def test_what_is_met_is_bold(rows):
     assert "together name the person 40.0 % of the time\n(chance 20.0 %; seed 0)" in page
 
 
+def test_the_trade_is_what_the_codebook_gives_beyond_label_only(rows):
+    page = motion_page.page(rows, {})
+    assert "gives\n+0.40 of energy, +0.00 of tempo, +0.00 of duration" in page
+    assert "gains 3.5 points" in page.replace("\n", " ")
+
+
 def test_y_is_the_label_or_where_none_leaves_what_d_y_reads(rows):
-    page = motion_page.page(rows, {}, {})
+    page = motion_page.page(rows, {})
     assert line(page, "prgan")[1] == "70.0 % [60.0, 80.0]"
     assert line(page, "codebook")[:2] == ["1", "80.0 % [70.0, 90.0]"]
 
 
-def test_settings_and_people_never_seen_are_shown_where_they_were_recorded(rows):
-    assert motion_page.page(rows, {}, {}).count("\n## ") == 1
+def test_people_never_seen_are_shown_where_they_were_recorded(rows):
+    assert motion_page.page(rows, {}).count("\n## ") == 1
     split = {"rows": {"codebook": row(best=0.5, label=0.8), "raw": row(best=0.9, label=None)}, "new": [1, 2, 3]}
-    page = motion_page.page(rows, {"seed": 0, "rows": {"price 8": row(best=0.3, label=0.7)}}, {"splits": [split]})
-    assert line(page, "price 8")[:2] == ["70.0 % [60.0, 80.0]", "30.0 % [20.0, 40.0]"]
+    page = motion_page.page(rows, {"splits": [split]})
     rate_of_y, best, chance = "70.0 % [60.0, 80.0]", "90.0 % [80.0, 100.0]", "17.5 %"
     assert line(page, "raw") == ["1, 2, 3", rate_of_y, best, "an attack", chance, "0.60", "0.25", "0.25"]
     assert "1 choices of 3 people of 8 whom" in page
