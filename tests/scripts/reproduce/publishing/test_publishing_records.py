@@ -63,8 +63,7 @@ def test_an_archive_is_the_same_bytes_by_every_engine_and_after_every_kill():
 def test_publishing_costs_little_beyond_the_interpreter():
     found = record(archive_cost.RESULT)
     assert (found["rows"], found["first_pass"]["rows"]) == (100_000, 1_000_000)
-    # By Arrow's own pool of memory; workers have the system's since.
-    assert [name for name, held in found["checks"].items() if not held] == ["memory does not grow"]
+    assert all(found["checks"].values())
     assert found["verdict"] == "VALID"
 
 
