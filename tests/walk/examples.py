@@ -7,6 +7,7 @@ import functools
 import re
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import typer.core
@@ -105,12 +106,21 @@ def check(words: list[str]) -> None:
     elif rest[:1] == ["-m"] and rest[1].startswith("scripts."):
         source = ROOT / (rest[1].replace(".", "/") + ".py")
         assert source.is_file(), f"there is no {source}"
-        missing = [word for word in rest if word.startswith("--") and f'"{word}"' not in source.read_text()]
+        known = _with_its_imports(source)
+        missing = [word for word in rest if word.startswith("--") and f'"{word}"' not in known]
         assert not missing, f"{source} does not know {missing}"
     elif program.startswith("scripts/"):
         assert (ROOT / program).is_file(), f"there is no {program}"
     else:
         assert program in OTHERS, f"{program} is none of our programs, nor of {sorted(OTHERS)}"
+
+
+def _with_its_imports(script: Path) -> str:
+    """The text of a script and of the scripts it imports, which may add its options."""
+    text = script.read_text()
+    imported = re.findall(r"^from (scripts[\w.]*) import", text, re.MULTILINE)
+    beside = (ROOT / (name.replace(".", "/") + ".py") for name in imported)
+    return "".join([text, *(path.read_text() for path in beside if path.is_file())])
 
 
 OTHERS = {".", "apt-get", "cp", "mkdir", "pip", "python3", "scp", "unzip"}
