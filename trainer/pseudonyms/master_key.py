@@ -12,6 +12,7 @@ from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer import secret_file
 
 SIZE = 64
 _SEALED = b"edgeveil pseudonym key 1\n"
@@ -61,12 +62,7 @@ def is_sealed(path: Path) -> bool:
 def open_key(path: Path, *, passphrase: str | None = None) -> MasterKey:
     """Open a key file. Raises ``BadInput`` for a wrong length, mode or passphrase."""
     data = _read(path)
-    mode = path.stat().st_mode & 0o777
-    if mode & 0o077:
-        raise BadInput(
-            f"The master key {path} can be read by others (mode {mode:o}; 600 was expected). Run chmod 600 on it, or "
-            "make a new one if others may have it."
-        )
+    secret_file.refuse_shared(path, what="The master key")
     if not data.startswith(_SEALED):
         if len(data) != SIZE:
             raise BadInput(
@@ -100,9 +96,4 @@ def _stretched(passphrase: str, salt: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"The master key {path} cannot be read: {error.strerror}. Give the file of edgeveil pseudonym keygen."
-        ) from None
+    return secret_file.read(path, what="The master key", cure="Give the file of edgeveil pseudonym keygen.")

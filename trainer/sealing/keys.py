@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer import secret_file
 from edgeveil.trainer.sealing.pkcs11_key import Address, is_address, open_token
 
 KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"
@@ -96,12 +97,7 @@ class Signer:
 
         key_path = Path(key_path)
         data = _read(key_path)
-        mode = key_path.stat().st_mode & 0o777
-        if mode & 0o077:
-            raise BadInput(
-                f"The signing key {key_path} can be read by others (mode {mode:o}; 600 was expected). Run chmod 600 on "
-                "it, or make a new one if others may have it."
-            )
+        secret_file.refuse_shared(key_path, what="The signing key")
         encrypted = b"ENCRYPTED PRIVATE KEY" in data
         if encrypted != (passphrase is not None):
             came = "none was given" if encrypted else "one was given"
@@ -133,12 +129,7 @@ class Signer:
 
 
 def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"The signing key {path} cannot be read: {error.strerror}. Give the signing.key that edgeveil keygen wrote."
-        ) from None
+    return secret_file.read(path, what="The signing key", cure="Give the signing.key that edgeveil keygen wrote.")
 
 
 def _public_hex(private: Any) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,7 @@ from urllib.parse import unquote, unquote_to_bytes
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.signing.keys import Key
+from edgeveil.trainer import secret_file
 
 SCHEME = "pkcs11:"
 _PATH, _QUERY = ("token", "serial", "object", "id"), ("module-path", "pin-source")
@@ -64,8 +64,7 @@ class Address:
             raise BadInput(f"{self.text} needs the token's PIN, and none was given.")
         path = Path(unquote(self.query["pin-source"].removeprefix("file:")))
         try:
-            if stat.S_IMODE(path.stat().st_mode) & 0o077:
-                raise BadInput(f"The PIN in {path} can be read by others. Run chmod 600 on it.")
+            secret_file.refuse_shared(path, what="The PIN in")
             return path.read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"The PIN was expected in {path}, which cannot be read: {reason(error)}.") from None
