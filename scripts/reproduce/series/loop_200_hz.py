@@ -77,6 +77,13 @@ def opened(port: int, most_s: float = 60.0) -> None:
     raise DeviceFailed("the service did not open its line")
 
 
+def ends_of_the_inside(port: int) -> list[dict[str, Any]]:
+    """What the service's log says of each end of the process that has the sensor: none is expected."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/logs", timeout=5) as answer:
+        said = [json.loads(line) for line in answer.read().splitlines()]
+    return [one for one in said if one["event"] in ("inside-ended", "hang")]
+
+
 def bare_s(made: Perturber, calls: int = 2000) -> float:
     """Seconds of a processor that the interpreter alone takes for a window."""
     (runner,) = made.pipeline.runners.values()
@@ -132,6 +139,7 @@ def turned(path: Path, seconds: float) -> dict[str, Any]:
         share = {name: (sum(map(busy_s, pids)) - before[name]) / passed for name, pids in both.items()}
         wheel.stop()
         time.sleep(1.0)
+        troubles = ends_of_the_inside(health)
         service.send_signal(signal.SIGTERM)
         said, errors = service.communicate(timeout=30)
         receiver.close()
@@ -148,6 +156,7 @@ def turned(path: Path, seconds: float) -> dict[str, Any]:
         **{key: summary[key] for key in ("frames_in", "frames_out", "dropped")},
         "received": {name: len(came) for name, came in receiver.came_s.items()},
         "repeated": receiver.repeated,
+        "ends_of_the_inside": troubles,
         **times(wheel, receiver),
         "processor": {**share, "bare interpreter": alone_s * RATE_HZ / HOP},
         "memory": memory(samples),
@@ -179,7 +188,7 @@ def main() -> int:
         **found,
     }
     record.write(asked.out, script.made_by(asked), document)
-    shown = ("windows", "frames_out", "dropped", "received", "added_ms", "processor")
+    shown = ("windows", "frames_out", "dropped", "ends_of_the_inside", "received", "added_ms", "processor")
     print(json.dumps({key: document[key] for key in shown}, indent=1))
     grown = found["memory"]["growth_bytes_per_minute"] * 30 / found["memory"]["warm_bytes"]
     whole = not found["dropped"] and found["received"][SERVICE] == found["windows"] == found["frames_out"]
