@@ -20,19 +20,20 @@ import numpy as np
 NOBODY = 65534
 SIZE = 1 << 16
 PATIENCE_S = 300  # an emulated board takes most of a minute
-# In the place of the inside: what the attempts find is left in a page that was mapped before, as none can be opened.
-INSIDE = """
+# In the place of a process, with the attempts at its first reading: what they find is left in a page that was mapped
+# before, as none can be opened.
+PROCESS = """
 import mmap, os, sys
-sys.path[:0] = [{root!r}]
+sys.path[:0] = [{{root!r}}]
 from tests.security import attacks
-attacks.FACTS.update({facts!r})
-with open({page!r}, "r+b") as file:
+attacks.FACTS.update({{facts!r}})
+with open({{page!r}}, "r+b") as file:
     page = mmap.mmap(file.fileno(), 0)
     attacks.FACTS["page"] = os.fstat(file.fileno()).st_ino
-from edgeveil.edge_runtime.sandbox import account, allowed_calls, hardening, isolation, landlock, namespaces, seccomp
-from edgeveil.edge_runtime.sources import npz
-{first}
-read, done = npz.NpzSource.next, []
+from edgeveil.edge_runtime.sandbox import {guards}
+from edgeveil.edge_runtime.{package} import {module}
+{{first}}
+read, done = {reader}, []
 def taken_over(self):
     if not done:
         done.append(1)
@@ -40,10 +41,17 @@ def taken_over(self):
         found = attacks.run()
         page[: len(found)] = found
     return read(self)
-npz.NpzSource.next = taken_over
-from edgeveil.edge_runtime.inside.process import main
+{reader} = taken_over
+from edgeveil.edge_runtime.{program} import main
 sys.exit(main(sys.argv[1:]))
 """
+INSIDE = PROCESS.format(
+    guards="account, allowed_calls, hardening, isolation, landlock, namespaces, seccomp",
+    package="sources",
+    module="npz",
+    reader="npz.NpzSource.next",
+    program="inside.process",
+)
 OUTSIDE = """
 import sys
 sys.path[:0] = [{root!r}]

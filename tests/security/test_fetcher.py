@@ -17,7 +17,7 @@ import pytest
 from edgeveil.edge_runtime.sandbox import landlock
 from tests.hostile_bundles import one_artefact, onnx_models
 from tests.security import noise_camera
-from tests.security.taken_over import SIZE, own_terminal
+from tests.security.taken_over import PROCESS, SIZE, own_terminal
 from tests.security.test_taken_over import SITE, USERS, python_of
 from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
@@ -26,28 +26,13 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the atte
 # What it is there for: sockets of the internet, and the list of this machine's own addresses, which the resolver reads.
 NETWORK = {"tcp", "udp", "ipv6", "netlink of routes", "a new thread's socket", "its camera"}
 NETWORK |= {"sendto", "sendmsg", "connect"}  # without a socket
-FETCHER = """
-import mmap, os, sys
-sys.path[:0] = [{root!r}]
-from tests.security import attacks
-attacks.FACTS.update({facts!r})
-with open({page!r}, "r+b") as file:
-    page = mmap.mmap(file.fileno(), 0)
-    attacks.FACTS["page"] = os.fstat(file.fileno()).st_ino
-from edgeveil.edge_runtime.sandbox import account, allowed_calls, fetcher, hardening, landlock, seccomp
-from edgeveil.edge_runtime.sources.network import fetch, http
-{first}
-read, done = http.Pictures.next_jpeg, []
-def taken_over(self):
-    if not done:
-        done.append(1)
-        attacks.FACTS["outside"] = os.getppid()
-        found = attacks.run()
-        page[: len(found)] = found
-    return read(self)
-http.Pictures.next_jpeg = taken_over
-sys.exit(fetch.main(sys.argv[1:]))
-"""
+FETCHER = PROCESS.format(
+    guards="account, allowed_calls, fetcher, hardening, landlock, seccomp",
+    package="sources.network",
+    module="fetch, http",
+    reader="http.Pictures.next_jpeg",
+    program="sources.network.fetch",
+)
 OUTSIDE = """
 import sys
 sys.path[:0] = [{root!r}]
