@@ -55,7 +55,7 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
     source = Ready(frames, lambda: bool(begun) and time.perf_counter() - begun[0] > seconds)
     live = LiveLoop(
         _Releasing(perturber, source),
-        Schedule(1e-9, 1, "previous", 60.0),
+        Schedule(1e-9, 1, "previous", 60.0, 1),
         open_source=lambda: source,
         capture=Capture(perturber.manifest),
         send=lambda sets: pipe.write(layout.pack(sets[0], 0)),

@@ -8,6 +8,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 TICK_HZ = 10.0  # of a bundle without a capture section, unless --fps is given
 DEGRADED_AFTER_S = 60.0
 SLACK_S = 0.02  # or a quarter of a tick: what is not there by then waits for the next tick
+BURST_S = 1.0  # windows of a time series that come within this time of each other all have a tick
 NICE = 10  # of the processes that see raw frames, so that on one core the outside does not wait for them
 
 Schedule = NamedTuple(
@@ -17,6 +18,7 @@ Schedule = NamedTuple(
         ("slots", int),  # records emitted at each tick, whatever the camera sees
         ("on_fault", str),  # what they hold without a new set: the "previous" one or the "flat" one
         ("degraded_after_s", float),  # the period at whose end a lasting fault is announced
+        ("backlog", int),  # frames that may wait for their ticks; then the oldest is dropped
     ],
 )
 
@@ -30,7 +32,8 @@ def schedule(manifest: Manifest, fps: Optional[float] = None) -> Schedule:
         raise BadInput("expected --fps above 0 and up to 1000; got {:g}".format(fps))
     capture = manifest.capture
     if capture is None:
-        return Schedule(1.0 / (fps or TICK_HZ), 1, "previous", DEGRADED_AFTER_S)
+        ticks_hz = fps or TICK_HZ
+        return Schedule(1.0 / ticks_hz, 1, "previous", DEGRADED_AFTER_S, _backlog(manifest, ticks_hz))
     signed = float(capture.tick_hz)
     if fps is not None and fps > signed:
         raise BadInput(
@@ -38,4 +41,10 @@ def schedule(manifest: Manifest, fps: Optional[float] = None) -> Schedule:
                 signed, fps
             )
         )
-    return Schedule(1.0 / (fps or signed), capture.slots, capture.on_fault, float(capture.degraded_after_s))
+    ticks_hz, fault_s = fps or signed, float(capture.degraded_after_s)
+    return Schedule(1.0 / ticks_hz, capture.slots, capture.on_fault, fault_s, _backlog(manifest, ticks_hz))
+
+
+def _backlog(manifest: Manifest, ticks_hz: float) -> int:
+    # Of a camera the newest picture is the best one; a window of a time series is not in the one after it.
+    return 1 + int(BURST_S * ticks_hz) if manifest.input.kind == "series" else 1

@@ -1,33 +1,41 @@
-"""Hand-offs between threads: a slot that keeps the newest item, and one that loses nothing."""
+"""Hand-offs between threads: a place that keeps the newest items, and a slot that loses nothing."""
 
+import collections
 import threading
-from typing import Any
+from typing import Any, Deque
 
 
-class LatestSlot(object):
-    """A slot for one item. ``put`` never waits; it returns the item that it replaced. One thread takes."""
+class Newest(object):
+    """A place for the newest ``most`` items, in order. ``put`` never waits; it returns the item that no longer fits.
 
-    def __init__(self) -> None:
-        self._item: Any = None
+    One thread takes.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._items: Deque[Any] = collections.deque()
         # Bare locks, as below; ``there`` is free while an item is there, and after the end.
         self._swap, self._there = threading.Lock(), threading.Lock()
         self._there.acquire()
         self._over = False
 
     def put(self, item: Any) -> Any:
-        """Store ``item``; returns the item that was still there, or None."""
+        """Store ``item``; returns the oldest one if there were as many as there may be, or None."""
         with self._swap:
-            old, self._item = self._item, item
+            self._items.append(item)
+            old = self._items.popleft() if len(self._items) > self._most else None
             self._announce()
         return old
 
     def take(self, timeout_s: float) -> Any:
-        """Take the item; None if none came in time, or after ``end``."""
+        """Take the oldest item; None if none came in time, or after ``end``."""
         if not self._over:
             self._there.acquire(timeout=timeout_s)
         with self._swap:
-            item, self._item = self._item, None
-            self._there.acquire(False)  # one that came since the lock was taken goes with it
+            item = self._items.popleft() if self._items else None
+            self._there.acquire(False)  # one that came since the lock was taken, which stands for all
+            if self._items:
+                self._announce()
             return item
 
     def end(self) -> None:

@@ -1,10 +1,11 @@
 """The loop of a live source, in three threads: one captures, one runs the model, one sends.
 
-Between the first two is a slot for the newest frame: a frame that is still there when the next one comes is dropped and
-counted. So the camera never waits and no queue grows. Preprocessing (cropping, scaling) runs in the capturing thread
-and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model (inference
-releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside decides when
-to emit them (``outside.emission``).
+Between the first two is a place for the newest frame: a frame that is still there when the next one comes is dropped
+and counted. So the camera never waits and no queue grows. Windows of a time series come in bursts when the machine is
+busy: as many as the schedule's backlog wait there for their ticks. Preprocessing (cropping, scaling) runs in the
+capturing thread and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model
+(inference releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside
+decides when to emit them (``outside.emission``).
 """
 
 import collections
@@ -19,7 +20,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropp
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
+from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
 REOPEN_MOST_S = 30.0  # the longest pause before a failed source is opened again
@@ -78,7 +79,7 @@ class LiveLoop(object):
         self._counters, self._watchdog, self._note = counters, watchdog, note
         self._max_latency_s, self._recheck_s, self._frames = max_latency_s, recheck_s, frames
         self._clock = clock
-        self._latest = LatestSlot()
+        self._newest = Newest(schedule.backlog)
         self._stopping = threading.Event()
         self._ended = threading.Event()  # no more frames come from the capturing thread
         self._failed: Optional[Exception] = None
@@ -123,8 +124,7 @@ class LiveLoop(object):
                 pass
             send.join()
             capture.join(1.0)
-            left = self._latest.take(0)
-            if left is not None:
+            for left in iter(lambda: self._newest.take(0), None):
                 self._drop(left, "stopped")
         if self._failed is not None:
             raise self._failed
@@ -162,7 +162,7 @@ class LiveLoop(object):
             _close(source)
             self._watchdog.rest("capture")
             self._ended.set()
-            self._latest.end()
+            self._newest.end()
 
     def _open(self) -> Any:
         self._beat()
@@ -195,7 +195,7 @@ class LiveLoop(object):
                 return True
             self._counters.add("frames-in")
             entered = self._preprocess(frame)
-            old = None if entered is None else self._latest.put(entered)
+            old = None if entered is None else self._newest.put(entered)
             if old is not None:
                 self._drop(old, "newer-frame")
         return True
@@ -248,12 +248,12 @@ class LiveLoop(object):
                 done = None
                 self._stopping.wait(min((1 - tokens) * self._schedule.tick_s, _WAIT_S))
                 continue
-            one = self._latest.take(0)
+            one = self._newest.take(0)
             if one is None:
                 self._hand_off(done)
                 done = None
                 self._perturber.draw_ahead()
-                one = self._latest.take(_WAIT_S)
+                one = self._newest.take(_WAIT_S)
             if one is not None:
                 tokens -= 1
                 self._hand_off(done)

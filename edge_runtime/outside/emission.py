@@ -20,7 +20,7 @@ from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
 
-MOST_WAITING = 2  # sets: one that comes a moment too late for its tick does not push out the next
+FEWEST_WAITING = 2  # sets, of a backlog of 1: one that comes a moment too late for its tick does not push out the next
 MAKE_UP_S = 1.0
 CLOCK_JUMP_S = 1.0  # how far the wall clock may drift from ``clock`` before timestamps follow it
 
@@ -78,7 +78,7 @@ class Emission(object):
             self._flat = coming
             return
         self._counters.add("sets-in")
-        if len(self._waiting) == MOST_WAITING:
+        if len(self._waiting) == max(self.plan.backlog, FEWEST_WAITING):
             self._waiting.popleft()
             self._counters.add(DROP + "newer-set")
         self._waiting.append((self._clock(), coming))

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.counters import Counters, drops
 from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.loop.handoff import Handoff, LatestSlot
+from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.lut import Flow, LutArray
 from edgeveil.edge_runtime.manifest.manifest import parse
@@ -69,13 +69,13 @@ def reading(people=1, largest=2):
     return data
 
 
-def loop(perturber, sent, counters, slots=1, on_fault="previous", **options):
+def loop(perturber, sent, counters, slots=1, on_fault="previous", backlog=1, **options):
     capture = Whole()
     capture.slots = slots
     settings = {"max_latency_s": 5.0, "recheck_s": 1e9, "open_source": None, **options}
     return LiveLoop(
         perturber,
-        Schedule(0.001, slots, on_fault, 60.0),
+        Schedule(0.001, slots, on_fault, 60.0, backlog),
         capture=capture,
         send=lambda made: sent.append([int(frame.outputs["label"]) for frame in made]),
         counters=counters,
@@ -94,6 +94,16 @@ def test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards(perturber):
     assert counts["frames-in"] == 14 == len(sent) + sum(drops(counts).values())
     assert drops(counts)["unreadable"] == 1
     assert drops(counts).get("shape", 0) + drops(counts).get("newer-frame", 0) >= 1
+    assert all(not data.any() for data in raw)
+
+
+def test_of_a_burst_the_newest_come_out_as_many_as_may_wait(perturber):
+    sent, counters, raw = [], Counters(), [reading(largest=n % 3 + 1) for n in range(12)]
+    live = loop(perturber, sent, counters, backlog=12)
+    live.flat()
+    live.run(Given(*raw))
+    assert len(sent) == 12 == counters.get("frames-in")
+    assert not drops(counters.all())
     assert all(not data.any() for data in raw)
 
 
@@ -221,7 +231,7 @@ def test_what_cannot_be_cured_ends_it_with_its_own_words(perturber):
 
 
 def test_the_newest_frame_wins_and_nobody_waits():
-    latest = LatestSlot()
+    latest = Newest(1)
     assert latest.put(1) is None
     assert latest.put(2) == 1
     assert latest.take(0) == 2
@@ -233,10 +243,22 @@ def test_the_newest_frame_wins_and_nobody_waits():
     assert time.monotonic() - began < 4
 
 
-def test_every_frame_is_taken_or_replaced_and_a_wait_ends_only_with_one():
+def test_the_newest_few_are_taken_in_order():
+    newest = Newest(3)
+    assert [newest.put(number) for number in range(5)] == [None, None, None, 0, 1]
+    assert [newest.take(5) for _ in range(3)] == [2, 3, 4]
+    assert newest.take(0) is None
+    newest.put(5)
+    newest.put(6)
+    newest.end()
+    assert [newest.take(5) for _ in range(3)] == [5, 6, None]
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_every_frame_is_taken_or_replaced_and_a_wait_ends_only_with_one(most):
     interval = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)  # so that the threads meet at every place
-    latest, taken = LatestSlot(), []
+    latest, taken = Newest(most), []
     reader = threading.Thread(target=lambda: taken.extend(iter(lambda: latest.take(5), None)))
     reader.start()
     replaced = [latest.put(number) for number in range(20000)]
@@ -261,7 +283,7 @@ def test_a_baton_loses_nothing_and_a_full_hand_takes_no_other():
 
 
 def test_whoever_waits_is_told_that_nothing_more_comes():
-    place, begun = LatestSlot(), time.monotonic()
+    place, begun = Newest(1), time.monotonic()
     threading.Timer(0.05, place.end).start()
     assert place.take(30.0) is None
     assert place.take(30.0) is None

@@ -147,7 +147,7 @@ def test_without_a_ledger_nothing_leaves(counted, tmp_path, data):
 
 def test_a_bundle_that_counts_nothing_needs_none(tmp_path):
     manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
-    assert isinstance(open_allowance(None, manifest, Schedule(0.1, 1, "flat", 60.0)), Unlimited)
+    assert isinstance(open_allowance(None, manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited)
 
 
 def test_each_subject_is_charged_when_its_report_leaves_and_the_disk_knows(tmp_path):
@@ -167,12 +167,12 @@ def test_a_service_with_a_column_of_subjects_charges_each_of_them(tmp_path):
     create(str(tmp_path / "ledger"))
     settings = SimpleNamespace(trust=str(made.trust), ledger=str(tmp_path / "ledger"), subject_column=1)
     manifest = read_bundle(made.path, bundles.trust()).manifest
-    allowance = open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0))
+    allowance = open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0, 1))
     assert [allowance.take_of(subject) for subject in (5, 6, 5)] == [True, True, False]
     assert not allowance.take(1)  # of nobody
     settings.ledger = str(tmp_path / "none")
     with pytest.raises(PrivacyStop):
-        open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0)).take_of(5)
+        open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0, 1)).take_of(5)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, Record, RecordBroken
 from edgeveil.edge_runtime.ipc.schedule import Schedule, schedule
 from edgeveil.edge_runtime.manifest.manifest import Output
-from edgeveil.edge_runtime.outside.emission import MOST_WAITING, Emission, count_failures
+from edgeveil.edge_runtime.outside.emission import FEWEST_WAITING, Emission, count_failures
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 
@@ -42,12 +42,12 @@ class Kept(Sink):
 class Stage:
     """An emission with clocks of our own: ``run`` lets time pass and hands sets over as they come."""
 
-    def __init__(self, slots=1, on_fault="previous", tick_s=0.1, degraded_after_s=60.0):
+    def __init__(self, slots=1, on_fault="previous", tick_s=0.1, degraded_after_s=60.0, backlog=1):
         self.now, self.wall_ahead, self.said = 100.0, 1000.0, []
         self.sink, self.counters = Kept(), Counters()
         on_failure = count_failures(self.counters, lambda event, **_: self.said.append(event))
         sinks = SinkGroup({"kept": self.sink}, on_failure)
-        self.plan = Schedule(tick_s, slots, on_fault, degraded_after_s)
+        self.plan = Schedule(tick_s, slots, on_fault, degraded_after_s, backlog)
         self.emission = Emission(
             self.plan,
             sinks,
@@ -133,6 +133,16 @@ def test_a_late_tick_takes_what_was_ready_when_it_was_due():
     assert [value for *_, value in stage.sink.left] == [255, 255, 7]
 
 
+@pytest.mark.parametrize(("backlog", "there"), [(1, [3, 4]), (4, [1, 2, 3, 4])])
+def test_of_a_burst_the_newest_leave_one_a_tick(backlog, there):
+    stage = Stage(backlog=backlog)
+    for value in range(5):
+        stage.give(value)
+    stage.run(1, every_s=None)
+    assert [value for *_, value in stage.sink.left if value != 255][: len(there)] == there
+    assert stage.counters.get("drop:newer-set") == 5 - len(there)
+
+
 def test_what_a_fault_holds_is_as_the_manifest_says():
     for on_fault in ("previous", "flat"):
         stage = Stage(on_fault=on_fault)
@@ -152,7 +162,7 @@ def test_every_set_that_came_left_or_was_counted():
     stage.emission.drain()
     counts = stage.counters.all()
     assert stage.number - 1 == left + counts["drop:newer-set"] + counts["drop:stopped"]
-    assert counts["drop:stopped"] <= MOST_WAITING
+    assert counts["drop:stopped"] <= FEWEST_WAITING
 
 
 def test_a_lasting_fault_is_told_at_the_end_of_a_period_and_no_sooner():
@@ -274,14 +284,23 @@ def test_records_are_of_one_size_and_a_broken_one_is_refused():
         layout.pack(np.zeros(3, np.uint8), 0)
 
 
+PICTURES, SERIES = SimpleNamespace(kind="image"), SimpleNamespace(kind="series")
+RULES = SimpleNamespace(tick_hz=10.0, slots=2, on_fault="flat", degraded_after_s=30)
+
+
 def test_flags_make_the_schedule_slower_at_most():
-    rules = SimpleNamespace(tick_hz=10.0, slots=2, on_fault="flat", degraded_after_s=30)
-    signed = SimpleNamespace(capture=rules)
-    assert schedule(signed) == (0.1, 2, "flat", 30.0)
+    signed = SimpleNamespace(capture=RULES, input=PICTURES)
+    assert schedule(signed) == (0.1, 2, "flat", 30.0, 1)
     assert schedule(signed, 4).tick_s == 0.25
     with pytest.raises(Exception, match="--fps 10 at most"):
         schedule(signed, 11)
-    assert schedule(SimpleNamespace(capture=None), 30).tick_s == pytest.approx(1 / 30)
+    assert schedule(SimpleNamespace(capture=None, input=PICTURES), 30).tick_s == pytest.approx(1 / 30)
+
+
+def test_windows_of_a_series_wait_for_a_tick_each_for_a_second():
+    for fps, backlog in ((10, 11), (4, 5), (0.1, 1)):
+        for capture in (RULES, None):
+            assert schedule(SimpleNamespace(capture=capture, input=SERIES), fps).backlog == backlog
 
 
 class Purse:
