@@ -335,3 +335,9 @@ def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
         shown(99, 99)
         shown(150, 149)
     assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"
+
+
+def test_what_a_run_lacks_is_named_as_it_is_given(made, capsys):
+    code, _, said = edge(capsys, "run", made.path, "--source", "npz:in.npz")
+    assert code == 2
+    assert "expected --trust and --sink on the command line or in the configuration" in said
