@@ -176,7 +176,7 @@ def test_bench_ends_with_three_where_figures_are_invalid(made, capsys):
         (["verify", "{tmp}/none.veil", "--trust", "{trust}"], "none.veil"),
         (["bench", "{bundle}", "--trust", "{trust}", "--backend", "what"], "expected a backend"),
         (["bench", "{bundle}", "--trust", "{trust}", "--min-count", "0"], "at least 1 frame"),
-        (["run", "{bundle}", "--trust", "{trust}"], "expected source and sink"),
+        (["run", "{bundle}", "--trust", "{trust}"], "expected --source and --sink"),
         ([*RUN, "a", "--sink", "b", "--threads", "0"], "threads"),
         ([], "COMMAND"),
         (["fly"], "fly"),
