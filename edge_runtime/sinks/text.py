@@ -35,7 +35,7 @@ class CsvSink(Sink):
             return
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
-        temporary = self._whole.enter_context(atomic_path(path))
+        temporary = self._whole.enter_context(atomic_path(path, keep_old=True))
         self._file = self._whole.enter_context(open(temporary, "wb"))  # noqa: SIM115 - by the stack
 
     def _write(self, frame: PerturbedFrame) -> None:
