@@ -23,7 +23,7 @@ class CsvSink(Sink):
     def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
         if len(main.shape) > 1:
-            raise BadInput("lines hold vectors, and {} has the shape {}".format(main.name, main.shape))
+            raise BadInput("lines hold vectors, and {} has the shape {}: use npz:FILE".format(main.name, main.shape))
         self._name = main.name
         dtype = np.dtype(main.dtype)
         form = "%d" if dtype.kind in "iu" else "%.9g" if dtype.itemsize <= 4 else "%.17g"
