@@ -23,7 +23,7 @@ USERLAND = (
 )
 BOARD = (
     "busybox-static,dbus,debianutils,iproute2,kmod,libpam-modules,libpam-modules-bin,libpam-runtime,"
-    "linux-image-arm64,login,mount,ncurses-base,passwd,sudo,systemd,systemd-sysv,udev,v4l-utils"
+    "linux-image-arm64,login,mount,ncurses-base,passwd,rauc-service,sudo,systemd,systemd-sysv,udev,v4l-utils"
 )
 # Half of the kernel's modules, for hardware that no virtual board has.
 LEFT_OUT = [
