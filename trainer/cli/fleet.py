@@ -67,13 +67,14 @@ def flash(
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
 def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
-    """Ask every board what it runs."""
+    """Ask every board what it runs; one that does not answer, since when."""
     from edgeveil.devices.fleet.commands import read_status
     from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet.last_seen import LastSeen
 
-    boards = load(context.obj)
+    boards, seen = load(context.obj), LastSeen(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
-    _run(boards.boards, read_status, settings, as_json, {})
+    _run(boards.boards, seen.asking(read_status), {**settings, "keep": seen.keep}, as_json, {})
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
