@@ -150,6 +150,9 @@ def _accounts(root: Path) -> None:
             folder.chmod(0o700)
             shutil.chown(folder, owner, owner)
     (root / "run/sshd").mkdir(parents=True, exist_ok=True)
+    # Of base-files: GLib's programs look for the system's bus below /var/run.
+    (root / "var/run").rmdir()
+    (root / "var/run").symlink_to("/run")
 
 
 def _bootable(root: Path) -> None:

@@ -21,7 +21,7 @@ from tests.support.watching_bundle import watching_bundle
 pytestmark = [pytest.mark.boards, pytest.mark.slow]
 
 NAME = "raspberry-pi-cpu"
-WATCHDOG_S = 240  # a Raspberry Pi's 15 s are too few for an emulated board on a busy machine
+WATCHDOG_S = 120  # a Raspberry Pi's 15 s are too few for an emulated board on a busy machine
 PLACES = {"folder": "/etc/rauc", "mounts": "/run/rauc", "system": "/dev/vda2", "root": "/opt/edgeveil"}
 
 
@@ -126,10 +126,11 @@ def rauc(board, folder, good, bad):
         lines = (done.stdout + done.stderr).decode().splitlines()
         told = [line for line in lines if line.startswith(("LastError", "Installing"))]
         said.append({"code": done.returncode, "told": told})
-    log = board.run("journalctl --no-pager -o cat -u rauc | grep -E '^(now runs|error:)'").stdout.decode()
+    log = board.run("journalctl --no-pager -o cat -u rauc").stdout.decode()
     version = board.run("rauc --version").stdout.decode().strip()
     assert [one["code"] for one in said] == [0, 1], log
-    return {"version": version, "runs": runs, "said": said, "log": log.splitlines()}
+    ours = [line for line in log.splitlines() if line.startswith(("now runs", "error:"))]
+    return {"version": version, "runs": runs, "said": said, "log": ours}
 
 
 def spoilt(path):
