@@ -90,7 +90,8 @@ def overlay(board, edgeveil, login, flash):
 def watchdog(board):
     """The kernel panics, and stays so (``panic=0``): nobody but the watchdog can restart the board."""
     usec = board.run("systemctl show -P RuntimeWatchdogUSec").stdout.decode().strip()
-    said = board.run("journalctl --no-pager -o cat -b _PID=1 | grep -i 'using hardware watchdog' | tail -1").stdout
+    said = board.run("journalctl --no-pager -o cat -b | grep -i 'using hardware watchdog' | tail -1").stdout
+    assert b"6300ESB" in said
     assert board.run("cat /proc/sys/kernel/panic").stdout.strip() == b"0"
     seconds = restarted(board, "(sleep 2; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
     return {
