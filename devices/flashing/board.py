@@ -195,6 +195,13 @@ class Board:
         self._forget_incoming()
         return output.startswith(b"taken")
 
+    def device_key(self) -> str:
+        """The public key that this board signs its reports with, made where there was none. Raises its own error."""
+        done = self.edge("report", "--key", "--root", self.root)
+        if b"invalid choice" in done.err:
+            raise BadInput(f"The release on {self.transport.name} makes no reports yet: flash a newer one.")
+        return runtime_output(done).decode("ascii", "replace").strip()
+
     def control(self, what: str, device: str = CPU) -> None:
         """``start``, ``stop`` or ``restart`` the service, which runs its model on ``device``.
 

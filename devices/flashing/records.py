@@ -158,6 +158,8 @@ class Wanted:
     again: bool = False
     trusted_channel: bool = True
     update_from: str | None = None
+    report_to: str | None = None  # where the board reports after each look for updates; with the log's last lines, too
+    report_logs: bool = False
     device: str | None = None
     accept_raw_on_network: bool = False
 

@@ -16,7 +16,7 @@
     name = "hall-1"
     target = "ssh://pi@10.0.0.11"
 
-Paths are relative to the file's folder; ``{name}`` in a source or sink is the board's name.
+Paths are relative to the file's folder; ``{name}`` in a source, a sink or ``report_to`` is the board's name.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class _Options(Table):
     source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
     sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
     device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
+    update_from: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
+    report_to: Text | None = Field(default=None, description="where it reports, such as mqtts://broker/fleet/{name}")
+    report_logs: bool = Field(default=Wanted.report_logs, description="true or false")
     wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
     service: bool = Field(default=Wanted.service, description="true or false")
     frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
@@ -127,6 +130,9 @@ def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard
             service=board.service,
             frames=board.frames,
             device=board.device and check_device(board.device),
+            update_from=board.update_from,
+            report_to=board.report_to and board.report_to.replace("{name}", board.name),
+            report_logs=board.report_logs,
         ),
         wheels=at(board.wheels),
         connection=Connection(

@@ -135,6 +135,12 @@ def flash(
     update_from: Annotated[
         str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
     ] = None,
+    report_to: Annotated[
+        str | None, typer.Option(help="Have it report there after each look: mqtts://HOST/TOPIC/NAME or https://...")
+    ] = None,
+    report_logs: Annotated[
+        bool, typer.Option("--report-logs", help="With --report-to: the last lines of its log go along.")
+    ] = False,
     setup: Annotated[
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
@@ -154,6 +160,8 @@ def flash(
         frames,
         again,
         update_from=update_from,
+        report_to=report_to,
+        report_logs=report_logs,
         device=None if device is None else check_device(device),
         accept_raw_on_network=accept_raw_on_network,
     )

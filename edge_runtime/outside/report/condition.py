@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, Iterator, List, Optional
 
 from edgeveil.edge_runtime import config, paths
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused, EdgeVeilError
+from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.host.board_health import board_gauges
@@ -38,9 +38,11 @@ def update_noted(root: str) -> Iterator[Noted]:
     except RolledBack:
         _note(root, form.TRIAL_FAILED)
         raise
-    except EdgeVeilError as error:
-        refused = isinstance(error, BadInput)
-        _note(root, form.REFUSED if refused else form.FAILED, error.reason if isinstance(error, BundleRefused) else "")
+    except BundleRefused as error:
+        _note(root, form.REFUSED, error.reason)
+        raise
+    except EdgeVeilError:
+        _note(root, form.FAILED)
         raise
     _note(root, noted.outcome)
 

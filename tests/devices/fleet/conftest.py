@@ -47,7 +47,7 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil fleet hall.toml``; returns its exit code, the boards' states by ``--json``, and what it said."""
 
     def run(*words):
-        as_json = [] if words[0] == "replace" else ["--json"]
+        as_json = [] if words[0] in ("accept", "replace") else ["--json"]
         monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), *as_json])
         with pytest.raises(SystemExit) as ended:
             main()
