@@ -200,7 +200,7 @@ def _show_reports(file: Path, boards: Any, where: str, silent_after: str, as_jso
     from edgeveil.devices.fleet.accepted import Accepted
     from edgeveil.devices.fleet.reports import WELL, Memory, judged, read_folder
     from edgeveil.edge_runtime.sinks.uri import duration_s
-    from edgeveil.trainer.collect.feeds.retained import retained
+    from edgeveil.trainer.collect.feeds.last_messages import retained
 
     accepted, memory, silent_after_s = Accepted.of(file, boards), Memory.of(file), duration_s(silent_after)
     names = [board.name for board in boards.boards]

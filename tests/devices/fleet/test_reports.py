@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.signing.device_key import DeviceKey
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from tests.support import bundles, network_receivers
-from tests.support.board_reports import NOW, document, report
+from tests.support.boards.board_reports import NOW, document, report
 
 ONE, TWO, STRANGER = (DeviceKey(bytes([number]) * 32) for number in (1, 2, 3))
 DAY = 86400
@@ -230,11 +230,11 @@ def test_reports_from_a_real_broker(office):
     broker = network_receivers.Broker(office.folder)
     place = f"mqtt://127.0.0.1:{broker.port}/fleet"
     office.fleet("accept", "hall-1", ONE.public)
-    for name, data in (("hall-1", report(ONE, time_s=0)), ("\x1b[31m", b"x")):
+    for name, data in (("hall-1", report(ONE, time_s=0)), ("\u202ehall", b"x")):
         paho.mqtt.publish.single(f"fleet/{name}", data, qos=1, retain=True, hostname="127.0.0.1", port=broker.port)
     code, out, _ = office.fleet("status", "--reports", place)
     assert (code, "hall-1: well" in out, "hall-2: silent: It never reported." in out) == (3, True, True)
-    assert "\x1b" not in out
+    assert "\u202e" not in out
     broker.kill()
     code, _, err = office.fleet("status", "--reports", place)
     assert (code, "cannot be reached" in err) == (4, True)

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.outside.report import condition
 from edgeveil.edge_runtime.outside.report import report_form as form
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.collect.feeds.retained import retained
+from edgeveil.trainer.collect.feeds.last_messages import retained
 from edgeveil.trainer.sealing.update_index import write_index
 from tests.support import bundles, network_receivers
 
