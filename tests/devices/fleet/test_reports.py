@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.signing.device_key import DeviceKey
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from tests.support import bundles, network_receivers
-from tests.support.boards.board_reports import NOW, document, report
+from tests.support.reporting.board_reports import NOW, document, report
 
 ONE, TWO, STRANGER = (DeviceKey(bytes([number]) * 32) for number in (1, 2, 3))
 DAY = 86400

@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.outside.report import report_form as form
 from edgeveil.edge_runtime.signing import envelope
 from edgeveil.edge_runtime.signing.device_key import DeviceKey
-from tests.support.boards.board_reports import document
+from tests.support.reporting.board_reports import document
 
 KEY = DeviceKey(bytes(range(32)))
 
