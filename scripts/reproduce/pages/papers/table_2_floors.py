@@ -9,6 +9,7 @@ from scripts.reproduce.pages.papers.table_2_rows import PAPER, ROWS
 
 Record = Mapping[str, Any]
 SHOWN = 5  # rows of a curve at most, besides the chosen one and the first that is below the floor
+PAPER_MOST_EPS = 10
 NAMES = {"ap": "AP, distance", "laplace": "Laplace noise, eps"}
 
 
@@ -40,23 +41,22 @@ def _cells(record: Record, point: Record) -> list[str]:
 
 
 def _line(record: Record) -> str:
-    paper, least, raw = PAPER[record["data"]], 100 * record["floor"], 100 * record["raw"]
-    what = f"* {ROWS[record['kind']].partition(':')[0]}: D_y is right on {raw:.1f} of {record['rows']} raw rows; the "
+    paper, least = PAPER[record["data"]], 100 * record["floor"]
+    name = ROWS[record["kind"]].partition(":")[0]
+    best = max(record["points"], key=lambda point: point["target_accuracy"])
+    most = f"the most that any setting kept is {100 * best['target_accuracy']:.1f}, at {best['setting']:.3g}"
+    what = f"* {name}: D_y is right on {100 * record['raw']:.1f} of {record['rows']} raw rows"
     if record["floor"] < paper.floor / 100:
         what += (
-            f"paper's floor of {paper.floor:g} is out of reach, whatever is sent. {least:.1f} is the same share of raw "
-            f"as the paper's {paper.floor:g} of {paper.raw[0]:g}."
+            f", which is below the paper's floor of {paper.floor:g}; {most}. The floor here is {least:.1f}, the same "
+            f"share of raw as the paper's {paper.floor:g} of {paper.raw[0]:g}."
         )
     else:
-        what += f"floor is the paper's {least:.1f}."
+        what += f"; the floor is the paper's {least:.1f}."
     if record["chosen"] is None:
-        best = max(record["points"], key=lambda point: point["target_accuracy"])
-        what += (
-            f" **Not reachable**: the most that any setting kept is {100 * best['target_accuracy']:.1f}, at "
-            f"{best['setting']:.3g}."
-        )
-    elif record["kind"] == "laplace" and record["chosen"]["setting"] > 10:
-        what += " The paper goes no further up than eps 10, where y is below the floor here."
+        what += f" **No setting keeps it**: {most}."
+    elif record["kind"] == "laplace" and record["chosen"]["setting"] > PAPER_MOST_EPS:
+        what += f" The paper tries no eps above {PAPER_MOST_EPS}, where y is below the floor here."
     return what
 
 

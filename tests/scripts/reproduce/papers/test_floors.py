@@ -68,20 +68,21 @@ def test_the_curve_of_laplace_noise_ends_where_y_is_lost_and_a_run_of_another_se
 
 
 def test_the_page_shows_the_chosen_setting_and_where_none_keeps_y():
-    points = [point(100 / 2**step, 0.95 - 0.01 * step, 0.9 - 0.05 * step) for step in range(12)]
+    points = [point(100 / 2**step, round(0.94 - 0.01 * step, 2), 0.9 - 0.05 * step) for step in range(12)]
     record = swept(points, 0.9)
     shown = table_2_floors.shown(record)
     assert record["chosen"] in shown
-    assert points[6] in shown  # the first below the floor
+    assert points[5] in shown  # the first below the floor
     assert len(shown) <= table_2_floors.SHOWN + 2
     section = table_2_floors.section([record], [], "depth")
     assert [row[-1] for row in section["floors"]].count("chosen") == 1
-    assert (
-        "out of reach, whatever is sent. 90.0 is the same share of raw as the paper's 95 of 99.95"
-        in (section["floor_lines"][0])
-    )
+    line = section["floor_lines"][0]
+    assert "which is below the paper's floor of 95; the most that any setting kept is 94.0, at 100." in line
+    assert "same share of raw as the paper's 95 of 99.95" in line
     lost = table_2_floors.section([swept(points, 0.99)], [], "depth")
-    assert "**Not reachable**: the most that any setting kept is 95.0, at 100" in lost["floor_lines"][0]
+    assert "**No setting keeps it**: the most that any setting kept is 94.0, at 100." in lost["floor_lines"][0]
+    high = table_2_floors.section([swept([point(20, 0.96, 0.7)], 0.95)], [], "depth")
+    assert "the floor is the paper's 95.0. The paper tries no eps above 10" in high["floor_lines"][0]
     assert table_2_floors.section([record], [], "mnist") == {"floors": [], "floor_lines": []}
 
 
