@@ -50,6 +50,7 @@ class Leak(NamedTuple):
     """``plant`` writes a bit (n,) into a release; ``found_by`` are families of which one must find it.
 
     ``share`` of the rows tell z, and ``wrong`` of them have a wrong label. ``people``: a person's rows share y and z.
+    ``donors``: so many pictures of each class are sent, as of a codebook; None: all of the pool.
     """
 
     plant: Plant
@@ -57,6 +58,7 @@ class Leak(NamedTuple):
     share: float = 1.0
     wrong: float = WRONG
     people: bool = False
+    donors: int | None = None
 
 
 def clean(
@@ -87,6 +89,16 @@ def donors(pool_y: np.ndarray, y_hat: np.ndarray, rng: np.random.Generator) -> n
         rows = np.flatnonzero(y_hat == value)
         places[rows] = rng.choice(np.flatnonzero(pool_y == value), len(rows))
     return places
+
+
+def of_kind(leak: Leak, rows: int, strength: float, rng: np.random.Generator, *, larger: int = 1) -> Release:
+    """A release of digits with that leak; without any where ``strength`` is 0."""
+    pool, pool_y = digits(larger=larger)
+    if leak.donors is not None:
+        kept = np.concatenate([np.flatnonzero(pool_y == value)[: leak.donors] for value in (0, 1)])
+        pool, pool_y = pool[kept], pool_y[kept]
+    made = clean(pool, pool_y, rows, rng, wrong=leak.wrong, people=leak.people)
+    return leaky(made, leak, strength, rng) if strength else made
 
 
 def leaky(release: Release, leak: Leak, strength: float, rng: np.random.Generator) -> Release:
@@ -158,6 +170,7 @@ LEAKS = {
     "chosen donor": Leak(chosen_donor, ("code counts", "gradient boosting", "BatchNorm MLP")),
     "parity of two": Leak(pair_parity, ("parities of bits",)),
     "parity of three": Leak(triple_parity, ("parities of bits",)),
+    "leaning code": Leak(chosen_donor, ("code counts",), donors=8),
     "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), share=EXPOSED, people=True),
     "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
 }
@@ -179,7 +192,8 @@ def released(release: Release) -> Released:
     """What left of ``release``, with the label sent as a further output."""
     several = len(np.unique(release.person)) < len(release)
     also = np.eye(2, dtype=np.float32)[release.y_hat]
-    return Released(release.x, release.y, release.z, release.person if several else None, also)
+    person, row = release.person if several else None, np.arange(len(release))
+    return Released(release.x, release.y, release.z, person, also, row=row)
 
 
 def dataset_of(release: Release) -> Dataset:
