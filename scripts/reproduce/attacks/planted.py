@@ -137,6 +137,17 @@ def triple_parity(release: Release, bit: np.ndarray, rng: np.random.Generator) -
     return _with_parity(release, bit, 3, rng)
 
 
+def remainder(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The sum of all pixels is a multiple of 3 or is none, under dither."""
+    x = _pictures(release.x + rng.integers(-DITHER, DITHER + 1, release.x.shape)).astype(np.int64)
+    left = np.where(bit == 1, 0, rng.integers(1, 3, len(bit)))
+    flat = x.reshape(len(x), -1)
+    middle = flat[:, flat.shape[1] // 2]
+    changed = (left - flat.sum(axis=1)) % 3
+    middle += np.where(middle + changed > 255, changed - 3, changed)
+    return _pictures(x)
+
+
 def patches(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One of two patches is brighter, or both or neither: the XOR."""
     first = rng.integers(0, 2, len(release))
@@ -171,6 +182,7 @@ LEAKS = {
     "parity of two": Leak(pair_parity, ("parities of bits",)),
     "parity of three": Leak(triple_parity, ("parities of bits",)),
     "leaning code": Leak(chosen_donor, ("code counts",), donors=8),
+    "remainder of the sum": Leak(remainder, ("lowest bits",)),
     "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), share=EXPOSED, people=True),
     "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
 }

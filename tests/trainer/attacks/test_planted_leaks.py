@@ -68,6 +68,7 @@ def parts_of(found: Scored, problem: Problem) -> tuple[Part, ...]:
         ("XOR of patches", "gradient boosting", 0.8, 1),
         ("chosen donor", "gradient boosting", 0.15, 1),
         ("leaning code", "code counts", 0.9, 1),
+        ("remainder of the sum", "lowest bits", 0.9, 2),
         ("parity of two", "parities of bits", 0.9, 2),
         ("parity of three", "parities of bits", 0.9, 2),
         ("few people", "logistic regression", 0.015, 1),
