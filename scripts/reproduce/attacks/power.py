@@ -151,7 +151,7 @@ def main() -> None:
     script.add_argument("--networks", choices=list(LEFT_OUT), default="some", help="some: the MLP alone")
     asked = script.parse_args()
     load_tensorflow()
-    settings = {"seed": asked.seed, "networks": asked.networks, "picture": [8 * LARGER] * 2}
+    settings = {"seed": asked.seed, "networks": asked.networks, "picture": [8 * LARGER] * 2, "found": "verdict"}
     found = record.read(asked.out)
     if found.get("settings") != settings:
         left_out = list(LEFT_OUT[asked.networks])

@@ -14,7 +14,8 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, rate
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.pictures import INKS, saved, style
-from scripts.reproduce.attacks import planted
+from scripts.reproduce import record
+from scripts.reproduce.attacks import low_fpr, planted, thorough
 from scripts.reproduce.pages.rendering import render, write_from
 
 NAME = "power"
@@ -113,7 +114,25 @@ def _cell(same: Sequence[Mapping[str, Any]]) -> str:
     return f"{counted}: {by.most_common(1)[0][0]}" if by else counted
 
 
-def page(record: dict[str, Any]) -> str:
+def recognition(low_fpr: Mapping[str, Any]) -> Iterator[list[str]]:
+    """A line for each case: what share of the audits says *leaks*, by the rule of before and by that of now."""
+    for people in (False, True):
+        of = [one for one in low_fpr["cases"] if one["people"] is people]
+        for case in dict.fromkeys(one["case"] for one in of):
+            cells = [
+                f"{100 * one['before'] / one['audits']:.1f}, {100 * one['now'] / one['audits']:.1f}"
+                for one in of
+                if one["case"] == case
+            ]
+            yield [case, "people" if people else "rows", *cells]
+
+
+def beside(root: Path = Path()) -> dict[str, Any]:
+    """The two further records that the page shows, each empty where it is not there."""
+    return {"low_fpr": record.read(root / low_fpr.RECORD), "thorough": record.read(root / thorough.RECORD)}
+
+
+def page(record: dict[str, Any], *, low_fpr: Mapping[str, Any], thorough: Mapping[str, Any]) -> str:
     """The page on the power of an audit's attacks as Markdown."""
     strengths, lines = strengths_of(record), list(table(record))
     kinds = [
@@ -132,10 +151,13 @@ def page(record: dict[str, Any]) -> str:
         kinds=kinds,
         bits=[(strength, planted.bits_of(strength)) for strength in strengths],
         alarms=false_alarms(record),
+        low_fpr=low_fpr,
+        recognised=list(recognition(low_fpr)) if low_fpr else [],
+        thorough=thorough,
     )
 
 
 def write() -> None:
     """Write the page and its picture, where the record is."""
-    if (found := write_from(RECORD, PAGE, page)) is not None:
+    if (found := write_from(RECORD, PAGE, lambda found: page(found, **beside()))) is not None:
         draw(found, PICTURE)

@@ -52,7 +52,7 @@ def test_false_alarms_go_on_where_they_stopped(monkeypatch):
 @RECORDED
 def test_the_page_and_its_picture_say_what_was_recorded(tmp_path):
     record = recorded()
-    assert (ROOT / power_page.PAGE).read_text() == power_page.page(record)
+    assert (ROOT / power_page.PAGE).read_text() == power_page.page(record, **power_page.beside(ROOT))
     power_page.draw(record, tmp_path / "drawn.svg")
     assert (ROOT / power_page.PICTURE).read_bytes() == (tmp_path / "drawn.svg").read_bytes()
 
