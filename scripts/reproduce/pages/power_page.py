@@ -22,6 +22,7 @@ NAME = "power"
 RECORD, PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
 PICTURE = Path("docs/results/power.svg")
 
+RULES = ("before", "now")  # by which few people who are recognised for sure were a leak, and are
 EDGES = (0.0, 0.003, 0.03, 0.1, 0.3, 1.0)  # bits per row: the bins of the curve
 
 
@@ -105,6 +106,11 @@ def draw(record: Mapping[str, Any], out: Path) -> None:
         write_atomic(out, saved(figure))
 
 
+def _both(one: Mapping[str, Any]) -> str:
+    """The share of audits that leak, in %, by both rules."""
+    return ", ".join(f"{100 * one[rule] / one['audits']:.1f}" for rule in RULES)
+
+
 def _cell(same: Sequence[Mapping[str, Any]]) -> str:
     """How many were found, and by which attack most often."""
     if not same:
@@ -116,15 +122,15 @@ def _cell(same: Sequence[Mapping[str, Any]]) -> str:
 
 def recognition(low_fpr: Mapping[str, Any]) -> Iterator[list[str]]:
     """A line for each case: what share of the audits says *leaks*, by the rule of before and by that of now."""
-    for people in (False, True):
-        of = [one for one in low_fpr["cases"] if one["people"] is people]
-        for case in dict.fromkeys(one["case"] for one in of):
-            cells = [
-                f"{100 * one['before'] / one['audits']:.1f}, {100 * one['now'] / one['audits']:.1f}"
-                for one in of
-                if one["case"] == case
-            ]
-            yield [case, "people" if people else "rows", *cells]
+    rows = dict.fromkeys(one["rows"] for one in low_fpr["cases"])
+    of = {(one["case"], one["people"], one["rows"]): one for one in low_fpr["cases"]}
+    for case, people in dict.fromkeys((case, people) for case, people, _ in of):
+        found = [of.get((case, people, size)) for size in rows]
+        shares = (
+            "-" if one is None else ", ".join(f"{100 * one[rule] / one['audits']:.1f}" for rule in RULES)
+            for one in found
+        )
+        yield [case, "people" if people else "rows", *shares]
 
 
 def beside(root: Path = Path()) -> dict[str, Any]:
@@ -138,6 +144,7 @@ def page(record: dict[str, Any], *, low_fpr: Mapping[str, Any], thorough: Mappin
     kinds = [
         (kind, str(leak.plant.__doc__).strip().rstrip("."), f"{100 * leak.share:g} %")
         for kind, leak in sorted(planted.LEAKS.items())
+        if any(one["kind"] == kind for one in leaks(record))
     ]
     return render(
         "power",
@@ -151,6 +158,8 @@ def page(record: dict[str, Any], *, low_fpr: Mapping[str, Any], thorough: Mappin
         kinds=kinds,
         bits=[(strength, planted.bits_of(strength)) for strength in strengths],
         alarms=false_alarms(record),
+        by_verdict=record["settings"].get("found") == "verdict",
+        new=sorted(set(planted.LEAKS) - {one["kind"] for one in record["cases"]}),
         low_fpr=low_fpr,
         recognised=list(recognition(low_fpr)) if low_fpr else [],
         thorough=thorough,
