@@ -85,10 +85,13 @@ class Levels(NamedTuple):
         return found if np.abs(off - np.rint(off)).max() < NEAR else None
 
     def number(self, x: np.ndarray) -> np.ndarray:
-        """The level of each value, int64, any shape."""
+        """The level of each value of x (n, ...): integers as they are, int32 for floats, which takes as much memory."""
         if x.dtype.kind != "f":
-            return x.astype(np.int64)
-        return np.rint((x.astype(np.float64) - self.low) / self.step).astype(np.int64)
+            return x
+        found = np.empty(x.shape, np.int32)
+        for row, values in zip(found, x, strict=True):
+            row[...] = np.rint((values.astype(np.float64) - self.low) / self.step)
+        return found
 
 
 def low_bits(part: Released, planes: int = 2, levels: Levels | None = None) -> np.ndarray:
@@ -112,5 +115,5 @@ def remainders(part: Released, levels: Levels | None) -> np.ndarray:
     """
     if levels is None:
         return np.empty((len(part), 0), np.uint8)
-    total = levels.number(part.x.reshape(len(part), -1)).sum(axis=1)
+    total = levels.number(part.x.reshape(len(part), -1)).sum(axis=1, dtype=np.int64)
     return np.stack([total % by == left for by in DIVISORS for left in range(by)], axis=1).astype(np.uint8)
