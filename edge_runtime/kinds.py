@@ -42,7 +42,7 @@ SOURCES = {
 }
 # Their libraries need shared memory, which a limit on the files that a process may write would cover.
 WRITES_FILES = ("libcamera", "gst")
-_DAEMON_CAMERA = re.compile(r"gst:.*\bnvarguscamerasrc\b", re.DOTALL)
+_DAEMON_CAMERA = r"(?s)gst:.*\bnvarguscamerasrc\b"
 FILE_SINKS = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),
@@ -63,7 +63,7 @@ _SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
 
 def needs_daemon(source: str) -> bool:
     """Whether a source's frames come from a daemon that answers at a socket: NVIDIA's CSI cameras."""
-    return _DAEMON_CAMERA.match(source) is not None
+    return re.match(_DAEMON_CAMERA, source) is not None
 
 
 def check_source(text: str) -> Tuple[str, str]:

@@ -27,7 +27,7 @@ _KEYS = (
 _CROP_KEYS = (
     "size", "focal_px", "least_height_mm", "least_pixels", "apart_mm", "step_px", "gone_frames", "floor_frames",
 )  # fmt: skip
-_ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_ADDRESS = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 
 
 def check_capture(capture: Any, source: Dict[str, Any]) -> None:
@@ -95,7 +95,7 @@ def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) ->
 
 
 def _check_address(name: Any, at: str) -> str:
-    if not _ADDRESS.fullmatch(text(name, at)):
+    if not re.fullmatch(_ADDRESS, text(name, at)):
         refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
     return str(name)
 

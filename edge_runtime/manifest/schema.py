@@ -30,14 +30,10 @@ from edgeveil.edge_runtime.formats.validate import (
 from edgeveil.edge_runtime.kinds import SENSORS
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
-from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
-from edgeveil.edge_runtime.manifest.detector import check_detector, check_golden
 from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
-from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
-from edgeveil.edge_runtime.manifest.promises.training_data import check_training
 from edgeveil.edge_runtime.manifest.series import check_sampling
 from edgeveil.edge_runtime.manifest.stream import check_stream
 
@@ -76,11 +72,16 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     _check_input(manifest["input"])
     check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
+    # What few bundles have is imported where it is there: the others start sooner.
     if "count" in further:
+        from edgeveil.edge_runtime.manifest.count import check_count
+
         check_count(manifest["count"], manifest["capture"], detector="detector" in further)
     if "detector" in further:
         if "count" not in further:
             refuse("bad-value", "detector", "expected a count of the people that it finds")
+        from edgeveil.edge_runtime.manifest.detector import check_detector, check_golden
+
         check_detector(manifest["detector"], manifest["capture"], _check_one_artefact)
         check_golden(manifest["detector"]["golden"], lambda file, at: _check_file(file, at, "golden"))
     _check_tables(manifest["tables"])
@@ -89,9 +90,13 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if "spending" in further:
+        from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
+
         check_spending(manifest["spending"])
         check_covered(manifest["stages"], manifest["outputs"])
     if "training" in further:
+        from edgeveil.edge_runtime.manifest.promises.training_data import check_training
+
         check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
