@@ -31,9 +31,7 @@ _ADDRESS = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 
 
 def check_capture(capture: Any, source: Dict[str, Any]) -> None:
-    """Raise ``BundleRefused`` unless ``capture`` is null or says how frames become ``source``, the checked input."""
-    if capture is None:
-        return
+    """Raise ``BundleRefused`` unless ``capture`` says how frames become ``source``, the checked input."""
     # Bundles from before them have no window and no windows.
     whole_of = dict({"window": None, "windows": None}, **capture) if type(capture) is dict else capture
     record(whole_of, "capture", _KEYS + ("window", "windows"))

@@ -27,14 +27,12 @@ from edgeveil.edge_runtime.formats.validate import (
     truth,
     whole,
 )
-from edgeveil.edge_runtime.kinds import SENSORS
-from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
 from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
-from edgeveil.edge_runtime.manifest.series import check_sampling
+from edgeveil.edge_runtime.manifest.sensor import SENSORS
 from edgeveil.edge_runtime.manifest.stream import check_stream
 
 MAX_MANIFEST_BYTES = 2**20
@@ -70,9 +68,12 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + further + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
-    check_capture(manifest["capture"], manifest["input"])
+    # What not every bundle has is imported where it is there: the others start sooner.
+    if manifest["capture"] is not None:
+        from edgeveil.edge_runtime.manifest.capture import check_capture
+
+        check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
-    # What few bundles have is imported where it is there: the others start sooner.
     if "count" in further:
         from edgeveil.edge_runtime.manifest.count import check_count
 
@@ -173,6 +174,8 @@ def _check_input(source: Any) -> None:
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
         refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
     if series:
+        from edgeveil.edge_runtime.manifest.series import check_sampling
+
         check_sampling(source)
 
 
