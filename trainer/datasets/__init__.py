@@ -160,7 +160,13 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
     if kind == "csv" and data.columns is not None:
         return recordings.load(path, data.columns, series, None if data.labels is None else Path(data.labels))
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    return npz.load(path, wanted=data.wanted, series=sampling)
+    readings = npz.load(path, wanted=data.wanted, series=sampling)
+    if series.hop is not None and series.hop > readings.x.shape[1]:
+        raise BadInput(
+            f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
+            "most as many, or steps between two windows would be lost. Lower it."
+        )
+    return readings
 
 
 def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:

@@ -140,7 +140,22 @@ def back(text):
     return "\n".join([*lines[:30], lines[5], *lines[30:]])
 
 
+def stuck(text):
+    head, *lines = text.splitlines()
+    held = lines[30].split(",")[1:]
+    return "\n".join([head, *lines[:30], *(",".join([line.split(",")[0], *held]) for line in lines[30:])])
+
+
+def milliseconds(text):
+    head, *lines = text.splitlines()
+    return "\n".join(
+        [head, *(",".join([f"{1000 * float(t):g}", rest]) for t, _, rest in (x.partition(",") for x in lines))]
+    )
+
+
 BROKEN = {
+    "stuck": (stuck, r"r01\.csv: [23] of its [67] windows do not move.*the first begins after 1\.6 s"),
+    "milliseconds": (milliseconds, r'samples are (49|5[01])\.?\d* s apart.*If "t" is not in seconds'),
     "gap": (gap, "s without a sample after row 29.*longest_gap_s"),
     "back": (back, "time in row 30 is not after"),
     "text": (lambda text: text.replace("m1", "m0", 1), 'column "move" has 2 values; a recording has one target'),
@@ -172,8 +187,28 @@ def test_a_recording_of_another_rate_is_resampled_or_said(tmp_path):
     np.testing.assert_allclose(mixed.x[of_it], plain.x[of_it], atol=0.05)
     slower = recordings(tmp_path / "slower", rate_hz=RATE_HZ / 4)
     path.write_text((slower / "r01.csv").read_text())
-    with pytest.raises(BadInput, match=r"r01.csv: 0\.2.* s without a sample after row"):
+    with pytest.raises(BadInput, match=r"r01.csv: its samples are 0\.(2|199)\d* s apart"):
         datasets.load(recipe(f"csv:{tmp_path / 'rec'}", series=CUT, columns=COLUMNS))
+
+
+def test_a_rate_that_makes_most_steps_up(tmp_path):
+    folder = recordings(tmp_path / "rec")
+    datasets.load(recipe(f"csv:{folder}", series={**CUT, "rate_hz": 2 * RATE_HZ}, columns=COLUMNS))
+    with pytest.raises(BadInput, match=r"r00\.csv: it has 20.* samples a second.*`data\.series\.rate_hz` is 80"):
+        datasets.load(recipe(f"csv:{folder}", series={**CUT, "rate_hz": 4 * RATE_HZ}, columns=COLUMNS))
+
+
+def test_windows_of_an_npz_that_no_device_would_make(tmp_path):
+    x, y, z = made()
+    np.savez(tmp_path / "x.npz", x=x, y=y, z=z)
+    source = f"npz:{tmp_path / 'x.npz'}"
+    datasets.load(recipe(source, series={"hop": 32}))
+    with pytest.raises(BadInput, match=r"windows have 32 steps, and `data\.series\.hop` is 33"):
+        datasets.load(recipe(source, series={"hop": 33}))
+    x[[7, 9]] = 0.5
+    np.savez(tmp_path / "x.npz", x=x, y=y, z=z)
+    with pytest.raises(BadInput, match=r"2 of 240 windows do not move.*the first is 7"):
+        datasets.load(recipe(source))
 
 
 def test_no_folder_of_recordings(tmp_path):
