@@ -35,6 +35,7 @@ SECTION = "## From an empty machine to Home Assistant"
 PORT = 1883  # what Debian's mosquitto listens at, and the page's address means
 FETCH = "what pip fetches"
 READY = "ready"
+PASSPHRASE = "of a person at a terminal"  # which keygen and seal ask for there
 HOME_ASSISTANT = "until Home Assistant shows every number"
 OURS = ("EDGEVEIL_", "VIRTUAL_ENV", "PYTHON", "PIP_CACHE")  # of the environment: an empty machine has none
 
@@ -96,7 +97,7 @@ def walked(folder: Path, *, photo: bool) -> dict[str, Any]:
     subprocess.run(["git", "clone", "--quiet", str(record.ROOT), str(checkout)], check=True)
     lines, names = with_fetching(commands((checkout / PAGE).read_text()), folder / "fetched")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    environment["PIP_CACHE_DIR"] = str(folder / "cache")
+    environment |= {"PIP_CACHE_DIR": str(folder / "cache"), "EDGEVEIL_PASSPHRASE": PASSPHRASE}
     load = [machine.load()]
     with mosquitto():
         words = ["bash", "-c", script(lines, log)]
