@@ -1,9 +1,10 @@
 """From an empty machine to a count in Home Assistant: the commands of docs/how-to/count-people.md, and nothing else.
 
-They run as they stand there, in a new clone of this checkout in a temporary folder, with no file of an earlier run and
-an empty cache of pip. What pip fetches is fetched before, in a step of its own. The broker is mosquitto as Debian sets
-it up, at 1883, which must be free. Home Assistant is that of scripts/environments/home_assistant.py; what the page says
-to type there is typed into its form. Ends once every number is shown there.
+They run as they stand there, with a passphrase that a person would type, in a new clone of this checkout in a temporary
+folder, with no file of an earlier run and an empty cache of pip. What pip fetches is fetched before, in a step of its
+own. The broker is mosquitto as Debian sets it up, at 1883, which must be free. Home Assistant is that of
+scripts/environments/home_assistant.py; what the page says to type there is typed into its form. Ends once every number
+is shown there.
 
 Records docs/results/counting/from-empty.json, with the minutes of each step, by the clock and of the processor, and
 what Home Assistant shows; docs/results/counting.md has both. --photo draws its page anew, in headless Chromium.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -35,7 +37,6 @@ SECTION = "## From an empty machine to Home Assistant"
 PORT = 1883  # what Debian's mosquitto listens at, and the page's address means
 FETCH = "what pip fetches"
 READY = "ready"
-PASSPHRASE = "of a person at a terminal"  # which keygen and seal ask for there
 HOME_ASSISTANT = "until Home Assistant shows every number"
 OURS = ("EDGEVEIL_", "VIRTUAL_ENV", "PYTHON", "PIP_CACHE")  # of the environment: an empty machine has none
 
@@ -97,7 +98,7 @@ def walked(folder: Path, *, photo: bool) -> dict[str, Any]:
     subprocess.run(["git", "clone", "--quiet", str(record.ROOT), str(checkout)], check=True)
     lines, names = with_fetching(commands((checkout / PAGE).read_text()), folder / "fetched")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    environment |= {"PIP_CACHE_DIR": str(folder / "cache"), "EDGEVEIL_PASSPHRASE": PASSPHRASE}
+    environment |= {"PIP_CACHE_DIR": str(folder / "cache"), "EDGEVEIL_PASSPHRASE": secrets.token_hex()}
     load = [machine.load()]
     with mosquitto():
         words = ["bash", "-c", script(lines, log)]
