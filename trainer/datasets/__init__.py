@@ -28,7 +28,7 @@ from edgeveil.trainer.datasets.loaders import (
 )
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
-from edgeveil.trainer.datasets.series import recordings, utd_mhad
+from edgeveil.trainer.datasets.series import recordings, utd_mhad, wrist
 from edgeveil.trainer.datasets.units import Units, units_of
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.schema import Recipe
@@ -43,6 +43,7 @@ LOADERS: dict[str, Callable[..., Readings]] = {
     "depth": depth.load,
 }
 PERSON = "person"  # the attribute of data sets that say who it is
+SERIES = {"utd-mhad": utd_mhad.load, "wrist": wrist.load}
 MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
@@ -134,8 +135,8 @@ def _read(recipe: Recipe) -> Readings:
         return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
-    if data.source == "utd-mhad" and data.series is not None:
-        return utd_mhad.load(target=data.target, sensitive=data.sensitive, series=data.series)
+    if data.source in SERIES and data.series is not None:
+        return SERIES[data.source](target=data.target, sensitive=data.sensitive, series=data.series)
     if data.own is None:
         raise BadInput(f"`data.source`: {data.source} has no loader.")
     return own(recipe, *data.own)

@@ -90,8 +90,8 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", or "npz:FILE", '
-            '"images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", "wrist", or '
+            '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
         ),
         ("data/series", {"channels": []}, "`data.series.channels`: expected at least 1; got an array of 0"),
         ("data/series", {"people": [7]}, "`data.series.people`: expected at least 2; got an array of 1"),

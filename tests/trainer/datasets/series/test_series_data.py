@@ -1,6 +1,7 @@
 """Series of every origin: the kind is as the recipe says, windows of one recording stay together, mistakes are said."""
 
 import copy
+import hashlib
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from edgeveil.edge_runtime.sources.series.windower import Windower
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import downloads
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows
+from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows, wrist
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
 from edgeveil.trainer.sweep.axes import with_settings
@@ -230,7 +231,7 @@ NPZ = "npz:x.npz"
     ("given", "problem"),
     [
         ({"source": NPZ, "kind": None}, r"without `kind = \"series\"`"),
-        ({"source": "digits"}, "npz, csv and utd-mhad have series"),
+        ({"source": "digits"}, "npz, csv, utd-mhad, wrist have series"),
         ({"source": NPZ, "series": {"units": ["g"]}}, "as many `units` as `channels`, 2; got 1"),
         ({"source": NPZ, "series": {"channels": ["a", "a"]}}, "different names"),
         ({"source": NPZ, "series": {"rate_hz": None}}, "`rate_hz`, `channels` and `units`"),
@@ -284,3 +285,52 @@ def test_utd_mhad_has_eight_people_each_once(people):
     with pytest.raises(BadInput, match=r"`data.series.people`: expected numbers of 1 to 8, each once; got \[") as said:
         utd_mhad.load(target="action", sensitive="person", series=Series(length=100, hop=25, people=people))
     assert str(people) in str(said.value)
+
+
+def watch(folder, monkeypatch):
+    """A made-up file of the watch's form: each of 10 people does 7 exercises with either arm, 150 steps of each."""
+    rng = np.random.default_rng(3)
+    of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
+    recordings = [rng.normal(one[0], 1, (150, 6)) for one in of]
+    stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
+    path = folder / wrist.FILE
+    path.parent.mkdir()
+    np.save(path, np.array(stored, dtype=object), allow_pickle=True)
+    monkeypatch.setenv(downloads.VARIABLE, str(folder))
+    monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    return of
+
+
+def test_a_recording_of_the_watch_is_a_session(tmp_path, monkeypatch):
+    of = watch(tmp_path, monkeypatch)
+    found = wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
+    assert found.x.shape == (280, 100, 6)
+    np.testing.assert_array_equal(found.session, np.repeat(np.arange(140), 2))
+    np.testing.assert_array_equal(found.y, np.repeat(of[:, 0], 2))
+    np.testing.assert_array_equal(found.z, np.repeat(of[:, 1] - 1, 2))
+    assert found.z_names[9] == "person-10"
+    arm = wrist.load(target="exercise", sensitive="arm", series=Series(length=100, hop=50))
+    np.testing.assert_array_equal(arm.z, np.repeat(of[:, 2], 2))
+    for key, value in {"rate_hz": 50.0, "people": [1, 2]}.items():
+        with pytest.raises(BadInput, match=f"`data.series.{key}`: these data say it themselves"):
+            wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50, **{key: value}))
+
+
+def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatch):
+    watch(tmp_path, monkeypatch)
+    monkeypatch.setattr(wrist, "SHA256", "0" * 64)
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(BadInput, match=r"Expected seglearn/watch_dataset\.npy with SHA-256 000"):
+        wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
+
+
+@pytest.mark.data
+def test_the_watch_is_140_recordings_of_7_exercises_by_10_people(data_folder, monkeypatch):
+    if not (data_folder / wrist.FILE).is_file():
+        pytest.skip(f"no {wrist.FILE}: {wrist.SOURCE}")
+    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    found = datasets.load(Recipe.find("wrist-label-only"))
+    assert found.input.shape == (100, 6)
+    assert (len(found.y_names), len(found.z_names)) == (7, 10)
+    assert (found.cluster_kind, len(np.unique(found.cluster))) == ("session", 140)
+    assert np.median(np.linalg.norm(found.x[..., :3], axis=2)) == pytest.approx(1, abs=0.15)  # g, of gravity
