@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,10 +64,13 @@ FRONTIER = """
 
 {points} settings, one run of seed 0 each (`python -m scripts.reproduce.codebooks.frontiers motion`), measured on the
 run's own networks: codes of an action, the weight of tempo beside that of energy, the price of what a code tells of the
-person. None was chosen here. Chance is {chance}, by counted P(z | y); kept is the correlation within an action between
-a window and the one that leaves. The recipe is marked: its row differs from those above by chance alone.
+person. None was chosen here. y is what D_y reads of the window that leaves; kept is the correlation within an action
+between a window and the one that leaves. Chance is {chance}, by counted P(z | y). The recipe is marked; this is another
+run of it than those above.
 
 {table}
+On average {gains}.
+
 ![Action read and energy and tempo kept against the best attack on the person, by codes and weight of tempo; each line
 goes over the price.](motion-frontier.svg)
 """
@@ -187,7 +190,25 @@ def _frontier(rows: Sequence[Mapping[str, Any]]) -> str:
         cells.append([*words, _rate(row["target"]), _rate(row["leak"]), row["leak"]["name"], *kept])
     points = sum(not row["floor"] for row in rows)
     chance = _percent(rows[0]["chance"]["majority"])
-    return FRONTIER.format(points=points, chance=chance, table=_table(head, cells))
+    gains = "; ".join(_gains([row for row in rows if not row["floor"]]))
+    return FRONTIER.format(points=points, chance=chance, table=_table(head, cells), gains=gains)
+
+
+def _gains(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the last value of each setting gives beside its first, on average over the others."""
+    for place, name in enumerate(("codes", "as weight of tempo", "as price")):
+        values = list(dict.fromkeys(_words(row["settings"])[place] for row in rows))
+        figures = [
+            np.mean([_gain(row) for row in rows if _words(row["settings"])[place] == value], axis=0)
+            for value in (values[0], values[-1])
+        ]
+        *kept, points = figures[1] - figures[0]
+        gains = ", ".join(f"{one:+.2f} of {what}" for what, one in zip(NAMED, kept, strict=True))
+        yield f"{values[-1]} {name} in place of {values[0]} give {gains} and {points:+.1f} points to the attack"
+
+
+def _gain(row: Mapping[str, Any]) -> list[float]:
+    return [*(row["kept"][name]["correlation"] for name in NAMED), 100 * row["leak"]["accuracy"]]
 
 
 def _words(settings: Mapping[str, Any]) -> tuple[str, str, str]:

@@ -78,22 +78,24 @@ def test_people_never_seen_are_shown_where_they_were_recorded(rows):
     assert "1 choices of 3 people of 8 whom" in page
 
 
-def point(codes, tempo, price):
+def point(codes, tempo, price, *, leak=0.2):
     settings = {"perturber.codes": codes, "perturber.weights": [1.0, tempo], "perturber.price": price}
     kept = {name: {"correlation": 0.4, "low": 0.3, "high": 0.5} for name in motion_page.PROPERTIES}
-    figures = {"target": rate(0.8), "leak": rate(0.2), "chance": {"majority": 0.175}, "kept": kept}
+    figures = {"target": rate(0.8), "leak": rate(leak), "chance": {"majority": 0.175}, "kept": kept}
     return {"recipe": "motion-codebook", "data": "utd-mhad", "floor": False, "settings": settings, **figures}
 
 
 def test_the_frontier_names_the_recipe_and_draws_a_line_for_each_that_the_price_goes_over(rows, tmp_path):
     floor = {**point(2, 1.0, 1.0), "recipe": "label-only", "floor": True, "settings": {}, "kept": {}}
     failed = {**point(99, 1.0, 1.0), "failed": "it diverged"}
-    swept = {"points": [floor, point(4, 2.0, 0.5), point(4, 2.0, 2.0), point(12, 6.0, 2.0), failed]}
+    swept = {"points": [floor, point(4, 2.0, 0.5), point(4, 2.0, 2.0), point(12, 6.0, 2.0, leak=0.3), failed]}
     page = motion_page.page(rows, {}, swept)
     figures = ["80.0 % [70.0, 90.0]", "20.0 % [10.0, 30.0]", "an attack"]
     assert "3 settings, one run" in page
     assert line(page, "4") == ["2", "0.5", *figures, "0.40", "0.40", "0.40"]
     assert line(page, "4 (recipe)")[:2] == ["2", "2"]
+    assert "On average 12 codes in place of 4 give +0.00 of energy, +0.00 of tempo and +10.0 points" in page
+    assert "2 as price in place of 0.5 give +0.00 of energy, +0.00 of tempo and +5.0 points" in page
     assert line(page, "label-only")[2:] == [*figures, "-", "-", "-"]
     motion_page.draw({"points": swept["points"][:4]}, tmp_path / "drawn.svg")
     drawn = (tmp_path / "drawn.svg").read_text()
