@@ -28,7 +28,7 @@ from edgeveil.trainer.datasets.loaders import (
 )
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
-from edgeveil.trainer.datasets.series import recordings, utd_mhad, wrist
+from edgeveil.trainer.datasets.series import recordings, utd_mhad, windows, wrist
 from edgeveil.trainer.datasets.units import Units, units_of
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.schema import Recipe
@@ -166,6 +166,12 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
         raise BadInput(
             f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
             "most as many, or steps between two windows would be lost. Lower it."
+        )
+    still = np.flatnonzero(windows.still(readings.x))
+    if len(still):
+        raise BadInput(
+            f"{path}: {len(still)} of {len(readings.x)} windows do not move, as where a sensor is stuck, and a device "
+            f"drops such windows; the first is {still[0]}. Leave them out."
         )
     return readings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +39,9 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
         }
 
 
-def steps_of(walk: Record) -> Iterator[tuple[str, str]]:
+def steps_of(steps: Sequence[Record]) -> Iterator[tuple[str, str]]:
     """Each step from an empty machine, and its minutes: by the clock, and in brackets of the processor."""
-    for one in walk["steps"]:
+    for one in steps:
         step = one["step"] if one["step"] in (from_empty.FETCH, from_empty.HOME_ASSISTANT) else f"`{one['step']}`"
         if one["wall_s"] is None:
             yield step, "runs on"
@@ -78,8 +78,10 @@ def page(record: dict[str, Any]) -> str:
     """The page on counting people as Markdown."""
     site = json.loads(accept_site.RESULT.read_text()) if accept_site.RESULT.is_file() else None
     walk = json.loads(from_empty.RESULT.read_text()) if from_empty.RESULT.is_file() else None
-    steps = [] if walk is None else list(steps_of(walk))
-    return render("counting", record=record, rows=list(rows(record)), site=site, walk=walk, steps=steps)
+    steps = [] if walk is None else walk["steps"]
+    own = sum(one.get("processor_s", 0.0) for one in steps if one["step"] != from_empty.FETCH) / 60
+    shown = list(steps_of(steps))
+    return render("counting", record=record, rows=list(rows(record)), site=site, walk=walk, steps=shown, own=own)
 
 
 def write() -> None:

@@ -23,7 +23,6 @@ from edgeveil.trainer.datasets.base import Known, Labels, Sampling
 from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
 from edgeveil.trainer.datasets.npz_errors import UNREADABLE, why
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.datasets.series import windows
 from edgeveil.trainer.recipe.messages import nearest
 
 NEEDED = ("x", "y", "z")
@@ -186,21 +185,14 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
 
 
 def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
-    """``x`` (N, steps, channels) float32. Raises ``BadInput`` for other channels, and for windows that do not move."""
+    """``x`` (N, steps, channels) float32. Raises ``BadInput`` for another number of channels than the recipe names."""
     channels = len(series.channels)
     if x.ndim != 3 or x.shape[2] != channels or x.shape[1] < FEWEST_STEPS:
         raise BadInput(
             f"{path}: `x` of a series must be (N, steps, {channels}), a channel for each of `data.series.channels`, "
             f"with at least {FEWEST_STEPS} steps; got {x.shape}. Turn it round with numpy.moveaxis, or correct them."
         )
-    checked = checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
-    still = np.flatnonzero(windows.still(checked))
-    if len(still):
-        raise BadInput(
-            f"{path}: {len(still)} of {len(x)} windows do not move, as where a sensor is stuck, and a device drops "
-            f"such windows; the first is {still[0]}. Leave them out."
-        )
-    return checked
+    return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
 
 
 def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:

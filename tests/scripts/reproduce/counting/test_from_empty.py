@@ -1,5 +1,6 @@
 """The walk from an empty machine types what the page says, in one shell, and stops where a command fails."""
 
+import json
 import subprocess
 
 import pytest
@@ -44,8 +45,17 @@ def test_the_table_has_the_processor_in_brackets_and_no_time_of_what_runs_on():
         {"step": "edgeveil-edge run", "wall_s": None},
         {"step": from_empty.HOME_ASSISTANT, "wall_s": 90.0},
     ]
-    assert list(counting_page.steps_of({"steps": steps})) == [
+    assert list(counting_page.steps_of(steps)) == [
         (from_empty.FETCH, "2.0 (1.0)"),
         ("`edgeveil-edge run`", "runs on"),
         (from_empty.HOME_ASSISTANT, "1.5"),
     ]
+
+
+def test_on_record_are_the_commands_of_the_page_and_a_count_that_was_shown():
+    record = json.loads((ROOT / from_empty.RESULT).read_text())
+    typed = [one["step"] for one in record["steps"] if one["step"] not in (from_empty.FETCH, from_empty.HOME_ASSISTANT)]
+    assert typed == from_empty.commands((ROOT / from_empty.PAGE).read_text())
+    states = {name.partition("hall_door_")[2]: state for name, state in record["states"].items()}
+    assert int(states["line_door_in"]) + int(states["line_door_out"]) > 0
+    assert states["state"] == "running"
