@@ -198,8 +198,8 @@ def merged(flags: Dict[str, Any], file: Dict[str, Any]) -> Settings:
     missing = [name for name in REQUIRED if not result[name]]
     if missing:
         raise BadInput(
-            "expected {} as a flag (the bundle as the first argument) or in the configuration".format(
-                " and ".join(missing)
+            "expected {} on the command line or in the configuration".format(
+                " and ".join("a bundle" if name == "bundle" else "--" + name for name in missing)
             )
         )
     return Settings(**{field(name): value for name, value in result.items()})

@@ -6,10 +6,10 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage import aside
 
 
 @contextmanager
@@ -44,17 +44,9 @@ def require_free(out: Path, *, replace: bool) -> None:
 
 
 def set_aside(out: Path) -> Path | None:
-    """Give what is at ``out`` a dated name beside it, and return that; None where there is nothing."""
-    if not os.path.lexists(out):
-        return None
-    date = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
-    suffix = "" if out.is_dir() else out.suffix
-    for number in range(1, 1000):
-        old = out.with_name(f"{out.name.removesuffix(suffix)}.{date}{'' if number == 1 else f'-{number}'}{suffix}")
-        if not os.path.lexists(old):
-            out.rename(old)
-            return old
-    raise BadInput(f"{out} cannot be set aside: there are too many of that second.")
+    """As ``storage.aside.set_aside``, of a ``Path``."""
+    old = aside.set_aside(str(out))
+    return None if old is None else Path(old)
 
 
 def _parents(out: Path) -> list[Path]:

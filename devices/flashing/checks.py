@@ -12,8 +12,8 @@ from edgeveil.edge_runtime.errors import BadInput
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
 OWN_INIT = (
-    "have its init run `python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz recover`, then the same with "
-    "`run --config ...`"
+    "have its init run `python3 runtime/current/edgeveil-edge.pyz recover` in EdgeVeil's folder there (with `--root "
+    "FOLDER`, unless it is /opt/edgeveil), then the same with `run --config ...`"
 )
 UPDATE_UNIT = "-update.service"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from edgeveil.devices.transports.base import Transport
 from edgeveil.edge_runtime.errors import BadInput
@@ -23,7 +23,7 @@ def open_transport(
     ``say`` takes lines about a lost console. Raises ``BadInput`` for an invalid target, an unknown host key or a wrong
     password; ``DeviceFailed`` if there is no answer.
     """
-    url = urlsplit(target)
+    url = split_target(target)
     if url.scheme == "ssh" and url.hostname:
         from edgeveil.devices.transports.ssh import SshTransport
 
@@ -46,7 +46,23 @@ def open_transport(
             f"{target} is a card, on which nothing runs that could answer: edgeveil flash alone writes one. Name the "
             "board itself, as ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200."
         )
-    raise BadInput(
+    raise _no_target(target)
+
+
+def split_target(target: str) -> SplitResult:
+    """The parts of a target's address. Raises ``BadInput`` where it is none, or its port is none."""
+    try:
+        url = urlsplit(target)
+        there = url.port != 0  # it is parsed, and its range checked, when it is asked for
+    except ValueError:
+        there = False
+    if not there:
+        raise _no_target(target)
+    return url
+
+
+def _no_target(target: str) -> BadInput:
+    return BadInput(
         f"Expected a target as ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200 (edgeveil flash also takes "
-        f"image:FILE and dir:FOLDER); got {target!r}."
+        f"image:FILE and dir:FOLDER), with a port of 1 to 65535; got {target!r}."
     )

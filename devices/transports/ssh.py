@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 
 CONNECT_S = 15.0
 BLOCK = 32 * 1024
@@ -45,6 +45,8 @@ class SshTransport:
                 self._client.load_host_keys(str(known_hosts))
         except OSError as error:
             raise BadInput(f"The host keys in {known_hosts} cannot be read: {error.strerror}.") from None
+        if identity is not None:
+            _check_readable(identity)
         try:
             self._client.connect(
                 host,
@@ -73,12 +75,14 @@ class SshTransport:
                 raise BadInput(
                     f"The host key of {host} is unknown. Compare its fingerprint with the board's "
                     f"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: ssh-keyscan -p {port} {host} >> "
-                    "~/.ssh/known_hosts"
+                    f"{known_hosts or '~/.ssh/known_hosts'}"
                 ) from None
+            if identity is not None and "private key" in str(error):
+                raise BadInput(f"{identity} is {error}. Give the private key that the board knows.") from None
             raise DeviceFailed(f"SSH to {self.name} failed: {error}") from None
         except (OSError, EOFError) as error:
-            reason = getattr(error, "strerror", None) or type(error).__name__
-            raise DeviceFailed(f"There is no answer from {host}, port {port}: {reason}. Is the board up?") from None
+            why = getattr(error, "strerror", None) or type(error).__name__
+            raise DeviceFailed(f"There is no answer from {host}, port {port}: {why}. Is the board up?") from None
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run a command with ``data`` on its stdin. Raises ``DeviceFailed`` on a lost connection or a timeout."""
@@ -139,10 +143,17 @@ class SshTransport:
         except socket.timeout:
             raise DeviceFailed(f"{what} took too long on {self.name}. It may still be going on there.") from None
         except (OSError, EOFError, paramiko.SSHException) as error:
-            reason = str(error) or type(error).__name__
+            why = str(error) or type(error).__name__
             raise DeviceFailed(
-                f"The connection to {self.name} was lost during {what}: {reason}. Flash again: it resumes."
+                f"The connection to {self.name} was lost during {what}: {why}. Flash again: it resumes."
             ) from None
+
+
+def _check_readable(identity: Path) -> None:
+    try:
+        identity.read_bytes()
+    except OSError as error:
+        raise BadInput(f"The private key {identity} cannot be read: {reason(error)}. Correct --identity.") from None
 
 
 # A process left behind may hold the outputs open. After the exit code, wait until they are silent for SILENT_S, and

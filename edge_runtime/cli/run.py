@@ -89,7 +89,7 @@ def _run(arguments: argparse.Namespace) -> int:
     check_replay(settings.source, settings.realtime, settings.repeat)
     for sink in settings.sink:
         check_sink(sink)
-        _refuse_overwriting(settings.source, sink)
+        _refuse_overwriting(settings, sink)
     if config.needs_service(settings):
         from edgeveil.edge_runtime.outside import service
 
@@ -181,11 +181,12 @@ def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
     return {"pay": Payer(Ledger(settings.ledger), perturber.price, by_subject=by_subject).pay}
 
 
-def _refuse_overwriting(source: str, sink: str) -> None:
-    """A sink at the source's path would overwrite the raw samples it reads."""
-    first, second = (text.partition(":")[2] for text in (source, sink))
-    if first not in ("", "-") and os.path.realpath(first) == os.path.realpath(second):
-        raise BadInput("expected a sink at another path than the source; both are {}".format(first))
+def _refuse_overwriting(settings: Settings, sink: str) -> None:
+    """A sink at the path of the raw samples or of the bundle would take their place."""
+    place = os.path.realpath(sink.partition(":")[2])
+    for what, path in (("source", settings.source.partition(":")[2]), ("bundle", settings.bundle)):
+        if path not in ("", "-") and os.path.realpath(path) == place:
+            raise BadInput("expected a sink at another path than the {}; both are {}".format(what, path))
 
 
 def _run_lines(document: Document) -> Iterator[str]:

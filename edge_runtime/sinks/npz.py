@@ -66,7 +66,8 @@ class NpzSink(Sink):
 
     def close(self) -> None:
         """Write the file, whole or not at all."""
-        with atomic_path(self._path) as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
+        whole = atomic_path(self._path, keep_old=True)
+        with whole as temporary, zipfile.ZipFile(temporary, "w", allowZip64=True) as archive:
             for name, dtype, shape, file in self._columns:
                 header = {"descr": dtype.str, "fortran_order": False, "shape": (self._count,) + shape}
                 file.seek(0)

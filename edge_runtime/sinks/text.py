@@ -23,7 +23,7 @@ class CsvSink(Sink):
     def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
         if len(main.shape) > 1:
-            raise BadInput("lines hold vectors, and {} has the shape {}".format(main.name, main.shape))
+            raise BadInput("lines hold vectors, and {} has the shape {}: use npz:FILE".format(main.name, main.shape))
         self._name = main.name
         dtype = np.dtype(main.dtype)
         form = "%d" if dtype.kind in "iu" else "%.9g" if dtype.itemsize <= 4 else "%.17g"
@@ -35,7 +35,7 @@ class CsvSink(Sink):
             return
         if not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
-        temporary = self._whole.enter_context(atomic_path(path))
+        temporary = self._whole.enter_context(atomic_path(path, keep_old=True))
         self._file = self._whole.enter_context(open(temporary, "wb"))  # noqa: SIM115 - by the stack
 
     def _write(self, frame: PerturbedFrame) -> None:

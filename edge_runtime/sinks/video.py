@@ -57,7 +57,7 @@ class VideoSink(Sink):
         self._frame_bytes = height * width * channels
         free_space.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()
-        self._temporary = self._whole.enter_context(atomic_path(path))
+        self._temporary = self._whole.enter_context(atomic_path(path, keep_old=True))
         self._writer = self._cv2.VideoWriter(
             self._temporary,
             self._cv2.CAP_FFMPEG,

@@ -22,8 +22,8 @@ class NpzSource(Source):
         if not (found[1:] == shape or found[1:] + (1,) == shape) or not found or dtype != np.dtype(spec["dtype"]):
             self.close()
             raise BadInput(
-                "expected x of {} {} in {}, as the bundle was made for; got {} {}".format(
-                    spec["dtype"], ("N",) + shape, path, dtype, found
+                "expected x of {} ({}) in {}, as the bundle was made for; got {} {}".format(
+                    spec["dtype"], ", ".join(map(str, ("N",) + shape)), path, dtype, found
                 )
             )
         self._path, self._dtype = path, dtype

@@ -6,6 +6,7 @@ import os
 from typing import Iterator, Union
 
 from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.storage.aside import set_aside
 
 Path = Union[str, "os.PathLike[str]"]
 _ADVICE = {
@@ -47,13 +48,13 @@ def _sync_folder(folder: str) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, *, mode: int = 0o666, lasting: bool = True) -> Iterator[str]:
+def atomic_path(path: Path, *, mode: int = 0o666, lasting: bool = True, keep_old: bool = False) -> Iterator[str]:
     """Yield the name of an empty temporary file in the folder of ``path``; it becomes ``path`` unless the block raises.
 
     The temporary name ends with the name of ``path``, for writers that look at the suffix. ``mode`` is that of the new
-    file, less the umask. Without ``lasting``, another write to the folder makes it last. On any error, Ctrl-C too, the
-    temporary is removed and the file that was at ``path`` before is unchanged. Raises ``WriteFailed`` (a
-    ``DeviceFailed``) where that fails.
+    file, less the umask. Without ``lasting``, another write to the folder makes it last. With ``keep_old``, a file that
+    is at ``path`` then gets a dated name. On any error, Ctrl-C too, the temporary is removed and the file that was at
+    ``path`` before is unchanged. Raises ``WriteFailed`` (a ``DeviceFailed``) where that fails.
     """
     path = os.fspath(path)
     folder, name = os.path.split(os.path.abspath(path))
@@ -70,6 +71,8 @@ def atomic_path(path: Path, *, mode: int = 0o666, lasting: bool = True) -> Itera
                 os.fsync(handle)
             finally:
                 os.close(handle)
+            if keep_old:
+                set_aside(path)
             os.replace(temporary, path)
         except OSError as error:
             # An error about another file is for the code that opened that one.

@@ -36,6 +36,13 @@ class Column:
         """Whether all that is there are numbers."""
         return self.values.dtype.kind in "if"
 
+    def first_text(self) -> str:
+        """Where the first cell of text is, for a sentence; empty where there is none."""
+        for row, (cell, gone) in enumerate(zip(self.values.tolist(), self.missing, strict=True)):
+            if not gone and _number(str(cell)) is None:
+                return f', first "{cell}" in row {row + 1}'
+        return ""
+
 
 @dataclass(frozen=True)
 class Table:

@@ -43,10 +43,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Tried:
-    """A network of the recipe's own kind, and its accuracy of y on the rows that the forest was tested on."""
+    """A network of the recipe's own kind, and its accuracy of y on the rows that the forest was tested on.
+
+    ``cut``: its share of the time was over before its training.
+    """
 
     architecture: str
     accuracy: float
+    cut: bool = False
 
 
 def affordable(dataset: Dataset) -> int:
@@ -87,7 +91,7 @@ def with_networks(
     for name in names:
         keras.utils.set_random_seed(0)
         model = build(name, dataset.input, len(dataset.y_names))
-        ends = clock() + TRIAL_S / len(names)
+        share = _Share(clock, TRIAL_S / len(names))
         with tempfile.TemporaryDirectory() as folder:
             try:
                 train_one(
@@ -101,11 +105,11 @@ def with_networks(
                     log=_Nowhere(Path(folder)),
                     stage="trial",
                     title=f"trying {name} on y",
-                    enough=lambda ends=ends: clock() >= ends,  # type: ignore[misc]
+                    enough=share.over,
                 )
             except LimitNotMet:  # it diverged: no candidate
                 continue
-        tried.append(Tried(name, unseen_accuracy(dataset, model, most=most)[0]))
+        tried.append(Tried(name, unseen_accuracy(dataset, model, most=most)[0], share.was_over))
     return sorted(tried, key=lambda one: -one.accuracy)
 
 
@@ -148,7 +152,25 @@ def notes(on_y: Look, on_z: Look, tried: Sequence[Tried], *, untried: bool = Fal
             f"Here y is read in {best:.1%} at best, hardly more than the {on_y.chance:.1%} of guessing, and a "
             f"perturber keeps no more of it: give features in place of raw samples, or more rows.{more}"
         )
+        cut = [one.architecture for one in tried if one.cut]
+        if cut:
+            said.append(
+                f"The trial's {TRIAL_S:.0f} s were over before {' and '.join(cut)} had been trained to the end, so y "
+                "may be read better than that: `edgeveil train` on this recipe says."
+            )
     return said
+
+
+class _Share:
+    """A share of the time: whether it is over, and whether it ever was found to be."""
+
+    def __init__(self, clock: Callable[[], float], seconds: float) -> None:
+        self._clock, self._ends, self.was_over = clock, clock() + seconds, False
+
+    def over(self) -> bool:
+        """Asked after each epoch."""
+        self.was_over = self._clock() >= self._ends
+        return self.was_over
 
 
 class _Nowhere:

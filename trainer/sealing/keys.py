@@ -97,6 +97,9 @@ class Signer:
 
         key_path = Path(key_path)
         data = _read(key_path)
+        if b"PRIVATE KEY" not in data:
+            cure = f"Name {key_path.with_suffix('.key')}." if key_path.suffix == ".pub" else "Make one with keygen."
+            raise BadInput(f"{key_path} could not be opened as a signing key: it holds no private key. {cure}")
         secret_file.refuse_shared(key_path, what="The signing key")
         encrypted = b"ENCRYPTED PRIVATE KEY" in data
         if encrypted != (passphrase is not None):

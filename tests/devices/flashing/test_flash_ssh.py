@@ -119,7 +119,7 @@ def test_a_board_without_edgeveil_says_so(edgeveil, server):
 
 def test_an_unknown_host_key_is_refused(server, tmp_path):
     (tmp_path / "none").write_text("")
-    with pytest.raises(BadInput, match=r"host key of 127\.0\.0\.1 is unknown"):
+    with pytest.raises(BadInput, match=r"host key of 127\.0\.0\.1 is unknown.*>> .*/none"):
         open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "none")
 
 
@@ -135,6 +135,20 @@ def test_who_may_not_log_in_is_told(server, tmp_path):
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     with pytest.raises(BadInput, match="refused the login"):
         open_transport(server.target, identity=tmp_path / "other", known_hosts=server.known_hosts)
+
+
+@pytest.mark.parametrize("port", ["port", "99999", "0", "-1"])
+def test_a_port_that_is_none_is_one_sentence(port):
+    with pytest.raises(BadInput, match="with a port of 1 to 65535"):
+        open_transport(f"ssh://root@127.0.0.1:{port}")
+
+
+def test_a_wrong_identity_is_named(server, tmp_path):
+    with pytest.raises(BadInput, match=r"private key .*nosuch cannot be read: No such file"):
+        open_transport(server.target, identity=tmp_path / "nosuch", known_hosts=server.known_hosts)
+    (tmp_path / "text").write_text("no key")
+    with pytest.raises(BadInput, match=r"text is not a valid .* private key file"):
+        open_transport(server.target, identity=tmp_path / "text", known_hosts=server.known_hosts)
 
 
 def test_nobody_answers(server):

@@ -171,12 +171,13 @@ def test_bench_ends_with_three_where_figures_are_invalid(made, capsys):
         ([*RUN, "what", "--sink", "npz:{tmp}/o"], "expected a source"),
         ([*RUN, "npz:{tmp}/in.npz", "--sink", "what"], "expected a sink"),
         ([*RUN, "npz:{tmp}/in.npz", "--sink", "npz:{tmp}/./in.npz"], "another path than the source"),
+        ([*RUN, "npz:{tmp}/in.npz", "--sink", "npz:{bundle}"], "another path than the bundle"),
         (["verify", "{bundle}", "--trust", "{tmp}"], "holds no .pub file"),
         (["verify", "{tmp}/in.npz", "--trust", "{trust}"], "no bundle"),
         (["verify", "{tmp}/none.veil", "--trust", "{trust}"], "none.veil"),
         (["bench", "{bundle}", "--trust", "{trust}", "--backend", "what"], "expected a backend"),
         (["bench", "{bundle}", "--trust", "{trust}", "--min-count", "0"], "at least 1 frame"),
-        (["run", "{bundle}", "--trust", "{trust}"], "expected source and sink"),
+        (["run", "{bundle}", "--trust", "{trust}"], "expected --source and --sink"),
         ([*RUN, "a", "--sink", "b", "--threads", "0"], "threads"),
         ([], "COMMAND"),
         (["fly"], "fly"),
@@ -335,3 +336,20 @@ def test_progress_is_for_people_alone(made, tmp_path, capsys, monkeypatch):
         shown(99, 99)
         shown(150, 149)
     assert capsys.readouterr().err == "\r150 of 1000 frames in, 149 out\n"
+
+
+def test_the_output_of_an_earlier_run_is_kept_under_a_dated_name(made, tmp_path, capsys):
+    words = ["run", made.path, "--trust", made.trust, "--source", f"npz:{tmp_path}/in.npz"]
+    for suffix in ("npz", "csv"):
+        out = tmp_path / f"out.{suffix}"
+        out.write_text("of an earlier run")
+        assert edge(capsys, *words, "--sink", f"{suffix}:{out}")[0] == 0
+        (old,) = tmp_path.glob(f"out.*Z.{suffix}")
+        assert old.read_text() == "of an earlier run"
+        assert out.read_bytes()[:3] != b"of "
+
+
+def test_what_a_run_lacks_is_named_as_it_is_given(made, capsys):
+    code, _, said = edge(capsys, "run", made.path, "--source", "npz:in.npz")
+    assert code == 2
+    assert "expected --trust and --sink on the command line or in the configuration" in said

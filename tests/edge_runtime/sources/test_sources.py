@@ -71,7 +71,7 @@ def test_npz_may_be_compressed(tmp_path):
 @pytest.mark.parametrize(
     ("x", "match"),
     [
-        (pictures(shape=(5, 4)), r"expected x of uint8 \('N', 4, 5, 1\) .* got uint8 \(3, 5, 4\)"),
+        (pictures(shape=(5, 4)), r"expected x of uint8 \(N, 4, 5, 1\) .* got uint8 \(3, 5, 4\)"),
         (pictures().astype(np.float32), "got float32"),
         (np.uint8(3), r"got uint8 \(\)"),
         (np.array([None, "a"]), "no plain array"),
@@ -165,7 +165,7 @@ def test_what_is_asked_of_a_source_is_the_frame_of_the_capture(tmp_path):
     np.savez(tmp_path / "x.npz", x=pictures(shape=(8, 9), dtype=np.uint16))
     capture = capture_of(SensorFrame((8, 9), "uint16", 1.0))
     assert drain(open_source(f"npz:{tmp_path}/x.npz", IMAGE, capture))[0]._data.shape == (8, 9, 1)
-    with pytest.raises(BadInput, match=r"expected x of uint8 \('N', 4, 5, 1\)"):
+    with pytest.raises(BadInput, match=r"expected x of uint8 \(N, 4, 5, 1\)"):
         open_source(f"npz:{tmp_path}/x.npz", IMAGE)
 
 

@@ -162,7 +162,7 @@ MUSEUM = {
     "infinite": ({"x": np.full((N, 6), -np.inf)}, r"90 of 90 rows have NaN or infinite"),
     "huge": ({"x": np.full((N, 6), 1e300)}, r"must lie within ±1e\+30"),
     "one-dimension": ({"x": np.ones(N)}, r"`x` must be \(N, features\).*got \(90,\)"),
-    "no-rows": ({"x": np.ones((0, 6)), "y": np.ones(0, int), "z": np.ones(0, int)}, r"got \(0, 6\)"),
+    "no-rows": ({"x": np.ones((0, 6)), "y": np.ones(0, int), "z": np.ones(0, int)}, r"has no rows; got shape \(0, 6"),
     "tiny-images": ({"x": np.ones((N, 2, 9))}, "at least 4 x 4 pixels; got 2 x 9"),
     "complex": ({"x": np.ones((N, 6), complex)}, "`x` must be one of uint8.*got complex128"),
     "truth-values": ({"x": np.ones((N, 6), bool)}, "got bool"),

@@ -137,7 +137,8 @@ def test_a_table_is_read_by_the_names_of_its_columns(separator, tmp_path):
 @pytest.mark.parametrize(
     ("settings", "columns", "match"),
     [
-        ({}, {"leave_out": []}, 'x takes numbers, and "Note" holds text. Leave out with --leave-out'),
+        ({}, {"leave_out": []}, r'"Note" holds text, first ".+" in row 1. Correct it, leave out with --leave-out'),
+        ({"change": [(3, 3, "tall")]}, {}, '"ax" holds text, first "tall" in row 3'),
         ({}, {"sensitive": "sex"}, r'no column "sex" for data.columns.sensitive \(did you mean "Sex"\?\)'),
         ({}, {"sensitive": "ax"}, "different numbers with fractions, and classes were expected"),
         ({}, {"leave_out": ["Note", "ax", "count"]}, "no column is left for x"),

@@ -33,6 +33,7 @@ def test_networks_are_tried_and_the_best_is_written(tmp_path, monkeypatch):
     for name in ("normed-cnn", "small"):
         assert f"by the network {name}" in text
     assert "A random forest reads y in" in said  # nothing is there to read
+    assert "had been trained to the end" in said
 
 
 def test_without_a_trial_it_has_the_forests_figure(tmp_path):
@@ -73,6 +74,12 @@ def test_a_forest_that_reads_more_than_any_network_is_said():
     said = "\n".join(notes(FOREST, FOREST, [Tried("a", 0.5)]))
     assert "No network here reads y as a random forest does (70.0%)" in said
     assert "No network" not in "\n".join(notes(FOREST, FOREST, [Tried("a", 0.65)]))
+
+
+def test_a_trial_that_ran_to_its_end_is_not_said_to_be_cut():
+    poor = Look(0.54, 0.501, 2)
+    assert "were over before b had" in "\n".join(notes(poor, poor, [Tried("a", 0.55), Tried("b", 0.52, cut=True)]))
+    assert "were over" not in "\n".join(notes(poor, poor, [Tried("a", 0.55), Tried("b", 0.52)]))
 
 
 @pytest.mark.parametrize(

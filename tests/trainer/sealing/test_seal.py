@@ -122,6 +122,8 @@ def test_what_is_no_key_is_said(tmp_path, keys):
     (keys / "signing.key").write_text("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
     with pytest.raises(BadInput, match="could not be opened as a signing key"):
         Signer.open(keys / "signing.key")
+    with pytest.raises(BadInput, match=r"signing\.pub .* holds no private key. Name .*signing\.key"):
+        Signer.open(keys / "signing.pub")
 
 
 def test_a_key_of_another_kind_is_refused(keys):

@@ -6,8 +6,8 @@ They are read as on a board, by OpenCV: gray (height, width, 1), colour (height,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
 from edgeveil.trainer.datasets.loaders.table_file import classes, units
 from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.data_section import Columns
 
@@ -30,16 +31,22 @@ FILE = "file"  # the column of the CSV that names the picture
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of a folder: ``names`` are paths below ``folder``, sorted. They are read when they are asked for."""
+    """The pictures of a folder: ``names`` are paths below ``folder``, sorted. They are read when they are asked for.
+
+    ``count`` is called for each that was read.
+    """
 
     folder: Path
     names: tuple[str, ...]
+    count: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         return len(self.names)
 
     def __getitem__(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        return (read_picture(self.folder / self.names[row]) for row in rows)
+        for row in rows:
+            yield read_picture(self.folder / self.names[row])
+            self.count()
 
     def classes(self) -> np.ndarray:
         """The folder (N,) that each picture lies in, text. Raises ``BadInput`` for one that lies in none."""
@@ -89,10 +96,13 @@ def load(folder: Path, labels: Path, columns: Columns, capture: Capture | None) 
         y, y_names = classes(table, columns.target, "target")
     z, z_names = classes(table, columns.sensitive, "sensitive")
     subject, session = units(table, columns)
-    if capture is not None:
-        frames: Any = pictures
-        return captured(Readings(frames, y, z, y_names, z_names, "image", subject=subject, session=session), capture)
-    x = checked_samples(_stacked(pictures), folder)
+    with progress("reading pictures", total=len(pictures)) as count:
+        pictures = replace(pictures, count=count)
+        if capture is not None:
+            frames: Any = pictures
+            readings = Readings(frames, y, z, y_names, z_names, "image", subject=subject, session=session)
+            return captured(readings, capture)
+        x = checked_samples(_stacked(pictures), folder)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
     return Readings(x, y, z, y_names, z_names, "image", low, high, subject, session)
 

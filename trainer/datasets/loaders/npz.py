@@ -158,6 +158,8 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
     """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
     if str(x.dtype) not in DTYPES:
         raise BadInput(f"{path}: `x` must be one of {', '.join(DTYPES)}; got {x.dtype}. Convert it with x.astype(...).")
+    if x.ndim in (2, 3, 4) and len(x) == 0:
+        raise BadInput(f"{path}: `x` has no rows; got shape {x.shape}. Save the samples again.")
     if x.ndim not in (2, 3, 4) or 0 in x.shape:
         raise BadInput(
             f"{path}: `x` must be (N, features), (N, height, width) or (N, height, width, channels); got {x.shape}."

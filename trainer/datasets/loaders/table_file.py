@@ -51,8 +51,9 @@ def features(table: Table, columns: Columns) -> np.ndarray:
     if words:
         whose = "" if columns.subject is not None else " What says whose a row is goes to --subject."
         raise BadInput(
-            f"{table.path}: x takes numbers, and {listed(words)} hold{'s' if len(words) == 1 else ''} text. Leave out "
-            f"with {' '.join(f'--leave-out {name!r}' for name in words[:3])}, or encode as numbers.{whose}"
+            f"{table.path}: x takes numbers, and {listed(words)} hold{'s' if len(words) == 1 else ''} text"
+            f"{table.columns[words[0]].first_text()}. Correct it, leave out with "
+            f"{' '.join(f'--leave-out {name!r}' for name in words[:3])}, or encode as numbers.{whose}"
         )
     gone = {name: int(table.columns[name].missing.sum()) for name in names if table.columns[name].missing.any()}
     if gone:

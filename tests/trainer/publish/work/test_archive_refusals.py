@@ -89,7 +89,7 @@ def test_recordings_that_are_none_or_of_another_bundle(own):
     refused(own, "no Parquet file can be read there", recordings="missing.parquet")
     refused(own, "there is no such file", recordings="npz:missing.npz")
     np.savez(own["x.npz"], x=np.zeros((len(own.rows), 5), np.uint8))
-    refused(own, r"expected x of uint8 \('N', 64\)")
+    refused(own, r"expected x of uint8 \(N, 64\)")
 
 
 def test_frames_of_another_size_are_of_another_bundle(own, monkeypatch):
