@@ -6,7 +6,8 @@ recordings come with the package seglearn, under its BSD licence; needed is one 
 ``seglearn/watch_dataset.npy``.
 
 The watch gives acceleration and rate of turn 50 times a second. Each of the 140 recordings is one set of an exercise by
-one person with one arm; recordings, not windows, are the independent units.
+one person with one arm. There are two of a person and an exercise, too few for four slices, so a quarter of a set, some
+five repetitions, is a session. An attack on the person may have learned on other quarters of the same set.
 """
 
 from __future__ import annotations
@@ -28,10 +29,11 @@ EXERCISES = (
     "pendulum", "abduction", "forward-elevation", "internal-rotation", "external-rotation", "trapezius", "row",
 )  # fmt: skip
 ARMS = ("left", "right")
+QUARTERS = 4
 
 
 def load(*, target: str, sensitive: str, series: Series) -> Readings:
-    """Windows float32 (length, 6) and a session for each recording.
+    """Windows float32 (length, 6) and a session for each quarter of a recording.
 
     ``target`` is "exercise", ``sensitive`` is "person" or "arm". The attributes are ``energy`` and ``tempo`` of a
     window's acceleration. Raises ``BadInput``.
@@ -42,8 +44,9 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
             raise BadInput(f"`data.series.{key}`: these data say it themselves. Leave it out.")
     # A pickle runs code; this one is known by its checksum.
     stored = np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=True).item()
-    found = windows.cut(stored["X"], series)
-    exercise, person, arm = (stored[name][found.recording].astype(np.int64) for name in ("y", "subject", "side"))
+    found = windows.cut([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
+    of = found.recording // QUARTERS
+    exercise, person, arm = (stored[name][of].astype(np.int64) for name in ("y", "subject", "side"))
     known = {
         "exercise": Known(exercise, EXERCISES),
         "person": Known(person - 1, tuple(f"person-{one}" for one in range(1, 11))),

@@ -288,10 +288,10 @@ def test_utd_mhad_has_eight_people_each_once(people):
 
 
 def watch(folder, monkeypatch):
-    """A made-up file of the watch's form: each of 10 people does 7 exercises with either arm, 150 steps of each."""
+    """A made-up file of the watch's form: each of 10 people does 7 exercises with either arm, 450 steps of each."""
     rng = np.random.default_rng(3)
     of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
-    recordings = [rng.normal(one[0], 1, (150, 6)) for one in of]
+    recordings = [rng.normal(one[0], 1, (450, 6)) for one in of]
     stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
     path = folder / wrist.FILE
     path.parent.mkdir()
@@ -301,16 +301,16 @@ def watch(folder, monkeypatch):
     return of
 
 
-def test_a_recording_of_the_watch_is_a_session(tmp_path, monkeypatch):
+def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
     of = watch(tmp_path, monkeypatch)
     found = wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
-    assert found.x.shape == (280, 100, 6)
-    np.testing.assert_array_equal(found.session, np.repeat(np.arange(140), 2))
-    np.testing.assert_array_equal(found.y, np.repeat(of[:, 0], 2))
-    np.testing.assert_array_equal(found.z, np.repeat(of[:, 1] - 1, 2))
+    assert found.x.shape == (560, 100, 6)  # of 112 or 113 steps
+    np.testing.assert_array_equal(found.session, np.arange(560))
+    np.testing.assert_array_equal(found.y, np.repeat(of[:, 0], 4))
+    np.testing.assert_array_equal(found.z, np.repeat(of[:, 1] - 1, 4))
     assert found.z_names[9] == "person-10"
     arm = wrist.load(target="exercise", sensitive="arm", series=Series(length=100, hop=50))
-    np.testing.assert_array_equal(arm.z, np.repeat(of[:, 2], 2))
+    np.testing.assert_array_equal(arm.z, np.repeat(of[:, 2], 4))
     for key, value in {"rate_hz": 50.0, "people": [1, 2]}.items():
         with pytest.raises(BadInput, match=f"`data.series.{key}`: these data say it themselves"):
             wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50, **{key: value}))
@@ -332,5 +332,5 @@ def test_the_watch_is_140_recordings_of_7_exercises_by_10_people(data_folder, mo
     found = datasets.load(Recipe.find("wrist-label-only"))
     assert found.input.shape == (100, 6)
     assert (len(found.y_names), len(found.z_names)) == (7, 10)
-    assert (found.cluster_kind, len(np.unique(found.cluster))) == ("session", 140)
+    assert (found.cluster_kind, len(np.unique(found.cluster))) == ("session", 560)
     assert np.median(np.linalg.norm(found.x[..., :3], axis=2)) == pytest.approx(1, abs=0.15)  # g, of gravity
