@@ -30,6 +30,7 @@ from pydantic import Field
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml
+from edgeveil.devices.transports import split_target
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -109,6 +110,8 @@ def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard
     if board.profile is None or board.trust is None:
         missing = "profile" if board.profile is None else "trust"
         raise BadInput(f"{path}: board[{number}].{missing} is missing, there or in [all]; see {PAGE}.")
+
+    split_target(board.target)  # here, and not once the first of its boards is changed
 
     def at(place: str | None) -> Path | None:
         return None if place is None else path.parent / Path(place).expanduser()

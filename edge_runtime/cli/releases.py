@@ -301,7 +301,8 @@ def _status(arguments: argparse.Namespace) -> None:
 
 def _index_text(index: Any) -> str:
     if index is None or not index["name"]:
-        since = "" if index is None else ", for {} days".format(index["age_s"] // 86400)
+        days = 0 if index is None else index["age_s"] // 86400
+        since = ", for {} days".format(days) if days else ""
         return "none was ever accepted" + since
     changed, asked = (
         time.strftime("%Y-%m-%d %H:%M", time.gmtime(index[name])) if index[name] else "unknown"

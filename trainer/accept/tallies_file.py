@@ -89,7 +89,13 @@ def _read(path: Path) -> bytes:
 
 
 def _fetched(place: str, token: str | None) -> bytes:
-    parts = urllib.parse.urlsplit(place)  # of the address of any of its pages
+    try:
+        parts = urllib.parse.urlsplit(place)  # of the address of any of its pages
+        there = bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        there = False
+    if not there:
+        raise BadInput(f"A preview was expected as http://HOST:PORT; got {place!r}. Correct --tallies.")
     asked = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/acceptance.json")  # noqa: S310 - http(s) alone
     if token is not None:
         asked.add_header("Authorization", "Bearer " + token)

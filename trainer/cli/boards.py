@@ -176,7 +176,10 @@ def flash(
         document = {"schema": 1, "sha": done.sha, "steps": [step.kind for step in done.plan.steps], "dry_run": dry_run}
         print_json({**document, "artefact": done.plan.artefact, "device": done.plan.device})
     elif done.root_key and not dry_run:
-        say(f"This board trusts the root key {done.root_key} from now on. Compare it with edgeveil trust show.")
+        say(
+            f"This board trusts the root key {done.root_key} from now on. Compare it with that of "
+            f"edgeveil trust show {trust}."
+        )
 
 
 @board_command(app, "Example: edgeveil status --on ssh://pi@edgepi")

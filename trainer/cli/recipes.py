@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -89,7 +90,7 @@ def new(
     given = Given(source, *words, Steps(rate, channels, window, hop, time))
     for note in [*write_recipe(given, out, kind=kind, of=of, trial=trial), *unnamed_subjects(given)]:
         say(note)
-    say(f"Wrote {out}. Read it, then: edgeveil train {out} --out runs/{out.stem}")
+    say(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out), '--out', f'runs/{out.stem}'])}")
 
 
 @recipes.command("list", epilog="Example: edgeveil recipe list")

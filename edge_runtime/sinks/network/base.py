@@ -136,7 +136,7 @@ class NetworkSink(Sink):
                 self._connected, self._pending_status = True, self._state
                 self._connections += 1
                 if self._failing:
-                    self._say("{}: connected again".format(self.uri))
+                    self._say("{}: connected{}".format(self.uri, " again" if self._connections > 1 else ""))
                     self._failing = False
                 self._pump()
             except Exception as error:

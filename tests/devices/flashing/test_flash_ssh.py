@@ -78,7 +78,7 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
 
     code, _, said = flash(edgeveil, server, owner, first)
     assert code == 0, said
-    assert "Compare it with edgeveil trust show" in said
+    assert f"Compare it with that of edgeveil trust show {owner[0] / 'root'}" in said
     code, out, _ = edgeveil("status", "--on", server.target, "--json")
     assert code == 0
     before = json.loads(out)

@@ -66,6 +66,7 @@ def test_a_file_of_boards(tmp_path):
         ('trust = "root"', "", "trust is missing"),
         ('name = "a"', 'name = "b"', "two boards have the name 'b'"),
         ("ssh://pi@c", "ssh://pi@a", "two boards have the target"),
+        ("ssh://pi@c", "ssh://pi@c:port", "with a port of 1 to 65535"),
         ('name = "c"', 'name = "c d"', "letters, digits"),
         ('source = "camera:0"', "frames = 0", "frames must be a number of frames, from 1"),
         ('source = "camera:0"', "service = 1", "must be true or false"),

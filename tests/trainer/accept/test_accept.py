@@ -143,3 +143,9 @@ def test_accepted_ends_with_zero_and_says_what_was_found(made, bundle, edgeveil,
     assert (code, json.loads(out)["verdict"]) == (0, "accepted")
     code, _, err = edgeveil(*asked, "--token-file", tmp_path / "none")
     assert (code, "these tallies are a file" in err) == (2, True)
+
+
+@pytest.mark.parametrize("place", ["http://127.0.0.1:xx", "http://[::1", "http://127.0.0.1:0", "http://"])
+def test_an_address_that_is_none_is_said(made, edgeveil, place):
+    code, _, err = edgeveil("accept", made.path, "--trust", made.trust, "--tallies", place)
+    assert (code, "A preview was expected as http://HOST:PORT" in err) == (2, True)

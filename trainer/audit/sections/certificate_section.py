@@ -162,12 +162,12 @@ def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.rand
 
 def population_free(capacity: float, *, hidden_label: bool) -> str:
     """What the channel alone says, whatever the population: its multiplicative Bayes capacity, in words."""
-    given = "" if hidden_label else " than y-hat alone does"
+    given = "" if hidden_label else " over what y-hat alone gives"
     if capacity <= 1 + 1e-9:
         return f"Whatever the population, one code does not raise the chance of being right about anything{given}."
     return (
         "Whatever the population and whatever is asked, one code raises the chance of being right by a factor of at "
-        f"most {capacity:.3g}{' over what y-hat alone gives' if given else ''}."
+        f"most {capacity:.3g}{given}."
     )
 
 
