@@ -187,6 +187,14 @@ class Board:
             self.control("restart")
         return output.decode("utf-8", "replace").strip()
 
+    def take_trust(self, chain: bytes) -> bool:
+        """Have the board follow the owner's versions of trust; whether it lacked any. Raises the board's own error."""
+        incoming = posixpath.join(self._incoming_folder(), "trust-chain.json")
+        self.transport.put(chain, incoming)
+        output = runtime_output(self.edge("trust", incoming, "--root", self.root))
+        self._forget_incoming()
+        return output.startswith(b"taken")
+
     def control(self, what: str, device: str = CPU) -> None:
         """``start``, ``stop`` or ``restart`` the service, which runs its model on ``device``.
 

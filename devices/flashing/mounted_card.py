@@ -29,7 +29,10 @@ class MountedCard:
 
     def free_bytes(self) -> int:
         """Free space."""
-        return shutil.disk_usage(self._folder).free
+        try:
+            return shutil.disk_usage(self._folder).free
+        except OSError as error:
+            raise self._failed(error) from None
 
     def read(self, path: str) -> bytes | None:
         """A file's bytes, or None if there is no such file."""
@@ -54,7 +57,7 @@ class MountedCard:
                         os.unlink(last, dir_fd=folder)
                     os.symlink(target, last, dir_fd=folder)
         except OSError as error:
-            raise DeviceFailed(f"{self.name} cannot be written: {error.strerror}.") from None
+            raise self._failed(error) from None
 
     def remove(self, paths: list[str]) -> None:
         """Remove files and links; one that does not exist is no error."""
@@ -86,9 +89,15 @@ class MountedCard:
 
     @contextlib.contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
-        """A descriptor of the folder that holds ``path``, and the last part of it. ``make``: make missing folders."""
+        """A descriptor of the folder that holds ``path``, and the last part of it. ``make``: make missing folders.
+
+        Raises ``DeviceFailed`` for whatever fails while it is used, but ``FileNotFoundError`` for what is not there.
+        """
         *folders, last = path.strip("/").split("/")
-        handle = os.open(self._folder, _FOLDER)
+        try:
+            handle = os.open(self._folder, _FOLDER)
+        except OSError as error:
+            raise self._failed(error) from None
         try:
             for depth, name in enumerate(folders, 1):
                 if make:
@@ -103,8 +112,18 @@ class MountedCard:
                 os.close(handle)
                 handle = inner
             yield handle, last
+        except FileNotFoundError:
+            raise  # the caller knows what that means
+        except OSError as error:
+            raise self._failed(error) from None
         finally:
             os.close(handle)
+
+    def _failed(self, error: OSError) -> DeviceFailed:
+        return DeviceFailed(
+            f"{self.name} cannot be read or written any more ({error.strerror}). If the card was pulled, put it back "
+            "and write it again: it starts nothing of EdgeVeil until it is complete."
+        )
 
     def _refuse_link(self, path: str, folder: int, last: str) -> None:
         with contextlib.suppress(FileNotFoundError):

@@ -108,7 +108,7 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBo
 
 def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
     """Work that asks a board what it runs."""
-    with _open(board, say) as there:
+    with open_board(board, say) as there:
         found = _status(there)
     failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
     said = f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{index_text(found['index'])}"
@@ -133,7 +133,7 @@ def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     """Work that rolls back a board that runs ``release``; other boards are left alone."""
 
     def work(board: FleetBoard, say: Say) -> tuple[str, str]:
-        with _open(board, say) as there:
+        with open_board(board, say) as there:
             found = _status(there)
             if found["committed"] != release:
                 return ALREADY, f"does not run {release:.12}, but {found['committed']!s:.12}; left alone"
@@ -142,7 +142,8 @@ def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     return work
 
 
-def _open(board: FleetBoard, say: Say) -> Board:
+def open_board(board: FleetBoard, say: Say) -> Board:
+    """The board, reached over its connection. Raises ``BadInput`` for a card, and what the connection raises."""
     if board.target.startswith(sd_card.KINDS):
         raise BadInput(f"{board.target} is a card, which can only be flashed. Use its board's address once it runs.")
     return board.connection.open(board.target, say=say)

@@ -94,6 +94,16 @@ class Calibration(Table):
     range_only: int = Field(default=0, ge=0, le=1)
 
 
+class Published(Table):
+    """A latency that others published of the board, which no estimate uses: what it is shown for, and by whom."""
+
+    network: Text
+    input: Annotated[str, matching(r"[0-9]+x[0-9]+", 'as "640x640"')]
+    precision: Annotated[str, matching("int8|fp16|fp32", "int8 | fp16 | fp32")]
+    ms: float = Field(gt=0)
+    source: Text
+
+
 class Service(Table):
     """The users that the service runs as, its Python, EdgeVeil's folder on the board, and what libraries need there.
 
@@ -159,6 +169,7 @@ class Profile(Table):
     tflite: TfliteLimits | None = None
     onnx: OnnxLimits | None = None
     calibration: Annotated[tuple[Calibration, ...], Field(strict=False)] = ()
+    published: Annotated[tuple[Published, ...], Field(strict=False)] = ()
     sensors: Annotated[dict[str, Text], AfterValidator(_known_sensors)] = Field(default_factory=dict)
     service: Service = Service()
     camera: Camera = Camera()

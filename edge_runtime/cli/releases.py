@@ -130,7 +130,7 @@ def install_bundle(
 
 def _update(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device, units
+    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import update
 
     releases, device = open_releases(arguments.root), trial_device(None, arguments.root)
@@ -153,11 +153,22 @@ def _update(arguments: argparse.Namespace) -> None:
         say=_note,
     )
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
-    if changed and os.path.isdir(paths.SYSTEMD):
-        # The service still runs the previous release; on a board without the service there is nothing to restart.
-        code = subprocess.call(["systemctl", "try-restart", units(arguments.root)[0]], stdin=subprocess.DEVNULL)  # noqa: S603, S607 - ours; found as every shell would
-        if code:
-            raise DeviceFailed("the new release is installed, but its service was not restarted (code {})".format(code))
+    if changed:
+        restart_service(arguments.root)
+
+
+def restart_service(root: str) -> None:
+    """Have the service of ``root``, which still runs the release before, start again where there is one.
+
+    Raises ``DeviceFailed``.
+    """
+    from edgeveil.edge_runtime.releases.trial import units
+
+    if not os.path.isdir(paths.SYSTEMD):
+        return
+    code = subprocess.call(["systemctl", "try-restart", units(root)[0]], stdin=subprocess.DEVNULL)  # noqa: S603, S607 - ours; found as every shell would
+    if code:
+        raise DeviceFailed("the release was changed, but its service was not restarted (code {})".format(code))
 
 
 def _read_bundle(root: str, path: str, floor: int) -> bytes:

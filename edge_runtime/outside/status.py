@@ -1,14 +1,16 @@
 """The state of a service, for its log and its health pages."""
 
-from typing import Any, Dict, Iterator, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 from edgeveil.edge_runtime.acceptance.shift import SHIFTED
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.host.board_health import board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+from edgeveil.edge_runtime.sinks.network.about import about
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 STALE_S = 5.0  # without a new set for this long, /readyz fails
@@ -23,6 +25,7 @@ class Status(object):
         self._place = health.place_of(service.settings.health)
         self._pages: Optional[health.HealthPages] = None
         self._again_s = 0.0
+        self._audit: Tuple[Any, Dict[str, float]] = (None, {})
 
     def log_start(self) -> None:
         """Write the bundle with its warnings to stderr, and what starts to the log."""
@@ -153,6 +156,17 @@ class Status(object):
             "tick_s": service.plan.tick_s,
         }
 
+    def _audited(self) -> Dict[str, float]:
+        """What the audit of what runs here found: the attack's figure and chance; nothing where there is none."""
+        service = self.service
+        runs = {name: service.info[name] for name in ("artefact", "device") if name in service.info}
+        key = (service.link.manifest_sha256, runs)
+        if self._audit[0] != key:  # an audit is a long document
+            found = about(service.bundle.manifest, service.bundle.members.get(PRIVACY_MEMBER), runs)
+            gauges = {"audit-" + name: found[name] for name in ("attack", "chance") if found[name] is not None}
+            self._audit = (key, gauges)
+        return self._audit[1]
+
     def metrics(self) -> Iterator[str]:
         """Lines for Prometheus."""
         service = self.service
@@ -167,6 +181,7 @@ class Status(object):
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
             "label-only": float(service.shift.label_only),
             **service.trust_watch.gauges(),
+            **self._audited(),
         }
         if service.shift.last is not None:
             gauges.update({"shift": service.shift.last.distance, "shift-low": service.shift.last.low})

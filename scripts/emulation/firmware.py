@@ -1,5 +1,5 @@
 """What a board's firmware does, for a card in a virtual board: it reads kernel, initramfs and the kernel's command line
-out of the boot partition and starts them, again after each reboot; it ends when the board is switched off.
+out of the boot partition and starts them, again after each reboot or reset; it ends when the board is switched off.
 
     python3 firmware.py CARD CONSOLE.LOG QEMU ARGUMENTS...
 """
@@ -16,7 +16,7 @@ FILES = ("cmdline.txt", "kernel8.img", "initramfs8")
 
 
 def boot(card: str, console: Path, command: list[str]) -> bool:
-    """One boot, as long as it lasts; whether the board asked for another."""
+    """One boot, as long as it lasts; whether another follows: the board was not switched off."""
     with tempfile.TemporaryDirectory() as folder:
         for name in FILES:
             subprocess.run(["mcopy", "-n", "-i", f"{card}@@{BOOT_AT}", "::" + name, folder], check=True)
@@ -27,7 +27,7 @@ def boot(card: str, console: Path, command: list[str]) -> bool:
         subprocess.run([*command, *more], check=True)
     with console.open("rb") as file:
         file.seek(before)
-        return b"reboot: Restarting system" in file.read()
+        return b"reboot: Power down" not in file.read()
 
 
 if __name__ == "__main__":

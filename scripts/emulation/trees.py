@@ -23,7 +23,7 @@ USERLAND = (
 )
 BOARD = (
     "busybox-static,dbus,debianutils,iproute2,kmod,libpam-modules,libpam-modules-bin,libpam-runtime,"
-    "linux-image-arm64,login,mount,ncurses-base,passwd,sudo,systemd,systemd-sysv,udev,v4l-utils"
+    "linux-image-arm64,login,mount,ncurses-base,passwd,rauc-service,sudo,systemd,systemd-sysv,udev,v4l-utils"
 )
 # Half of the kernel's modules, for hardware that no virtual board has.
 LEFT_OUT = [
@@ -150,6 +150,9 @@ def _accounts(root: Path) -> None:
             folder.chmod(0o700)
             shutil.chown(folder, owner, owner)
     (root / "run/sshd").mkdir(parents=True, exist_ok=True)
+    # Of base-files: GLib's programs look for the system's bus below /var/run.
+    (root / "var/run").rmdir()
+    (root / "var/run").symlink_to("/run")
 
 
 def _bootable(root: Path) -> None:

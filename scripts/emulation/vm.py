@@ -11,8 +11,9 @@ from pathlib import Path
 
 from scripts.emulation import running, trees
 
-# What the root disk and the network card need before there is a root; udev loads the rest.
-MODULES = ("virtio_mmio", "virtio_blk", "ext4")
+# What the root disk needs before there is a root, in memory too, and what a Raspberry Pi's kernel has built in: its
+# watchdog. udev loads the rest.
+MODULES = ("virtio_mmio", "virtio_blk", "ext4", "overlay", "i6300esb")
 SIZE = "1600M"
 CAMERA_AT = "10.0.2.100:322"
 INIT = """#!/bin/busybox sh
@@ -25,6 +26,14 @@ root=$($b sed 's/.*root=\\([^ ]*\\).*/\\1/' /proc/cmdline)
 tries=0
 while [ ! -b $root ] && [ $tries -lt 100 ]; do $b usleep 100000; tries=$((tries + 1)); done
 $b mount -t ext4 $root /root || exec $b poweroff -f
+if $b grep -q boot=overlay /proc/cmdline; then
+    # As raspi-config's overlay has it: the card below, and what is written in memory.
+    $b mkdir /memory
+    $b mount -t tmpfs memory /memory
+    $b mkdir /memory/card /memory/upper /memory/work
+    $b mount --move /root /memory/card
+    $b mount -t overlay -o lowerdir=/memory/card,upperdir=/memory/upper,workdir=/memory/work overlay /root
+fi
 $b mount --move /dev /root/dev
 $b umount /proc /sys
 exec $b switch_root /root /sbin/init
@@ -51,15 +60,19 @@ def up(cache: Path, state: Path, port: int, *, camera: int | None = None) -> dic
     return running.begin(command, state, port, state / "console.log", None, patience_s=300)
 
 
-def up_from_card(card: Path, state: Path, port: int) -> dict:
-    """Boot a card of ``card.make``; what the board writes stays on it. Raises ``NoBoard``."""
+def up_from_card(card: Path, state: Path, port: int, *, watchdog: bool = False) -> dict:
+    """Boot a card of ``card.make``; what the board writes stays on it. Raises ``NoBoard``.
+
+    ``watchdog``: with a hardware watchdog, which resets the board once a system that began to feed it stops.
+    """
     trees.need("qemu-system-aarch64", "mcopy", "ssh-keygen", "ssh-keyscan")
     port = _new(state, port)
     for ending in ("", ".pub"):
         shutil.copy(f"{card}.key{ending}", state / f"user{ending}")
     console = state / "console.log"
+    machine = _machine(card, console, port) + (["-device", "i6300esb"] if watchdog else [])
     firmware = [sys.executable, str(Path(__file__).with_name("firmware.py")), str(card), str(console)]
-    return running.begin([*firmware, *_machine(card, console, port)], state, port, console, None, patience_s=1800)
+    return running.begin([*firmware, *machine], state, port, console, None, patience_s=1800)
 
 
 def _new(state: Path, port: int) -> int:

@@ -1,4 +1,4 @@
-"""``edgeveil fleet FILE flash|status|rollback``: many boards at once, a row for each."""
+"""``edgeveil fleet FILE flash|status|rollback|trust|replace``: many boards at once, a row for each."""
 
 from __future__ import annotations
 
@@ -67,13 +67,14 @@ def flash(
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
 def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
-    """Ask every board what it runs."""
+    """Ask every board what it runs; one that does not answer, since when."""
     from edgeveil.devices.fleet.commands import read_status
     from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet.last_seen import LastSeen
 
-    boards = load(context.obj)
+    boards, seen = load(context.obj), LastSeen(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
-    _run(boards.boards, read_status, settings, as_json, {})
+    _run(boards.boards, seen.asking(read_status), {**settings, "keep": seen.keep}, as_json, {})
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
@@ -95,6 +96,63 @@ def rollback(
     many = boards.most_failures if most_failures is None else most_failures
     settings = {"parallel": parallel or boards.parallel, "most_failures": many}
     _run(boards.boards, rollback_work(record.release), settings, as_json, {"release": record.release})
+
+
+@fleet.command(epilog="Example: edgeveil fleet hall.toml trust")
+def trust(
+    context: typer.Context,
+    parallel: Parallel = None,
+    most_failures: MostFailures = None,
+    as_json: Json = False,
+) -> None:
+    """Bring each board the newest version of its trust folder: a key added or revoked, root keys replaced."""
+    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet.upkeep import send_trust
+
+    boards = load(context.obj)
+    many = boards.most_failures if most_failures is None else most_failures
+    _run(boards.boards, send_trust, {"parallel": parallel or boards.parallel, "most_failures": many}, as_json, {})
+
+
+@fleet.command(epilog="Example: edgeveil fleet hall.toml replace hall-1 mnist.veil --host-key hall-1.pub")
+def replace(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The broken board's name in the file.")],
+    bundle: Annotated[Path, typer.Argument(help="The .veil file that the fleet runs.")],
+    host_key: Annotated[
+        Path | None, typer.Option(help="The new board's /etc/ssh/ssh_host_ed25519_key.pub; it replaces the old one's.")
+    ] = None,
+    card: Annotated[
+        str | None, typer.Option(metavar="TARGET", help="Write its card instead: image:FILE or dir:FOLDER.")
+    ] = None,
+    setup: Annotated[
+        Path | None, typer.Option(help="With --card: TOML file with host name, user and Wi-Fi of a fresh image.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask the new board, and change nothing.")] = False,
+) -> None:
+    """Put a new board in the place of a broken one: its name, settings, trust and release."""
+    from edgeveil.devices.flashing import sd_card
+    from edgeveil.devices.fleet.commands import Record
+    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet.rollout import DONE, Outcome
+    from edgeveil.devices.fleet.upkeep import named, replace_board
+    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
+    board, record = named(load(context.obj), name), Record.of(context.obj)
+    if card is not None and not card.startswith(sd_card.KINDS):
+        raise BadInput(f"--card takes image:FILE or dir:FOLDER; got {card!r}.")
+    release = read_bundle(read_file(str(bundle)), open_trust(board.trust)).manifest_sha256
+    if record.release not in (None, release):
+        raise BadInput(
+            f"The fleet runs {record.release:.12}, and {bundle} is {release:.12}: give the fleet's bundle, and flash "
+            "the other one on all boards afterwards."
+        )
+    more: dict[str, Any] = {"host_key": host_key, "card": card, "setup": setup, "dry_run": dry_run}
+    said = replace_board(board, bundle, say=say, **more)
+    if not dry_run and card is None and record.release is not None:
+        record.keep(Outcome(name, DONE, said))
+    print(f"{name}: {said}")
 
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:

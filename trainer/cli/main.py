@@ -74,7 +74,10 @@ app.add_typer(publish, name="publish")
 app.add_typer(pseudonym, name="pseudonym")
 
 # Commands of edgeveil-edge alone.
-RUNTIME = ("run", "verify", "ledger", "inside", "camera", "install", "update", "recover", "try", "policy", "mender")
+RUNTIME = (
+    *("run", "verify", "ledger", "inside", "camera", "install", "update", "recover", "try", "policy"),
+    *("mender", "rauc"),
+)
 Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]

@@ -23,6 +23,7 @@ from edgeveil.trainer.report.bench_tables import (
     estimator_table,
     flag,
     harness_table,
+    others_table,
     repeat_table,
     side_table,
     small_table,
@@ -145,13 +146,15 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
 
 
 def write_guide(results: Path, guide: Path) -> None:
-    """Bring the tables of docs/results/estimator.md up to date with ``estimator.json``, ``small-networks.json``."""
+    """Bring the tables of docs/results/estimator.md up to date with its three records."""
     document = json.loads((results / "estimator.json").read_text())
     small = json.loads((results / "small-networks.json").read_text())
+    others = json.loads((results / "not-in-table.json").read_text())
     makers = {
         "estimator": partial(estimator_table, document),
         "both": partial(both_table, document),
         "small": partial(small_table, small),
+        "others": partial(others_table, others),
     }
     text = filled(guide.read_text(encoding="utf-8"), makers)
     write_atomic(guide, text.encode())

@@ -94,6 +94,22 @@ def small_table(document: Any) -> str:
     return markdown(head, cells)
 
 
+def others_table(document: Any) -> str:
+    """Networks that the published table does not have: what was measured, and what is said of them."""
+    cells = [
+        [
+            row["network"],
+            row["group"],
+            row["precision"],
+            f"{row['measured_fps']:.1f}",
+            row["refused"] or f"{row['fps_low']:.1f} to {row['fps_high']:.1f}",
+            "" if row["refused"] else "yes" if row["fps_low"] <= row["measured_fps"] <= row["fps_high"] else "no",
+        ]
+        for row in document["rows"]
+    ]
+    return markdown(["network", "board / runtime", "precision", "measured fps", "estimate", "inside"], cells)
+
+
 def harness_table(document: Any) -> str:
     """The harness's median over that of a bare loop, and of OpenVINO's benchmark_app."""
     limits = document["limits"]

@@ -1,8 +1,10 @@
 """Cards: real ext4 and FAT file systems in files, written and read back by the tools; and the board's first boot."""
 
+import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import struct
 import subprocess
@@ -307,6 +309,30 @@ def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):
     with pytest.raises(DeviceFailed, match="differs from what was written"):
         write(owner, f"dir:{tmp_path}")
     assert (tmp_path / "cmdline.txt").read_text() == "root=/dev/x\n"
+
+
+@pytest.mark.parametrize("after", [0, 3, 20, 60])
+def test_a_card_that_is_pulled_while_it_is_written_is_one_sentence_and_starts_nothing(
+    owner, tmp_path, root_tree, monkeypatch, after
+):
+    (tmp_path / "boot").mkdir()
+    (tmp_path / "boot/cmdline.txt").write_text("root=/dev/x\n")
+    cards, opened, real = (tmp_path / "boot", root_tree), [0], os.open
+
+    def pulled(path, *arguments, **more):
+        opened[0] += path in cards or "dir_fd" in more  # on the card
+        if opened[0] > after:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return real(path, *arguments, **more)
+
+    for card in cards:
+        opened[0] = 0
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", pulled)
+            with pytest.raises(DeviceFailed, match=re.escape(f"{card} cannot be")):
+                write(owner, f"dir:{card}")
+    assert (tmp_path / "boot/cmdline.txt").read_text() == "root=/dev/x\n"
+    assert not (root_tree / "etc/systemd/system/multi-user.target.wants").exists()
 
 
 def test_a_card_needs_trust_and_something_to_perturb(owner, root_tree):

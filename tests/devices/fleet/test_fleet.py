@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import sys
 import threading
 import time
 
@@ -12,13 +11,7 @@ import pytest
 from edgeveil.devices.fleet import commands
 from edgeveil.devices.fleet.inventory import load
 from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
-from tests.support.boards import sshd
 
 WHOLE = """
 parallel = 2
@@ -154,44 +147,7 @@ def test_ctrl_c_begins_no_other_and_finishes_those_under_way(tmp_path):
     assert {outcome.board for outcome in kept} == set(begun)
 
 
-@pytest.fixture
-def hall(tmp_path):
-    """Three boards, each with a home and an sshd of its own, and a bundle; ``hall.toml`` names them."""
-    runtime = zipapp_bytes()
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = runtime
-
-    made = bundles.make_bundle(tmp_path, change=change)
-    second = bundles.numpy_example()
-    second[0]["name"] = "second"
-    bundles.make_bundle(tmp_path, example=second, change=change, name="second.veil")
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse")  # noqa: S106
-    text = '[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
-    servers = []
-    for name in ("one", "two", "three"):
-        folder = tmp_path / name
-        (folder / "opt").mkdir(parents=True)
-        servers.append(sshd.running(folder, home=folder / "home"))
-        up = servers[-1].__enter__()
-        text += f'[[board]]\nname = "{name}"\ntarget = "{up.target}"\nroot = "{folder / "opt"}"\n'
-        text += f'identity = "{name}/user"\nknown_hosts = "{name}/known_hosts"\n'
-    (tmp_path / "hall.toml").write_text(text)
-    yield made.path
-    for server in servers:
-        server.__exit__(None, None, None)
-
-
-def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(hall, tmp_path, capfd, monkeypatch):
-    def edgeveil(*words):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), "--json"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if out.out else {}
-        return ended.value.code, found, out
-
+def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(hall, edgeveil, tmp_path):
     def runs():
         return [(tmp_path / name / "opt/current").exists() for name in ("one", "two", "three")]
 

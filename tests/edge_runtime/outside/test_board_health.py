@@ -1,11 +1,18 @@
 """/metrics of a board: its zones by type, throttling now and since boot, space, and which release it is."""
 
+import json
 import os
+from types import SimpleNamespace
 
 import pytest
 
+from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.host import board_health
+from edgeveil.edge_runtime.outside.status import Status
+from tests.support import bundles
 
 
 @pytest.fixture
@@ -55,3 +62,22 @@ def test_the_space_of_each_file_system_is_said_once(lines, tmp_path):
 def test_a_machine_that_says_nothing_has_no_such_lines(lines):
     found = lines([("broken", "off")], "no number")
     assert not [line for line in found if "temperature" in line or "throttled" in line]
+
+
+def test_what_the_audit_found_is_said_of_a_release_that_was_audited_as_it_runs(tmp_path):
+    def gauges(example, runs):
+        made = bundles.make_bundle(tmp_path / str(len(list(tmp_path.iterdir()))), example=example)
+        bundle = read_bundle(made.path.read_bytes(), open_trust(made.trust))
+        settings = SimpleNamespace(health="off")
+        service = SimpleNamespace(settings=settings, log=None, bundle=bundle, info=runs)
+        service.link = SimpleNamespace(manifest_sha256=bundle.manifest_sha256)
+        return Status(service)._audited()
+
+    assert gauges(bundles.numpy_example(), {"artefact": "numpy-float32", "device": "cpu"}) == {}
+    example = bundles.artefact_example()
+    document = json.loads(example[1][PRIVACY_MEMBER])
+    attack, chance = document["worst_adaptive"]["accuracy"], document["chance"]["prior"]
+    said = gauges(example, {"artefact": "tflite-int8", "device": "cpu"})
+    assert said == {"audit-attack": attack, "audit-chance": chance}
+    assert f"edgeveil_audit_attack {attack:g}" in [*health.metrics({}, {}, {}, said)]
+    assert gauges(example, {"artefact": "tflite-int8", "device": "edgetpu"}) == {}, "nobody audited it there"

@@ -67,15 +67,18 @@ def _script(*arguments: str, timeout_s: float) -> str:
 
 
 @contextlib.contextmanager
-def board(kind: str, *, card: Path | None = None, camera: int | None = None) -> Iterator[Emulated]:
+def board(
+    kind: str, *, card: Path | None = None, camera: int | None = None, watchdog: bool = False
+) -> Iterator[Emulated]:
     """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none.
 
     ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own. ``camera``: the port
-    of a camera on this machine, which a ``vm`` reaches at 10.0.2.100:322.
+    of a camera on this machine, which a ``vm`` reaches at 10.0.2.100:322. ``watchdog``: the board of a card has one.
     """
     which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
     more = [] if card is None else ["--card", str(card)]
     more += [] if camera is None else ["--camera", str(camera)]
+    more += ["--watchdog"] if watchdog else []
     found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=2400))
     try:
         place = Path(found["identity"]).with_name("disk.ext4")

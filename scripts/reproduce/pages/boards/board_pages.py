@@ -59,7 +59,7 @@ def _lines(profile: Profile) -> Iterator[str]:
     rows = _published(profile)
     if rows:
         yield ""
-        yield "Published by others ([sources](../results/estimator.md)), not measured here:"
+        yield "Published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
         yield ""
         yield "| network | input | precision | ms a frame | source |"
         yield "| --- | --- | --- | --- | --- |"
@@ -67,8 +67,10 @@ def _lines(profile: Profile) -> Iterator[str]:
 
 
 def _published(profile: Profile) -> list[str]:
-    """Rows of the published table that stand for this board."""
+    """Rows of the published table that stand for this board, and those that its profile has beside them."""
     groups = {one.group for one in profile.calibration}
     with PUBLISHED.open(newline="") as file:
         found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
-    return sorted({"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found})
+    lines = {"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found}
+    lines |= {f"| {p.network} | {p.input} | {p.precision} | {p.ms:g} | {p.source} |" for p in profile.published}
+    return sorted(lines)

@@ -20,6 +20,6 @@ def edgeveil():
         command = [sys.executable, "-m", "edgeveil.trainer.cli.main", *(str(a) for a in arguments)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr[-3000:]
-        return done.stderr.strip().splitlines()[-1] if code else done.stdout
+        return done.stderr.strip().splitlines()[-1] if code in (2, 4) else done.stdout
 
     return run

@@ -3,19 +3,11 @@
 import os
 import shutil
 import subprocess
-import sys
 
 import pytest
 
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime.releases.trial import open_releases
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
-from tests.support.checkout import ROOT
 
-MODULE = "/usr/share/mender/modules/v3/edgeveil"
 # Mounts of its own where Mender looks, and a folder for what it keeps: this machine's stay as they are.
 OWN = """
 set -e
@@ -32,38 +24,6 @@ for words in "$@"; do $mender $words || echo "ENDED WITH $?"; done
 """
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """The owner's trust, two good bundles and one whose golden outputs are wrong; with the real runtime."""
-    folder = tmp_path_factory.mktemp("owner")
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
-    runtime = zipapp_bytes()
-
-    def bundle(name, spoil=False):
-        def change(manifest, members):
-            manifest["name"] = name
-            members["runtime/edgeveil-edge.pyz"] = runtime
-            if spoil:
-                golden = next(iter(manifest["golden"]["outputs"]["numpy"].values()))
-                members[golden] = members[golden][:-1] + bytes([members[golden][-1] ^ 0x7F])
-
-        return bundles.make_bundle(folder, change=change, name=f"{name}.veil").path
-
-    return folder, bundle("first"), bundle("second"), bundle("spoilt", spoil=True)
-
-
-@pytest.fixture
-def board(tmp_path, made):
-    """A board that runs the first release."""
-    root = tmp_path / "edgeveil-hall"
-    (root / "trust").mkdir(parents=True)
-    for name in ("root.pub", "trust.json"):
-        shutil.copy(made[0] / "root" / name, root / "trust")
-    assert main(["install", str(made[1]), "--root", str(root), "--frames", "3"]) == 0
-    return root
-
-
 @pytest.fixture
 def tree(tmp_path):
     """Mender's file tree of an update."""
@@ -72,13 +32,8 @@ def tree(tmp_path):
     return tmp_path / "tree"
 
 
-def runs(board):
-    releases = open_releases(str(board))
-    return releases.read(releases.state().committed).manifest.name
-
-
 def step(board, tree, state):
-    return main(["mender", state, str(tree), "--root", str(board)])
+    return main(["mender", state, str(tree), "--root", str(board.root)])
 
 
 def test_it_answers_what_mender_asks(board, tree, capsys):
@@ -87,34 +42,35 @@ def test_it_answers_what_mender_asks(board, tree, capsys):
     for state in asked:
         assert step(board, tree, state) == 0
         said.append(capsys.readouterr().out.strip())
-    assert said == ["Yes", "No", "", "", "", ""]
-    assert runs(board) == "first"
+    assert said[-len(asked) :] == ["Yes", "No", "", "", "", ""]
+    assert board.runs == "first"
 
 
-def test_a_release_is_installed_and_taken_back(board, tree, made):
-    shutil.copy(made[2], tree / "files")
+def test_a_release_is_installed_and_taken_back(board, tree, veils):
+    shutil.copy(veils.second, tree / "files")
     assert step(board, tree, "ArtifactInstall") == 0
-    assert runs(board) == "second"
+    assert board.runs == "second"
     assert step(board, tree, "ArtifactRollback") == 0
-    assert runs(board) == "first"
+    assert board.runs == "first"
     assert step(board, tree, "ArtifactRollback") == 0, "a second one changes nothing"
-    assert runs(board) == "first"
+    assert board.runs == "first"
 
 
-def test_one_that_fails_its_trial_changes_nothing_and_is_not_taken_back_further(board, tree, made, capsys):
-    shutil.copy(made[2], tree / "files")
+def test_one_that_fails_its_trial_changes_nothing_and_is_not_taken_back_further(board, tree, veils):
+    shutil.copy(veils.second, tree / "files")
     assert step(board, tree, "ArtifactInstall") == 0
-    (tree / "files" / made[2].name).unlink()
-    shutil.copy(made[3], tree / "files")
+    (tree / "files" / veils.second.name).unlink()
+    shutil.copy(veils.spoilt, tree / "files")
     assert step(board, tree, "ArtifactInstall") == 4
     assert step(board, tree, "ArtifactRollback") == 0
-    assert runs(board) == "second"
+    assert board.runs == "second"
 
 
 @pytest.mark.parametrize("names", [[], ["a.veil", "b.veil"], ["a.img"]])
 def test_an_artifact_without_one_bundle_is_one_sentence(board, tree, names, capsys):
     for name in names:
         (tree / "files" / name).touch()
+    capsys.readouterr()
     assert step(board, tree, "ArtifactInstall") == 2
     error = capsys.readouterr().err.strip()
     assert "expected one .veil file" in error
@@ -123,15 +79,12 @@ def test_an_artifact_without_one_bundle_is_one_sentence(board, tree, names, caps
 
 
 @pytest.mark.boards
-def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, made, tmp_path):
+def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, veils, tmp_path):
     if os.geteuid() or not shutil.which("mender") or not shutil.which("mender-artifact"):
         pytest.skip("MENDER'S CLIENT WAS NOT RUN: as root, apt install mender-client mender-artifact")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("MENDER'S CLIENT WAS NOT RUN: no mounts of its own may be made here")
-    module = tmp_path / "module"
-    runtime = f"PYTHONPATH={ROOT / '.venv/src'} {sys.executable} -m edgeveil.edge_runtime"
-    module.write_text(f'#!/bin/sh\nexec env {runtime} mender "$@" --root {board}\n')
-    module.chmod(0o755)
+    module = board.script(tmp_path / "module", "mender")
 
     def mender(*words):
         (tmp_path / "data").mkdir(exist_ok=True)
@@ -146,12 +99,12 @@ def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, made,
         subprocess.run(["mender-artifact", *words, "-o", str(out)], check=True, capture_output=True)
         return f"install {out}"
 
-    said = mender(artifact(made[2]), "rollback")
+    said = mender(artifact(veils.second), "rollback")
     assert "ENDED WITH" not in said
-    assert runs(board) == "first", "taken back before it was committed"
-    said = mender(artifact(made[2]), "commit")
+    assert board.runs == "first", "taken back before it was committed"
+    said = mender(artifact(veils.second), "commit")
     assert "ENDED WITH" not in said
-    assert runs(board) == "second"
-    said = mender(artifact(made[3]))
+    assert board.runs == "second"
+    said = mender(artifact(veils.spoilt))
     assert "ENDED WITH" in said
-    assert runs(board) == "second", "what fails its trial is not run"
+    assert board.runs == "second", "what fails its trial is not run"
