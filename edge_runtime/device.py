@@ -18,9 +18,10 @@ word                         interpreter       what runs the operations
 """
 
 import re
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tensorrt"
 HAILO8, HAILO8L, RK3588 = "hailo8", "hailo8l", "rk3588"
@@ -65,7 +66,7 @@ _BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
 }
 OPEN_S, BUILD_S = 180.0, 1800.0
 COMPILED_FORMATS = {form.made[0] for form in FORMS.values() if form.made[0] != form.source[0]}
-_OPENVINO_WORDS = re.compile(r"[A-Z][A-Za-z0-9_.:,()-]{0,79}")
+_OPENVINO_WORDS = r"[A-Z][A-Za-z0-9_.:,()-]{0,79}"
 # The one operation into which edgetpu_compiler puts all that it compiles; only libedgetpu can read it.
 EDGETPU_OPERATION = b"edgetpu-custom-op"
 
@@ -76,7 +77,7 @@ class NoDevice(DeviceFailed):
 
 def check_device(text: str) -> str:
     """``text`` if it names a device; raises ``BadInput``."""
-    if text in WORDS or (text.startswith(OPENVINO) and _OPENVINO_WORDS.fullmatch(text[len(OPENVINO) :])):
+    if text in WORDS or (text.startswith(OPENVINO) and re.fullmatch(_OPENVINO_WORDS, text[len(OPENVINO) :])):
         return text
     raise BadInput(
         "expected the device {}, or {}HETERO:CPU and the like; got {!r}".format(" | ".join(WORDS), OPENVINO, text)

@@ -1,11 +1,10 @@
 """The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
 
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
-
-SENSORS = ("camera", "depth", "wifi", "motion")  # what a bundle may be for; files may hold what any of them gave
+from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 
 class SourceKind(NamedTuple):
@@ -42,7 +41,7 @@ SOURCES = {
 }
 # Their libraries need shared memory, which a limit on the files that a process may write would cover.
 WRITES_FILES = ("libcamera", "gst")
-_DAEMON_CAMERA = re.compile(r"gst:.*\bnvarguscamerasrc\b", re.DOTALL)
+_DAEMON_CAMERA = r"(?s)gst:.*\bnvarguscamerasrc\b"
 FILE_SINKS = {
     "npz": ("npz", "NpzSink"),
     "images": ("images", "ImagesSink"),
@@ -63,7 +62,7 @@ _SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
 
 def needs_daemon(source: str) -> bool:
     """Whether a source's frames come from a daemon that answers at a socket: NVIDIA's CSI cameras."""
-    return _DAEMON_CAMERA.match(source) is not None
+    return re.match(_DAEMON_CAMERA, source) is not None
 
 
 def check_source(text: str) -> Tuple[str, str]:

@@ -4,14 +4,14 @@ A model of one operation provokes it here, with stderr redirected. Real models a
 an interpreter's messages about them, or about a crash, are seen.
 """
 
-import base64
+import binascii
 import os
 from typing import Any, Set
 
 _NOTICE = b"INFO: "
 
 # One RELU of one float32. tests/edge_runtime/backends/test_xnnpack_notice.py builds the same bytes from the schema.
-ONE_RELU = base64.b64decode(
+ONE_RELU = binascii.a2b_base64(
     "GAAAAFRGTDMAAA4AFAAQAAwACAAAAAQADgAAABAAAAAcAAAAtAAAAAMAAAABAAAACAAAAAQABAAEAAAAAQAAABAAAAAMABQAEAAMAAgABAAMAAAA"
     "EAAAADwAAABAAAAARAAAAAEAAAAQAAAAAAAKAAwAAAAIAAQACgAAAAgAAAAMAAAAAQAAAAEAAAABAAAAAAAAAAEAAAABAAAAAQAAAAAAAAACAAAA"
     "IAAAAAQAAADu////BAAAAAEAAAABAAAAAAAGAAgABAAGAAAABAAAAAEAAAABAAAAAQAAABAAAAAMAAwACwAAAAAABAAMAAAAEwAAAAAAABM="

@@ -45,7 +45,7 @@ _FIGURES = (
 _ON_CARD = ("artefact", "speaks_of", "pipeline", "target", "chance", "adversaries", "worst_adaptive", "most_bits")
 # What these names mean wherever they stand in the document, as numbers.
 _SHARES = {
-    *("accuracy", "auc", "balanced_chance", "confidence", "majority", "p", "prior", "share", "tpr"),
+    *("accuracy", "auc", "balanced_chance", "confidence", "majority", "p", "prior", "share", "tpr", "tpr_p"),
     *("validation_accuracy", "worst_class", "worst_class_chance"),
 }
 _COUNTS = {

@@ -17,17 +17,18 @@ the file as root. No bundle and no trust file can change it, only a newer policy
 """
 
 import os
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
 
 from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
-from edgeveil.edge_runtime.bundle.shift_demand import OnShift, check_shift, read_shift
-from edgeveil.edge_runtime.bundle.spend_limits import read_spend
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.ledger.book import Limit
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.storage.filesystem import read
+
+if TYPE_CHECKING:
+    from edgeveil.edge_runtime.bundle.shift_demand import OnShift
+    from edgeveil.edge_runtime.ledger.book import Limit
 
 POLICY_FILE = "policy.json"
 MAX_BYTES = 2**16
@@ -47,8 +48,8 @@ class Policy(object):
         self,
         demands: List[Demand],
         countersigned: bool = False,
-        spend: Optional[Limit] = None,
-        on_shift: Optional[OnShift] = None,
+        spend: "Optional[Limit]" = None,
+        on_shift: "Optional[OnShift]" = None,
     ) -> None:
         self.demands, self.countersigned, self.spend, self.on_shift = demands, countersigned, spend, on_shift
 
@@ -71,6 +72,8 @@ class Policy(object):
         if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
             _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
         if self.on_shift is not None:
+            from edgeveil.edge_runtime.bundle.shift_demand import check_shift
+
             problem = check_shift(self.on_shift, manifest, members)
             if problem:
                 _refuse(problem)
@@ -113,7 +116,11 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
-    spend = read_spend(document["spend"], path) if "spend" in document else None
+    spend = on_shift = None
+    if "spend" in document:
+        from edgeveil.edge_runtime.bundle.spend_limits import read_spend
+
+        spend = read_spend(document["spend"], path)
     least = 1 if spend is None and "on_shift" not in document else 0
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
@@ -125,7 +132,10 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "'countersigned' is not true or false. Correct it.")
     if countersigned and not all(demand.audited for demand in demands):
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
-    on_shift = read_shift(document["on_shift"], path) if "on_shift" in document else None
+    if "on_shift" in document:
+        from edgeveil.edge_runtime.bundle.shift_demand import read_shift
+
+        on_shift = read_shift(document["on_shift"], path)
     return Policy(demands, countersigned, spend, on_shift)
 
 

@@ -5,6 +5,8 @@ import zlib
 
 import numpy as np
 
+STRIP = 32  # rows of a strip
+
 
 def encode(picture: np.ndarray) -> bytes:
     """The file of a picture uint8 (height, width), (height, width, 1) or (height, width, 3)."""
@@ -32,6 +34,21 @@ def viewable(value: np.ndarray, low: float, high: float) -> np.ndarray:
     if value.ndim == 3 and value.shape[2] not in (1, 3):
         value = value[:, :, :1]
     return value
+
+
+def strip_chart(window: np.ndarray, low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """A window (steps, channels) as a picture uint8 (channels * STRIP, steps): one strip below the other.
+
+    A channel's line goes from its ``low`` (channels,) at the bottom of its strip to its ``high`` at the top.
+    """
+    span = np.where(high > low, high - low, 1.0)
+    share = np.clip(np.nan_to_num((window.astype(np.float64) - low) / span), 0.0, 1.0)
+    place = np.rint((1.0 - share) * (STRIP - 1)).astype(np.int64)  # rows from the top
+    before = np.concatenate([place[:1], place[:-1]])
+    rows = np.arange(STRIP)[:, None, None]
+    line = (rows >= np.minimum(place, before)) & (rows <= np.maximum(place, before))
+    strips = np.where(line, 220, np.where(rows == STRIP - 1, 90, 30)).astype(np.uint8)
+    return np.ascontiguousarray(strips.transpose(2, 0, 1).reshape(-1, len(window)))
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -27,13 +27,11 @@ _KEYS = (
 _CROP_KEYS = (
     "size", "focal_px", "least_height_mm", "least_pixels", "apart_mm", "step_px", "gone_frames", "floor_frames",
 )  # fmt: skip
-_ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+_ADDRESS = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
 
 
 def check_capture(capture: Any, source: Dict[str, Any]) -> None:
-    """Raise ``BundleRefused`` unless ``capture`` is null or says how frames become ``source``, the checked input."""
-    if capture is None:
-        return
+    """Raise ``BundleRefused`` unless ``capture`` says how frames become ``source``, the checked input."""
     # Bundles from before them have no window and no windows.
     whole_of = dict({"window": None, "windows": None}, **capture) if type(capture) is dict else capture
     record(whole_of, "capture", _KEYS + ("window", "windows"))
@@ -95,7 +93,7 @@ def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) ->
 
 
 def _check_address(name: Any, at: str) -> str:
-    if not _ADDRESS.fullmatch(text(name, at)):
+    if not re.fullmatch(_ADDRESS, text(name, at)):
         refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
     return str(name)
 

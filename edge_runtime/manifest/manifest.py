@@ -3,7 +3,9 @@
 The runtime reads the records. The workstation builds and reads the JSON: ``Manifest.document``.
 """
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.manifest.count import CountRules
@@ -36,7 +38,7 @@ class Input(NamedTuple):
 
     Its range is in units of x.
 
-    ``sensor`` is the kind of sensor that gives it, one of ``kinds.SENSORS``; None where the bundle does not say.
+    ``sensor`` is the kind of sensor that gives it, one of ``sensor.SENSORS``; None where the bundle does not say.
     """
 
     name: str

@@ -27,18 +27,12 @@ from edgeveil.edge_runtime.formats.validate import (
     truth,
     whole,
 )
-from edgeveil.edge_runtime.kinds import SENSORS
-from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
-from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
-from edgeveil.edge_runtime.manifest.detector import check_detector, check_golden
 from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
-from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
-from edgeveil.edge_runtime.manifest.promises.training_data import check_training
-from edgeveil.edge_runtime.manifest.series import check_sampling
+from edgeveil.edge_runtime.manifest.sensor import SENSORS
 from edgeveil.edge_runtime.manifest.stream import check_stream
 
 MAX_MANIFEST_BYTES = 2**20
@@ -74,13 +68,21 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     record(manifest, "the manifest", _WHAT_IT_IS + _WHAT_IT_DOES + further + (("members",) if sealed else ()))
     _check_head(manifest)
     _check_input(manifest["input"])
-    check_capture(manifest["capture"], manifest["input"])
+    # What not every bundle has is imported where it is there: the others start sooner.
+    if manifest["capture"] is not None:
+        from edgeveil.edge_runtime.manifest.capture import check_capture
+
+        check_capture(manifest["capture"], manifest["input"])
     check_stream(manifest["stream"])
     if "count" in further:
+        from edgeveil.edge_runtime.manifest.count import check_count
+
         check_count(manifest["count"], manifest["capture"], detector="detector" in further)
     if "detector" in further:
         if "count" not in further:
             refuse("bad-value", "detector", "expected a count of the people that it finds")
+        from edgeveil.edge_runtime.manifest.detector import check_detector, check_golden
+
         check_detector(manifest["detector"], manifest["capture"], _check_one_artefact)
         check_golden(manifest["detector"]["golden"], lambda file, at: _check_file(file, at, "golden"))
     _check_tables(manifest["tables"])
@@ -89,9 +91,13 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if "spending" in further:
+        from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
+
         check_spending(manifest["spending"])
         check_covered(manifest["stages"], manifest["outputs"])
     if "training" in further:
+        from edgeveil.edge_runtime.manifest.promises.training_data import check_training
+
         check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
@@ -168,6 +174,8 @@ def _check_input(source: Any) -> None:
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
         refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
     if series:
+        from edgeveil.edge_runtime.manifest.series import check_sampling
+
         check_sampling(source)
 
 

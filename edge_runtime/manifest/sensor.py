@@ -4,6 +4,8 @@ from typing import Any, Dict, Optional
 
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
 
+SENSORS = ("camera", "depth", "wifi", "motion")  # what a bundle may be for; files may hold what any of them gave
+
 
 def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
     """What the sensor must give: the frame of the manifest's ``capture``, or without one the pipeline's ``input``.

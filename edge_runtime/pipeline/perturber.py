@@ -81,7 +81,6 @@ class Perturber(object):
         # Imported here, so that a program that only passes frames on does not load the verifier.
         from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
         from edgeveil.edge_runtime.bundle.trust import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.capture.detector_model import open_detector
@@ -101,7 +100,11 @@ class Perturber(object):
         except BaseException:
             pipeline.close()
             raise
-        one, counts = (price(verified.manifest, trust.policy) for price in (price_of, count_price_of))
+        one = counts = None
+        if verified.manifest.spending is not None or verified.manifest.counts is not None:
+            from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
+
+            one, counts = (price(verified.manifest, trust.policy) for price in (price_of, count_price_of))
         return cls(verified, pipeline, chosen, worst, device, audited, one, counts, detector)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:

@@ -11,7 +11,6 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedColumns, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
-from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
 from edgeveil.edge_runtime.pipeline.draw_pool import Pool
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
@@ -43,7 +42,11 @@ class Pipeline(object):
         self.input = manifest.input.name
         self.drawn = {stage.output: stage for stage in manifest.stages if stage.stage == "draw"}
         self.promises = manifest.spending is not None
-        self._names_draws = repeats_paid(manifest)
+        self._names_draws = False
+        if self.promises:
+            from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
+
+            self._names_draws = repeats_paid(manifest)
         self.clipped = 0  # frames of a promise with a value beyond the bounds: it counts as the bound, and that is said
         self._bounds = (manifest.input.low, manifest.input.high) if self.promises else None
         self.pools: List[Pool] = []

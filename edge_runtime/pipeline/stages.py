@@ -14,8 +14,6 @@ from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
 from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.pipeline import lots, preprocess, random_draws
 from edgeveil.edge_runtime.pipeline.draw_pool import Pool
-from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import OPS, compile_mechanism
-from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_gradient, compile_parameters
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 
 Run = Callable[[Flow], None]
@@ -160,14 +158,36 @@ def _codes(context: Any) -> Callable[[np.ndarray, int], np.ndarray]:
     return lambda codes, count: _checked_codes(np.minimum(codes, count - 1), count)
 
 
+OPS = ("duchi-linf", "duchi-l2", "laplace", "hybrid", "oue", "rappor", "rappor-again", "hrr")  # of a mechanism
+
+
+# Imported by the few pipelines that have them: the others start sooner.
+def _parameters(stage: Stage, context: Any) -> Run:
+    from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_parameters
+
+    return compile_parameters(stage, context)
+
+
+def _gradient(stage: Stage, context: Any) -> Run:
+    from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_gradient
+
+    return compile_gradient(stage, context)
+
+
+def _mechanism(stage: Stage, context: Any) -> Run:
+    from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import compile_mechanism
+
+    return compile_mechanism(stage, context)
+
+
 # kind of stage -> its function, the key of its variant, and the variants
 KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace", *LOTS)),
-    "parameters": (compile_parameters, "", ()),
-    "gradient": (compile_gradient, "", ()),
-    "mechanism": (compile_mechanism, "op", tuple(OPS)),
+    "parameters": (_parameters, "", ()),
+    "gradient": (_gradient, "", ()),
+    "mechanism": (_mechanism, "op", OPS),
     "table": (_table, "op", ("argmax", "argmax_within")),
     "hold": (_hold, "op", ("majority", "keep", "first")),
     "synthesis": (_synthesis, "op", ("row",)),

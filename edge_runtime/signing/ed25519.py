@@ -21,12 +21,16 @@ from typing import List, Tuple
 
 P = 2**255 - 19  # the field
 L = 2**252 + 27742317777372353535851937790883648493  # the order of the base point
-D = -121665 * pow(121666, P - 2, P) % P  # -x^2 + y^2 = 1 + D x^2 y^2
-ROOT_OF_MINUS_ONE = pow(2, (P - 1) // 4, P)
+# Written out: to compute -121665 / 121666, a root of -1 and the base point would take a millisecond of every start.
+D = 37095705934669439343138083508754565189542113879843219016388785533085940283555  # -x^2 + y^2 = 1 + D x^2 y^2
+ROOT_OF_MINUS_ONE = 19681161376707505956807079304988542015446066515923890162744021073123829784752
 
 Point = Tuple[int, int, int, int]
 
 NEUTRAL: Point = (0, 1, 1, 0)
+_X = 15112221349535400772501151409588531511454012693041857206046113283949847762202
+_Y = 46316835694926478169428394003475163141307993866256225615783033603165251855960
+BASE: Point = (_X, _Y, 1, _X * _Y % P)  # y = 4/5, x even
 
 
 class Rejected(ValueError):
@@ -152,6 +156,3 @@ def _two_products(s: int, one: Point, h: int, two: Point) -> Point:
         total = _add(total, ones[s >> shift & 15])
         total = _add(total, twos[h >> shift & 15])
     return total
-
-
-BASE = _decode((4 * pow(5, P - 2, P) % P).to_bytes(32, "little"))  # y = 4/5, x even

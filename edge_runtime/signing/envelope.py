@@ -11,10 +11,11 @@ one schema only.
 """
 
 import re
-from typing import Any, Callable, FrozenSet, Mapping, NamedTuple, Tuple
+from typing import Any, Callable, FrozenSet, Mapping, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import ed25519
 
 MAX_BYTES = 2**20
@@ -23,7 +24,7 @@ _KEYS = {
     1: ["algorithm", "key", "payload", "schema", "signature"],
     2: ["algorithm", "payload", "schema", "signatures"],
 }
-_KEY, _SIGNATURE = re.compile(r"[0-9a-f]{64}"), re.compile(r"[0-9a-f]{128}")
+_KEY, _SIGNATURE = r"[0-9a-f]{64}", r"[0-9a-f]{128}"
 
 
 class Envelope(NamedTuple):
@@ -121,7 +122,7 @@ def _signatures(document: Any) -> Tuple[Tuple[str, bytes], ...]:
         if type(entry) is not dict or (document["schema"] == 2 and sorted(entry) != ["key", "signature"]):
             raise strict_json.BadJson("signature-format", "a signature in it has other fields than key and signature")
         for name, form in (("key", _KEY), ("signature", _SIGNATURE)):
-            if type(entry[name]) is not str or not form.fullmatch(entry[name]):
+            if type(entry[name]) is not str or not re.fullmatch(form, entry[name]):
                 raise strict_json.BadJson(
                     "signature-format", "its {} is not in lower-case hexadecimal digits without spaces".format(name)
                 )

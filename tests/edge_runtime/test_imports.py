@@ -63,8 +63,11 @@ def test_verifying_and_running_on_numpy_loads_nothing_else(tmp_path):
         "from edgeveil.edge_runtime.api import Perturber\n"
         f"Perturber.open({str(made.path)!r}, trust={str(made.trust)!r})"
     )
-    foreign = {name.partition(".")[0] for name in loaded("import numpy", then)}
-    assert foreign - set(sys.stdlib_module_names) <= {"edgeveil", "numpy"}
+    loads = loaded("import numpy", then)
+    assert {name.partition(".")[0] for name in loads} - set(sys.stdlib_module_names) <= {"edgeveil", "numpy"}
+    # What this bundle does not have costs its start nothing.
+    for part in ("manifest.count", "manifest.detector", "ledger", "bundle.spend_limits", "pipeline.mechanisms"):
+        assert f"edgeveil.edge_runtime.{part}" not in loads
 
 
 def test_the_recorded_ratio_is_below_the_limit():

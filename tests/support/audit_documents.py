@@ -42,6 +42,7 @@ def row(name: str, kind: str, accuracy: float, *, validation: float | None = Non
         tpr_low=0.01,
         tpr_high=0.04,
         tpr_rows=290,
+        tpr_p=0.6,
         worst_class=accuracy,
         worst_class_low=accuracy - 0.03,
         worst_class_high=min(1.0, accuracy + 0.03),

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from edgeveil.trainer.attacks.problem import Problem, Released
+
+MOST_VALUES, MOST_LEVELS = 200_000, 1 << 16  # looked at; told apart
+NEAR = 0.02  # of a step
+DIVISORS = range(3, 17)
 
 
 def unit(problem: Problem, part: Released) -> np.ndarray:
@@ -58,12 +63,57 @@ def everything(problem: Problem, part: Released) -> np.ndarray:
     return np.concatenate([flat(problem, part), side(problem, part)], axis=1)
 
 
-def low_bits(part: Released, planes: int = 2) -> np.ndarray:
+class Levels(NamedTuple):
+    """The even steps that values take: a picture of bytes divided by 255 is still one of bytes."""
+
+    low: float
+    step: float
+
+    @classmethod
+    def of(cls, x: np.ndarray) -> Levels | None:
+        """The levels of x (n, ...); None for floats that are not on at most ``MOST_LEVELS`` even steps."""
+        if x.dtype.kind != "f":
+            return cls(0.0, 1.0)
+        values = np.unique(x.ravel()[:MOST_VALUES].astype(np.float64))
+        whole = values[-1] - values[0]
+        # Neighbours that differ in their last digit are on one level.
+        apart = np.diff(values)[np.diff(values) > whole / MOST_LEVELS]
+        if not np.isfinite(whole) or not len(apart):
+            return None
+        found = cls(float(values[0]), float(whole / np.rint(whole / apart.min())))
+        off = (values - found.low) / found.step
+        return found if np.abs(off - np.rint(off)).max() < NEAR else None
+
+    def number(self, x: np.ndarray) -> np.ndarray:
+        """The level of each value of x (n, ...): integers as they are, int32 for floats, which takes as much memory."""
+        if x.dtype.kind != "f":
+            return x
+        found = np.empty(x.shape, np.int32)
+        for row, values in zip(found, x, strict=True):
+            row[...] = np.rint((values.astype(np.float64) - self.low) / self.step)
+        return found
+
+
+def low_bits(part: Released, planes: int = 2, levels: Levels | None = None) -> np.ndarray:
     """The ``planes`` lowest bits of every value of x', uint8 (n, planes d): of integers, or of a float's mantissa.
 
-    Neither an eye nor a smooth model sees them, and one of them is enough to carry z.
+    Neither an eye nor a smooth model sees them, and one of them is enough to carry z. Those of the ``levels`` of floats
+    come first.
     """
     values = np.ascontiguousarray(part.x.reshape(len(part), -1))
+    of = [values]
     if values.dtype.kind == "f":
-        values = values.view(np.dtype(f"u{values.dtype.itemsize}"))
-    return np.concatenate([(values >> plane) & 1 for plane in range(planes)], axis=1).astype(np.uint8)
+        of = [values.view(np.dtype(f"u{values.dtype.itemsize}"))]
+        of = of if levels is None else [levels.number(values), *of]
+    return np.concatenate([(one >> plane) & 1 for one in of for plane in range(planes)], axis=1).astype(np.uint8)
+
+
+def remainders(part: Released, levels: Levels | None) -> np.ndarray:
+    """Whether the sum of all levels of x' leaves each remainder, divided by 3 to 16: uint8 (n, remainders).
+
+    A sum that carries z changes no value by more than a few levels, and depends on all of them at once.
+    """
+    if levels is None:
+        return np.empty((len(part), 0), np.uint8)
+    total = levels.number(part.x.reshape(len(part), -1)).sum(axis=1, dtype=np.int64)
+    return np.stack([total % by == left for by in DIVISORS for left in range(by)], axis=1).astype(np.uint8)

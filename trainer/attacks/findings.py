@@ -27,7 +27,8 @@ class Row:
 
     ``balanced`` is the balanced accuracy within y with its interval, ``balanced_chance`` what knowing y alone gives.
     ``tpr`` is the share of the ``tpr_rows`` test rows of the most exposed z that are recognised at 1 % false positives
-    within y (NaN and 0 where no y has 100 rows of another z). ``worst_class`` is the recall of the most exposed z on
+    within y (NaN and 0 where no y has 100 rows of another z), ``tpr_p`` the p-value of their being recognised at most
+    three times as often as others are taken for them. ``worst_class`` is the recall of the most exposed z on
     its ``worst_class_rows`` test rows, ``worst_class_chance`` the same from y alone. Both z are chosen on validation
     and never named. ``members`` are the attacks an ensemble is made of.
     """
@@ -58,6 +59,7 @@ class Row:
     tpr_low: float = NAN
     tpr_high: float = NAN
     tpr_rows: int = 0
+    tpr_p: float = NAN
     worst_class: float = NAN
     worst_class_low: float = NAN
     worst_class_high: float = NAN

@@ -66,9 +66,9 @@ class Question:
         return self.settings[-1].whole
 
     @classmethod
-    def alone(cls, problem: Problem) -> Question:
+    def alone(cls, problem: Problem, crossed: Setting | None = None) -> Question:
         """One problem, whose rows are all fresh."""
-        return cls((Setting.of("fresh", [problem]),))
+        return cls((Setting.of("fresh", [problem]),), crossed)
 
 
 class Pool(NamedTuple):
@@ -117,14 +117,20 @@ def question_of(
         settings["fresh"].append(replace(judged, fit=fit, stop=stop))
         fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
         settings["both"].append(replace(judged, fit=fit, stop=stop))
-    both, crossed = settings["both"][0], []
+    asked = tuple(Setting.of(name, folds) for name, folds in settings.items())
+    if len(pools) == 1:
+        return Question(asked, crossed(settings["both"][0], seed))
+    folds = []
     for others, fold in _folds(test, CROSSED_FOLDS, seed):
-        if len(pools) == 1:
-            crossed.append(replace(both, fit=joined(both.fit, others), test=fold))
-        else:
-            rest, choose = hold(others, CHOOSE_SHARE, seed)
-            crossed.append(replace(blank, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
-    return Question(tuple(Setting.of(name, folds) for name, folds in settings.items()), Setting.of("crossed", crossed))
+        rest, choose = hold(others, CHOOSE_SHARE, seed)
+        folds.append(replace(blank, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
+    return Question(asked, Setting.of("crossed", folds))
+
+
+def crossed(problem: Problem, seed: int) -> Setting:
+    """The setting for attacks by counting, which learn from the other folds of the problem's test rows too."""
+    folds = _folds(problem.test, CROSSED_FOLDS, seed)
+    return Setting.of("crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds])
 
 
 def question_of_fresh(rows: Released, blank: Problem, *, seed: int, judged: int = FOLDS) -> Question:

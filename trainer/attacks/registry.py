@@ -18,7 +18,7 @@ from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.mixed import Mixed
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.series.nearest import NearestInShape
-from edgeveil.trainer.attacks.families.series.network import SERIES_CNN
+from edgeveil.trainer.attacks.families.series.network import SERIES_CNN, SERIES_GRU
 from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.attacks.families.targeted.parities import Parities
 from edgeveil.trainer.attacks.families.targeted.wrong_labels import WrongLabels
@@ -38,6 +38,7 @@ BUILT_IN: tuple[Adversary, ...] = (
     BATCH_NORM_CNN,
     PLAIN_CNN,
     SERIES_CNN,
+    SERIES_GRU,
     BATCH_NORM_MLP,
     FineTuned(),
     Mixed(),

@@ -40,6 +40,7 @@ TASK_OF_THREE = "Infer z from x and y. Learn on slices 0 and 1, choose there too
 LICENCES = {
     "digits": "CC BY 4.0: E. Alpaydin and C. Kaynak, UCI Machine Learning Repository, 1998",
     "wifi": "CC BY 4.0: J. Torres-Sospedra et al., UJIIndoorLoc, UCI Machine Learning Repository, data set 310",
+    "wrist": "BSD 3-clause: D. M. Burns, in the package seglearn 1.2.5",
 }
 UNCLEAR = {
     "mnist": "its publishers state no licence",

@@ -7,20 +7,21 @@ make intervals wide, so they never make an audit look better.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.scores.counting import LEARNED_ON
+from edgeveil.trainer.attacks.scores.exposure import TIMES
 from edgeveil.trainer.audit.board_column import board_name
 from edgeveil.trainer.audit.text import percent
+from edgeveil.trainer.measures.intervals import wider
 
 LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
-TPR_CHANCE, TPR_FACTOR = 0.01, 3  # at 1 % false positives; three times as many surely recognised is a leak
+TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together
 COUNTED = f"{CodeCounts.name} on {LEARNED_ON} rows"
 FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
 EARLIER = (
@@ -72,8 +73,7 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
     upper = {name: _largest([one.high for one in figures if one.name == name]) for name in _names(figures)}
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
     word = LEAKS if reasons else HOLDS if fresh and below and "bits" in upper else CANNOT_TELL
-    wider = _wider(len(part["adversaries"]))
-    needed = _needed(figures, limit, data, wider) if word == CANNOT_TELL and fresh else None
+    needed = _needed(figures, limit, data, wider(len(part["adversaries"]))) if word == CANNOT_TELL and fresh else None
     if word == CANNOT_TELL:
         reasons = list(_open(upper, limit, fresh=fresh))
     return {
@@ -172,21 +172,19 @@ def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
     rows, counting = part["adversaries"], part.get("counting")
     chosen = [(_label(part[name]), part[name]["seed"]) for name in _CHOSEN]
     chosen += [(COUNTED, row["seed"]) for row in rows if counting is not None]
-    wider = _wider(len(rows))
+    others = wider(len(rows))
     shown: dict[str, tuple[float, str]] = {}
     for row in rows:
-        factor = 1.0 if (_label(row), row["seed"]) in chosen else wider
-        figures = list(_figures(row, guess(part)))
-        if row.get("tpr") is not None:
-            figures.append(_Figure("tpr", figures[0].attack, row["tpr"], row["tpr_low"], row["tpr_high"]))
-        for one in figures:
+        factor = 1.0 if (_label(row), row["seed"]) in chosen else others
+        for one in _figures(row, guess(part)):
             low = None if one.low is None else one.estimate - factor * (one.estimate - one.low)
             if low is not None and low > _allowed(limit, one.name) and low > shown.get(one.name, (low - 1, ""))[0]:
                 shown[one.name] = low, one.attack
     for name, form in _SURELY.items():
         if name in shown:
             low, attack = shown[name]
-            yield form.format(attack=attack, low=100 * low if name == "tpr" else low, allowed=_allowed(limit, name))
+            yield form.format(attack=attack, low=low, allowed=_allowed(limit, name))
+    yield from recognises(rows, chosen)
     parts, attack = part.get("parts", ()), part["most_bits"]["name"]
     surely = [one for one in parts if one["p"] is not None and one["p"] <= SIGNIFICANT and one["bits"]["mean"] > 0]
     if surely:
@@ -210,8 +208,22 @@ _SURELY = {
     "points": "{attack} is at least {low:.1f} points over chance ({allowed:g} allowed)",
     "balanced": "{attack} is at least {low:.1f} points over chance, all values alike, ({allowed:g} allowed)",
     "bits": "{attack} gains at least {low:.3f} bits per sample beyond y ({allowed:g} allowed)",
-    "tpr": "{attack} recognises at least {low:.1f} % of the most exposed samples at 1 % false positives",
 }
+
+
+def recognises(rows: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, int]]) -> Iterator[str]:
+    """Where an attack surely recognises the most exposed samples more than three times as often as it takes others for
+    them. The chosen attacks share half of the error, the others the other half. An audit of before has no test."""
+    tested = [row for row in rows if row.get("tpr_p") is not None]
+    for among in ([row for row in tested if ((_label(row), row["seed"]) in chosen) is own] for own in (True, False)):
+        surely = [row for row in among if row["tpr_p"] <= TPR_ERROR / 2 / len(among)]
+        if surely:
+            row = min(surely, key=lambda row: (row["tpr_p"], -row["tpr"]))
+            yield (
+                f"{_label(row)} recognises {percent(row['tpr'])} of the most exposed samples at 1 % false positives, "
+                f"surely more than {TIMES:g} times as many as others that it takes for them (p = {row['tpr_p']:.4f})"
+            )
+            return
 
 
 def _open(upper: Mapping[str, float | None], limit: Limit, *, fresh: bool) -> Iterator[str]:
@@ -231,7 +243,7 @@ _UP_TO = {"points": "{:.1f} points over chance", "bits": "{:.3f} bits", "balance
 
 
 def _needed(
-    figures: list[_Figure], limit: Limit, data: Mapping[str, Any] | None, wider: float
+    figures: list[_Figure], limit: Limit, data: Mapping[str, Any] | None, others: float
 ) -> dict[str, Any] | None:
     """Test rows or units with which every figure would lie on one side of its limit, estimates being what they are.
 
@@ -246,19 +258,14 @@ def _needed(
     for one in figures:
         allowed = _allowed(limit, one.name)
         if one.low is not None and one.high is not None and one.high > allowed:
-            half = one.high - one.estimate if one.estimate <= allowed else wider * (one.estimate - one.low)
+            half = one.high - one.estimate if one.estimate <= allowed else others * (one.estimate - one.low)
             times = max(times, (half / max(abs(allowed - one.estimate), allowed / 10, 1e-9)) ** 2)
     total = int(min(max(np.ceil(round(have * times, 3)), have + 1), 10**9))
     return {"unit": f"{clusters['kind']}s" if clusters else "rows", "total": total, "more": total - have}
 
 
-def _wider(attacks: int) -> float:
-    """By how much an interval of 95 % grows if it is to hold for that many attacks at once."""
-    return float(stats.norm.ppf(1 - 0.025 / attacks) / stats.norm.ppf(0.975))
-
-
 def _allowed(limit: Limit, name: str) -> float:
-    return {"points": limit.points, "balanced": limit.points, "bits": limit.bits, "tpr": TPR_FACTOR * TPR_CHANCE}[name]
+    return {"points": limit.points, "balanced": limit.points, "bits": limit.bits}[name]
 
 
 def _names(figures: list[_Figure]) -> list[str]:

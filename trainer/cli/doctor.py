@@ -76,7 +76,7 @@ def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
 def data_sets() -> dict[str, tuple[str, ...]]:
     """The files of each data set that is downloaded once, below the folder that EDGEVEIL_DATA names."""
     from edgeveil.trainer.datasets.loaders import depth, faces, mnist, scene, wifi, wq
-    from edgeveil.trainer.datasets.series import utd_mhad
+    from edgeveil.trainer.datasets.series import utd_mhad, wrist
 
     return {
         "mnist": tuple(f"mnist/{name}" for files in mnist.FILES.values() for name, _ in files),
@@ -84,6 +84,7 @@ def data_sets() -> dict[str, tuple[str, ...]]:
         "faces": (faces.FILE,),
         "depth": (depth.FILE,),
         "utd-mhad": (utd_mhad.FILE,),
+        "wrist": (wrist.FILE,),
         "scene": tuple(f"mulan_scene/{name}" for name in scene.FILES),
         "wq": tuple(f"mulan_wq/{name}" for name in wq.FILES),
     }

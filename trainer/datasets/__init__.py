@@ -28,7 +28,7 @@ from edgeveil.trainer.datasets.loaders import (
 )
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, without_range
-from edgeveil.trainer.datasets.series import recordings, utd_mhad
+from edgeveil.trainer.datasets.series import recordings, utd_mhad, windows, wrist
 from edgeveil.trainer.datasets.units import Units, units_of
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.schema import Recipe
@@ -43,6 +43,7 @@ LOADERS: dict[str, Callable[..., Readings]] = {
     "depth": depth.load,
 }
 PERSON = "person"  # the attribute of data sets that say who it is
+SERIES = {"utd-mhad": utd_mhad.load, "wrist": wrist.load}
 MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
@@ -134,8 +135,8 @@ def _read(recipe: Recipe) -> Readings:
         return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
     if data.source == "overhead":
         return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
-    if data.source == "utd-mhad" and data.series is not None:
-        return utd_mhad.load(target=data.target, sensitive=data.sensitive, series=data.series)
+    if data.source in SERIES and data.series is not None:
+        return SERIES[data.source](target=data.target, sensitive=data.sensitive, series=data.series)
     if data.own is None:
         raise BadInput(f"`data.source`: {data.source} has no loader.")
     return own(recipe, *data.own)
@@ -160,7 +161,19 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
     if kind == "csv" and data.columns is not None:
         return recordings.load(path, data.columns, series, None if data.labels is None else Path(data.labels))
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    return npz.load(path, wanted=data.wanted, series=sampling)
+    readings = npz.load(path, wanted=data.wanted, series=sampling)
+    if series.hop is not None and series.hop > readings.x.shape[1]:
+        raise BadInput(
+            f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
+            "most as many, or steps between two windows would be lost. Lower it."
+        )
+    still = np.flatnonzero(windows.still(readings.x))
+    if len(still):
+        raise BadInput(
+            f"{path}: {len(still)} of {len(readings.x)} windows do not move, as where a sensor is stuck, and a device "
+            f"drops such windows; the first is {still[0]}. Leave them out."
+        )
+    return readings
 
 
 def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:

@@ -35,7 +35,17 @@ _KERNELS = {
     "DepthwiseConv2D": None,
     "SeparableConv2D": None,
 }
-_UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "MultiHeadAttention", "LSTM", "GRU", "SimpleRNN", "Conv3D"}
+_UNCOUNTED = {
+    "Matmul",
+    "Einsum",
+    "Dot",
+    "Tensordot",
+    "MultiHeadAttention",
+    "LSTM",
+    "SimpleRNN",
+    "Bidirectional",
+    "Conv3D",
+}
 
 
 def keras_macs(model: Any) -> Cost:
@@ -81,6 +91,9 @@ def _layer(layer: Any, inputs: Any, outputs: Any) -> Cost:
     kind = type(layer).__name__
     if kind in _UNCOUNTED:
         raise BadInput(f"do not know how to count the layer {layer.name!r} ({kind}); use convolutions and Dense.")
+    if kind == "GRU":  # each step meets both kernels
+        size = math.prod(layer.cell.kernel.shape) + math.prod(layer.cell.recurrent_kernel.shape)
+        return Cost(inputs[0].shape[1] * size, size + math.prod(layer.cell.bias.shape))
     if kind not in _KERNELS:
         return Cost(0, sum(math.prod(weight.shape) for weight in getattr(layer, "weights", ())))
     places = math.prod(outputs[0].shape[1:-1])

@@ -69,6 +69,11 @@ def wilson(p: float, n: float) -> tuple[float, float]:
     return min(p, max(0.0, middle - half)), max(p, min(1.0, middle + half))
 
 
+def wider(intervals: int) -> float:
+    """By how much an interval of 95 % grows if it is to hold for that many at once (Bonferroni)."""
+    return float(stats.norm.ppf(1 - (1 - CONFIDENCE) / 2 / intervals)) / _Z
+
+
 def _standard_error(values: np.ndarray, cluster: np.ndarray | None) -> float:
     """Of the mean; with clusters by Taylor linearisation of the ratio (sum of values / number of rows)."""
     n = len(values)

@@ -26,7 +26,8 @@ from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 
-SWEPT = np.geomspace(10.0, 0.01, 61)  # from little noise to much; five in every factor of 1.8
+# From little noise to much; five in every factor of 1.8. Paper 001 goes from 10: small data may not bear even that.
+SWEPT = np.geomspace(100.0, 0.01, 81)
 DENOMINATOR = 2**10  # scales are whole multiples of 1/1024, so that a float holds them exactly
 MOST_LEVELS = 2**16
 FEWEST_JUDGED = 2000  # samples behind each accuracy; a small validation cut is perturbed several times
@@ -34,7 +35,7 @@ SPARE = 2.0  # standard errors of that accuracy above the floor: the final check
 
 
 def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -> FittedPerturber:
-    """The recipe's ``eps``, or else the largest noise of eps 10 to 0.01 at which Acc(D_y) on validation is kept.
+    """The recipe's ``eps``, or else the largest noise of eps 100 to 0.01 at which Acc(D_y) on validation is kept.
 
     The noise is the operating system's, so two fits may differ by a step. Records eps, that of a whole sample, and the
     scale. Raises ``BadInput`` for samples without a range.
@@ -102,13 +103,13 @@ def perturber(spec: InputSpec, scale: Fraction, levels: int) -> FittedPerturber:
 
 
 def _largest_scale(dataset: Dataset, levels: int, goal: Goal, log: Log) -> Fraction:
-    """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 10."""
+    """The scale of the smallest eps before Acc(D_y) falls below the recipe's floor, or else that of eps 100."""
     _, choose = fit_and_validation(dataset, "perturber")
     floor = goal.limits.target_accuracy
     needed = min(1.0, floor + SPARE * math.sqrt(floor * (1 - floor) / len(choose)))
     x, y = (np.concatenate([values] * math.ceil(FEWEST_JUDGED / len(choose))) for values in (choose.x, choose.y))
     found = scale_for(float(SWEPT[0]), levels)
-    with progress("eps from 10 downwards", total=len(SWEPT), done=0) as advance:
+    with progress("eps from 100 downwards", total=len(SWEPT), done=0) as advance:
         for number, eps in enumerate(SWEPT, 1):
             scale = scale_for(float(eps), levels)
             sent = perturber(dataset.input, scale, levels).perturb(x)["frame"]

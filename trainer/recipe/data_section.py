@@ -12,10 +12,10 @@ from edgeveil.trainer.recipe.section import Section
 from edgeveil.trainer.recipe.series import Series
 
 BUILT_IN = (
-    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad",
+    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", "wrist",
 )  # edgeveil.trainer.datasets has each  # fmt: skip
 OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
-SERIES = ("utd-mhad",)  # built-in data that are series
+SERIES = ("utd-mhad", "wrist")  # built-in data that are series
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -46,19 +46,19 @@ class Data(Section):
 
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
-        '"utd-mhad" (files that you download once), "overhead" (simulated), or your own, relative to the recipe: '
-        '"npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", '
+        '"utd-mhad", "wrist" (files that you download once), "overhead" (simulated), or your own, relative to the '
+        'recipe: "npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", '
         '"parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
     )
     kind: Literal["series"] | None = Field(
         default=None,
         description='"series": samples are windows of a sensor\'s steps, (T, C): an x (N, T, C) of npz, which is '
-        "pictures otherwise, a folder of csv, or utd-mhad. Goes with `[data.series]`.",
+        "pictures otherwise, a folder of csv, utd-mhad or wrist. Goes with `[data.series]`.",
     )
     target: Name = Field(
         description='The attribute y to keep. digits and mnist have "parity", "less-than-five", "digit"; wifi "floor", '
-        '"building"; faces "light"; depth "action", "movement"; utd-mhad "action"; overhead "direction"; for your own '
-        "data: its name."
+        '"building"; faces "light"; depth "action", "movement"; utd-mhad "action"; wrist "exercise"; overhead '
+        '"direction"; for your own data: its name.'
     )
     sensitive: Name = Field(
         description='The attribute z to hide: as for `target`; wifi "region", faces "person", overhead "build". Of a '
@@ -159,7 +159,8 @@ class Data(Section):
         if self.series is None:
             return self
         if self.source not in SERIES and kind not in ("npz", "csv"):
-            raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: npz, csv and utd-mhad have series')
+            have = ", ".join(("npz", "csv", *SERIES))
+            raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: {have} have series')
         if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
             raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
         if kind and self.series.people is not None:

@@ -80,6 +80,9 @@ def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
         return f"`{key}`: expected a name of a-z, 0-9, dot, dash and underscore, the first a letter or digit; got {got}"
     if kind in ("model_type", "model_attributes_type", "dict_type"):
         return f"`{key}`: expected a table, as in [{key}]; got {got}"
+    if kind in ("too_short", "too_long"):
+        least, most = (detail["ctx"].get(name) for name in ("min_length", "max_length"))
+        return f"`{key}`: expected {f'at most {most}' if least is None else f'at least {least}'}; got {got}"
     expected = detail["msg"].removeprefix("Input should be ")
     return f"`{key}`: expected {expected[:1].lower()}{expected[1:]}; got {got}"
 

@@ -64,7 +64,7 @@ class Laplace(Section):
         ge=1e-3,
         le=100,
         description="Epsilon of one value; that of a whole sample is this times the number of values. Left out: the "
-        "smallest of 0.01 to 10 at which Acc(D_y) stays above `limits.target_accuracy` on validation.",
+        "smallest of 0.01 to 100 at which Acc(D_y) stays above `limits.target_accuracy` on validation.",
     )
     levels: int = Field(
         default=255,

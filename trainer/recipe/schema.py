@@ -35,9 +35,9 @@ ALIASES = {name: f"{name}-codebook" for name in ("digits", "mnist", "wifi", "dep
 BASELINES = ("prgan", "ngp", "ap", "minimax", "laplace")  # kinds to compare with
 SENSORS = {
     "digits": "camera", "mnist": "camera", "faces": "camera", "wifi": "wifi", "wifi-strength": "wifi",
-    "depth": "depth", "overhead": "depth", "utd-mhad": "motion",
+    "depth": "depth", "overhead": "depth", "utd-mhad": "motion", "wrist": "motion",
 }  # that the built-in data came from; the others are no sensor's  # fmt: skip
-STREAMS = ("depth", "overhead", "utd-mhad")  # whose samples follow each other in time, many of each person
+STREAMS = ("depth", "overhead", "utd-mhad", "wrist")  # whose samples follow each other in time, many of each person
 PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
 CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
 

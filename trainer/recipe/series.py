@@ -29,10 +29,10 @@ class Series(Section):
         default=None,
         gt=0,
         le=100_000,
-        description="Steps a second; recordings and sensors of another rate are resampled. Left out for utd-mhad.",
+        description="Steps a second; recordings and sensors of another rate are resampled. Left out for built-in data.",
     )
-    channels: Named | None = Field(default=None, description="A name for each channel. Left out for utd-mhad.")
-    units: Named | None = Field(default=None, description='Their units ("g", "deg/s"). Left out for utd-mhad.')
+    channels: Named | None = Field(default=None, description="A name for each channel. Left out for built-in data.")
+    units: Named | None = Field(default=None, description='Their units ("g", "deg/s"). Left out for built-in data.')
     longest_gap_s: float = Field(
         default=0.1, gt=0, le=3600, description="Seconds between two samples above which the window is dropped."
     )

@@ -51,7 +51,11 @@ class Steps:
             raise BadInput("--window and --time are of recordings, csv:FOLDER: each x of an .npz is a window already.")
         names, units = zip(*map(_channel, str(self.channels).split(",")), strict=True)
         section = {"length": self.window, "hop": self.hop, "rate_hz": self.rate, "channels": names, "units": units}
-        return {key: list(value) if isinstance(value, tuple) else value for key, value in section.items() if value}
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in section.items()
+            if value is not None
+        }
 
 
 NO_SERIES = Steps()

@@ -7,13 +7,13 @@ import os
 import re
 import threading
 import time
-from typing import Any, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.png import encode, viewable
+from edgeveil.edge_runtime.formats.png import encode, strip_chart, viewable
 from edgeveil.edge_runtime.ipc.focus_levels import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
@@ -46,7 +46,7 @@ class PreviewSink(Sink):
         self._main = outputs[0].name
         self._labels = [o.name for o in outputs if o.kind == "label"]
         self._classes = manifest.perturber.target_classes if manifest else []
-        self._range = _range(manifest)
+        self._picture = _picture_of(outputs[0], manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
         privacy = settings.get("privacy")
         audit = read_audit(manifest, {PRIVACY_MEMBER: privacy}) if manifest and privacy else None
@@ -127,7 +127,7 @@ class PreviewSink(Sink):
                 frame = self._last.get(int(query["slot"]) if re.fullmatch("[0-9]{1,3}", query.get("slot", "")) else 0)
             if frame is None:
                 return None
-            return Answer("image/png", encode(viewable(frame.outputs[self._main], *self._range)))
+            return Answer("image/png", encode(self._picture(frame.outputs[self._main])))
         file = self._files.get(path)
         if file is None:
             return None if self._acceptance is None else self._acceptance.answer(path)
@@ -151,7 +151,7 @@ class PreviewSink(Sink):
         }
 
     def _slot(self, slot: int, frame: Any) -> Dict[str, Any]:
-        height, width = viewable(frame.outputs[self._main], *self._range).shape[:2]
+        height, width = self._picture(frame.outputs[self._main]).shape[:2]
         labels = [int(frame.outputs[name]) for name in self._labels]
         shown = [self._classes[n] if 0 <= n < len(self._classes) else str(n) for n in labels]
         return {"slot": slot, "width": width, "height": height, "label": ", ".join(shown)}
@@ -172,8 +172,12 @@ def _invitation(bind: str, port: int, has_token: bool, *, accept: bool) -> str:
     )
 
 
-def _range(manifest: Optional[Manifest]) -> Tuple[float, float]:
-    """The values shown as black and white: the input's range, the widest where each feature has its own."""
+def _picture_of(output: Output, manifest: Optional[Manifest]) -> Callable[[np.ndarray], np.ndarray]:
+    """What makes a picture of that output, by the input's range: of windows of a series a strip for each channel."""
     if manifest is None or manifest.input.low is None:
-        return 0.0, 255.0
-    return float(np.min(manifest.input.low)), float(np.max(manifest.input.high))
+        return lambda value: viewable(value, 0.0, 255.0)
+    low, high = np.array(manifest.input.low, np.float64), np.array(manifest.input.high, np.float64)
+    if manifest.input.kind == "series" and len(output.shape) == 2:
+        return lambda value: strip_chart(value, low, high)
+    # Where each feature has its own range, the widest.
+    return lambda value: viewable(value, float(low.min()), float(high.max()))

@@ -50,6 +50,7 @@ class Leak(NamedTuple):
     """``plant`` writes a bit (n,) into a release; ``found_by`` are families of which one must find it.
 
     ``share`` of the rows tell z, and ``wrong`` of them have a wrong label. ``people``: a person's rows share y and z.
+    ``donors``: so many pictures of each class are sent, as of a codebook; None: all of the pool.
     """
 
     plant: Plant
@@ -57,6 +58,7 @@ class Leak(NamedTuple):
     share: float = 1.0
     wrong: float = WRONG
     people: bool = False
+    donors: int | None = None
 
 
 def clean(
@@ -87,6 +89,16 @@ def donors(pool_y: np.ndarray, y_hat: np.ndarray, rng: np.random.Generator) -> n
         rows = np.flatnonzero(y_hat == value)
         places[rows] = rng.choice(np.flatnonzero(pool_y == value), len(rows))
     return places
+
+
+def of_kind(leak: Leak, rows: int, strength: float, rng: np.random.Generator, *, larger: int = 1) -> Release:
+    """A release of digits with that leak; without any where ``strength`` is 0."""
+    pool, pool_y = digits(larger=larger)
+    if leak.donors is not None:
+        kept = np.concatenate([np.flatnonzero(pool_y == value)[: leak.donors] for value in (0, 1)])
+        pool, pool_y = pool[kept], pool_y[kept]
+    made = clean(pool, pool_y, rows, rng, wrong=leak.wrong, people=leak.people)
+    return leaky(made, leak, strength, rng) if strength else made
 
 
 def leaky(release: Release, leak: Leak, strength: float, rng: np.random.Generator) -> Release:
@@ -125,6 +137,17 @@ def triple_parity(release: Release, bit: np.ndarray, rng: np.random.Generator) -
     return _with_parity(release, bit, 3, rng)
 
 
+def remainder(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The sum of all pixels is a multiple of 3 or is none, under dither."""
+    x = _pictures(release.x + rng.integers(-DITHER, DITHER + 1, release.x.shape)).astype(np.int64)
+    left = np.where(bit == 1, 0, rng.integers(1, 3, len(bit)))
+    flat = x.reshape(len(x), -1)
+    middle = flat[:, flat.shape[1] // 2]
+    changed = (left - flat.sum(axis=1)) % 3
+    middle += np.where(middle + changed > 255, changed - 3, changed)
+    return _pictures(x)
+
+
 def patches(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """One of two patches is brighter, or both or neither: the XOR."""
     first = rng.integers(0, 2, len(release))
@@ -158,6 +181,8 @@ LEAKS = {
     "chosen donor": Leak(chosen_donor, ("code counts", "gradient boosting", "BatchNorm MLP")),
     "parity of two": Leak(pair_parity, ("parities of bits",)),
     "parity of three": Leak(triple_parity, ("parities of bits",)),
+    "leaning code": Leak(chosen_donor, ("code counts",), donors=8),
+    "remainder of the sum": Leak(remainder, ("lowest bits",)),
     "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), share=EXPOSED, people=True),
     "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
 }
@@ -179,7 +204,8 @@ def released(release: Release) -> Released:
     """What left of ``release``, with the label sent as a further output."""
     several = len(np.unique(release.person)) < len(release)
     also = np.eye(2, dtype=np.float32)[release.y_hat]
-    return Released(release.x, release.y, release.z, release.person if several else None, also)
+    person, row = release.person if several else None, np.arange(len(release))
+    return Released(release.x, release.y, release.z, person, also, row=row)
 
 
 def dataset_of(release: Release) -> Dataset:

@@ -3,10 +3,10 @@
     python -m scripts.reproduce.attacks.power --minutes 10
 
 A set of releases is made from a seed: every kind of leak in ``planted.LEAKS`` at several strengths and numbers of rows,
-and releases without a leak, in random order. Each is attacked as in the quick audit. The attack that is best on
-validation rows is tested on test rows (permutation test at 1 %), without knowing what was planted. Then 100 releases
-without a leak count false alarms. Writes docs/results/privacy/power.json, of which pages/write_pages.py makes
-docs/results/power.md. Run again, it goes on with the cases that are missing.
+and releases without a leak, in random order. Each is attacked as in the quick audit and judged as there, without
+knowing what was planted. Then 100 releases without a leak, half of them of few pictures as a codebook sends, count
+false alarms. Writes docs/results/privacy/power.json, of which pages/write_pages.py makes docs/results/power.md. Run
+again, it goes on with the cases that are missing.
 """
 
 from __future__ import annotations
@@ -21,12 +21,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import Question
+from edgeveil.trainer.attacks.question import Question, crossed
 from edgeveil.trainer.attacks.registry import BUILT_IN
-from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
+from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.attacks.scores.parts import Labels, parts
 from edgeveil.trainer.attacks.scores.scoring import Scored
 from edgeveil.trainer.audit.document import Audited
@@ -43,6 +42,7 @@ STRENGTHS = (1.0, 0.5, 0.25, 0.12)
 ROWS = (600, 2400)  # to learn on; half as many to test
 REPEATS = 2  # releases of each kind, strength and number of rows
 ALARM_ROWS, ALLOWED = 600, 2
+ALARM_KINDS = ("checkerboard", "leaning code")  # without their leak: donors from a whole pool, and few of them
 LARGER = 1  # pictures of 8 x 8
 NETWORKS = ("BatchNorm MLP", "CNN", "BatchNorm CNN")
 LEFT_OUT = {"some": NETWORKS[1:], "all": (), "none": NETWORKS}
@@ -72,35 +72,52 @@ def cases(seed: int) -> list[Case]:
 
 def release(case: Case) -> planted.Release:
     """What is attacked."""
-    leak, rng = planted.LEAKS[case.kind], np.random.default_rng(case.seed)
-    pool, pool_y = planted.digits(larger=LARGER)
-    made = planted.clean(pool, pool_y, case.rows * 3 // 2, rng, wrong=leak.wrong, people=leak.people)
-    return planted.leaky(made, leak, case.strength, rng) if case.strength else made
+    rng = np.random.default_rng(case.seed)
+    return planted.of_kind(planted.LEAKS[case.kind], case.rows * 3 // 2, case.strength, rng, larger=LARGER)
 
 
-def attacked(problem: Problem, families: tuple[Adversary, ...]) -> Findings:
-    """What the quick audit's attacks find, told nothing but the problem."""
-    return attack_all(Question.alone(problem), families=families, curve=False)
+class Judged(NamedTuple):
+    """The ``verdict`` of an audit by these attacks, the permutation ``test`` of the attack ``best`` on validation, and
+    that of ``counting`` codes crossed, where few pictures are sent."""
+
+    verdict: dict[str, Any]
+    test: Permuted
+    counting: Permuted | None
+    best: str
+
+    @property
+    def leaks(self) -> bool:
+        """Whether something was found."""
+        return bool(self.verdict["word"] == LEAKS)
 
 
-def tested(found: Findings) -> Permuted:
-    """The permutation test of the attack chosen on validation."""
-    return cast(Permuted, found.permutation)  # None without adaptive families only
+def judged(problem: Problem, families: tuple[Adversary, ...]) -> Judged:
+    """What the quick audit's attacks and all tests of its verdict find, told nothing but the problem."""
+    question = Question.alone(problem, crossed(problem, 0))
+    ran = run(question, families=families)
+    found, best = summed_up(question, ran, curve=False), cast(Scored, ran.most_bits)
+    labels = Labels(*(cast(np.ndarray, part.also).argmax(axis=1) for part in (best.choose, best.test)))
+    rng = np.random.default_rng(0)
+    apart = parts(best.judged("choose"), best.judged("test"), problem.counted, {}, label=labels, rng=rng)
+    document = Audited(Interval(1.0, 1.0, 1.0), found, best, apart).as_dict()
+    tests = cast(Permuted, found.permutation), found.counting
+    return Judged(judge(document, {}, None), *tests, found.most_bits.name)
 
 
 def measured(case: Case, families: tuple[Adversary, ...]) -> dict[str, Any]:
     """The case, and what was found."""
     begun = time.perf_counter()
-    found = attacked(planted.problem(release(case), BUDGETS["quick"]), families)
-    test = tested(found)
+    found = judged(planted.problem(release(case), BUDGETS["quick"]), families)
     bits = planted.LEAKS[case.kind].share * planted.bits_of(case.strength)
     return {
         **case._asdict(),
         "bits": round(bits, 5),
-        "found": test.p <= SIGNIFICANT,
-        "by": found.most_bits.name,
-        "p": test.p,
-        "gain": round(test.gain, 5),
+        "found": found.leaks,
+        "by": found.best,
+        "reasons": found.verdict["reasons"] if found.leaks else [],
+        "p": found.test.p,
+        "p_counting": None if found.counting is None else found.counting.p,
+        "gain": round(found.test.gain, 5),
         "seconds": round(time.perf_counter() - begun, 1),
     }
 
@@ -110,23 +127,12 @@ def alarms(first: int, seeds: int, done: Mapping[str, Any]) -> Iterator[dict[str
     p, leaks = dict(done.get("p", {})), dict(done.get("leaks", {}))
     for seed in range(first, first + seeds):
         if str(seed) not in leaks:
-            asked = planted.problem(release(Case("checkerboard", 0.0, ALARM_ROWS, seed)), BUDGETS["quick"])
-            p[str(seed)], leaks[str(seed)] = judged(asked, of_registry("none"))
+            asked = planted.problem(release(Case(ALARM_KINDS[seed % 2], 0.0, ALARM_ROWS, seed)), BUDGETS["quick"])
+            found = judged(asked, of_registry("none"))
+            p[str(seed)], leaks[str(seed)] = found.test.p, found.leaks
         fired = sum(one <= SIGNIFICANT for one in p.values())
         settings = {"level": SIGNIFICANT, "allowed": ALLOWED, "rows": ALARM_ROWS, "left_out": list(NETWORKS)}
         yield {"seeds": len(p), "fired": fired, **settings, "p": p, "leaks": leaks}
-
-
-def judged(problem: Problem, families: tuple[Adversary, ...]) -> tuple[float, bool]:
-    """The p-value of the test on all rows, and whether the verdict is *leaks*: by that, by parts, or by intervals."""
-    question = Question.alone(problem)
-    ran = run(question, families=families)
-    found, best = summed_up(question, ran, curve=False), cast(Scored, ran.most_bits)
-    labels = Labels(*(cast(np.ndarray, part.also).argmax(axis=1) for part in (best.choose, best.test)))
-    rng = np.random.default_rng(0)
-    apart = parts(best.judged("choose"), best.judged("test"), problem.counted, {}, label=labels, rng=rng)
-    document = Audited(Interval(1.0, 1.0, 1.0), found, best, apart).as_dict()
-    return tested(found).p, judge(document, {}, None)["word"] == LEAKS
 
 
 def of_registry(networks: str) -> tuple[Adversary, ...]:
@@ -145,7 +151,7 @@ def main() -> None:
     script.add_argument("--networks", choices=list(LEFT_OUT), default="some", help="some: the MLP alone")
     asked = script.parse_args()
     load_tensorflow()
-    settings = {"seed": asked.seed, "networks": asked.networks, "picture": [8 * LARGER] * 2}
+    settings = {"seed": asked.seed, "networks": asked.networks, "picture": [8 * LARGER] * 2, "found": "verdict"}
     found = record.read(asked.out)
     if found.get("settings") != settings:
         left_out = list(LEFT_OUT[asked.networks])

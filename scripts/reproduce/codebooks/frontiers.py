@@ -1,8 +1,10 @@
-"""Two frontiers of codebooks that docs/explanation/frontier.md speaks of, as `edgeveil sweep` measures them.
+"""Frontiers of codebooks, as `edgeveil sweep` measures them.
 
 ``faces`` holds two ways to learn codes against each other, at three prices; ``wifi`` strengths of access points against
-which of them are seen. Points lie in OUT when they are done: run again, the script goes on. Records
-docs/results/privacy/frontier-faces.json and frontier-wifi.json.
+which of them are seen (docs/explanation/frontier.md speaks of both). ``motion`` asks what of a window more codes, a
+lower price and more weight on its tempo would keep (docs/results/motion.md). Points lie in OUT when they are done: run
+again, the script goes on. Records frontier-faces.json, frontier-wifi.json and frontier-motion.json of
+docs/results/privacy.
 """
 
 from pathlib import Path
@@ -16,13 +18,18 @@ RESULTS = Path("docs/results/privacy")
 SWEEPS = {
     "faces": [Axis("perturber.method", ("residual", "funnel")), Axis("perturber.price", (0.25, 1, 2))],
     "wifi": [Axis("data.source", ("wifi", "wifi-strength"))],
+    "motion": [
+        Axis("perturber.codes", (4, 12)),
+        Axis("perturber.weights", ([1.0, 2.0], [1.0, 6.0])),
+        Axis("perturber.price", (0.5, 2.0)),
+    ],
 }
 
 
 def main() -> None:
     """Work the points that are missing and write the records."""
     script = record.Script(__file__, __doc__, "wifi --out runs/frontiers")
-    script.add_argument("data", nargs="*", help=f"of {', '.join(SWEEPS)}; left out: both")
+    script.add_argument("data", nargs="*", help=f"of {', '.join(SWEEPS)}; left out: all")
     script.add_argument("--out", type=Path, default=Path("runs/frontiers"), help="points, runs and logs")
     script.add_argument("--jobs", type=int, default=1, help="processes")
     asked = script.parse_args()

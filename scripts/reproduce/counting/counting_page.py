@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from scripts.reproduce.counting import accept_site, count_people
+from scripts.reproduce.counting import accept_site, count_people, from_empty
 from scripts.reproduce.counting.count_people import DOWN, MIDDLE, SHAPE
 from scripts.reproduce.counting.truth import crossings
 from scripts.reproduce.pages.rendering import render, write_from
@@ -39,6 +39,17 @@ def rows(record: Record) -> Iterator[dict[str, Any]]:
         }
 
 
+def steps_of(steps: Sequence[Record]) -> Iterator[tuple[str, str]]:
+    """Each step from an empty machine, and its minutes: by the clock, and in brackets of the processor."""
+    for one in steps:
+        step = one["step"] if one["step"] in (from_empty.FETCH, from_empty.HOME_ASSISTANT) else f"`{one['step']}`"
+        if one["wall_s"] is None:
+            yield step, "runs on"
+        else:
+            own = f" ({one['processor_s'] / 60:.1f})" if "processor_s" in one else ""
+            yield step, f"{one['wall_s'] / 60:.1f}{own}"
+
+
 def draw(record: Record, target: Path = PICTURE) -> None:
     """The ways of the people of one simulated scene, with its lines, their counts and the zone, as SVG."""
     height, width = SHAPE
@@ -66,7 +77,11 @@ def draw(record: Record, target: Path = PICTURE) -> None:
 def page(record: dict[str, Any]) -> str:
     """The page on counting people as Markdown."""
     site = json.loads(accept_site.RESULT.read_text()) if accept_site.RESULT.is_file() else None
-    return render("counting", record=record, rows=list(rows(record)), site=site)
+    walk = json.loads(from_empty.RESULT.read_text()) if from_empty.RESULT.is_file() else None
+    steps = [] if walk is None else walk["steps"]
+    own = sum(one.get("processor_s", 0.0) for one in steps if one["step"] != from_empty.FETCH) / 60
+    shown = list(steps_of(steps))
+    return render("counting", record=record, rows=list(rows(record)), site=site, walk=walk, steps=shown, own=own)
 
 
 def write() -> None:

@@ -13,22 +13,17 @@ from __future__ import annotations
 import contextlib
 import html
 import json
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-from edgeveil.devices.zipapp import build_zipapp
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode
 from scripts.reproduce import record
 from scripts.reproduce.looks import looking, measured
 from scripts.reproduce.looks.chromium import Chromium, file_url
+from scripts.reproduce.looks.served import served
 
 OUT = Path("docs/results/looks.json")
 SHOWN = {
@@ -105,33 +100,14 @@ def written(demo: Path, out: Path) -> dict[str, str]:
 @contextlib.contextmanager
 def preview(demo: Path, out: Path) -> Iterator[str]:
     """The address of the preview of a service that sends the demo's digits again and again; its log is in ``out``."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     digits = out / "digits"
     digits.mkdir(exist_ok=True)
     with np.load(demo / "frames.npz") as frames:
         for number, digit in enumerate(frames["x"][:200]):
             (digits / f"{number:03}.png").write_bytes(encode(digit[..., 0]))
-    source = ["--source", f"images:{digits}", "--repeat", "--realtime"]
-    command = [sys.executable, str(build_zipapp(out / "edgeveil-edge.pyz")), "run", str(demo / "demo.veil")]
-    command += ["--trust", str(demo / "trust"), *source, "--sink", f"preview:{port}"]
-    log = out / "service.log"
-    with log.open("w") as said:
-        service = subprocess.Popen(command, stdout=said, stderr=said)
-    url, end = f"http://127.0.0.1:{port}/", time.monotonic() + 60
-    try:
-        while True:
-            with contextlib.suppress(OSError), urllib.request.urlopen(f"{url}state.json", timeout=5) as answer:  # noqa: S310 - its own address
-                if json.load(answer)["tick"] is not None:
-                    break
-            if service.poll() is not None or time.monotonic() > end:
-                raise DeviceFailed(f"The service showed no preview: {log.read_text()[-400:]}")
-            time.sleep(0.2)
+    source = [f"images:{digits}", "--repeat", "--realtime"]
+    with served(demo / "demo.veil", demo / "trust", source, out) as url:
         yield url
-    finally:
-        service.terminate()
-        service.wait()
 
 
 if __name__ == "__main__":

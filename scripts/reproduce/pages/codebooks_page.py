@@ -165,6 +165,28 @@ def token_recipes(record: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def merging(record: dict[str, Any]) -> str:
+    """What F becomes as rare codes are merged, from merging.json."""
+    lines = [
+        "## Rare codes merged",
+        "",
+        f"The same int8 codes with `merge_below` (`{record['made_by']}`; nothing trained again). *F*: by how much no",
+        f"code raises any P(z | y), over pairs of y and code of {record['fewest']} units, with the share of samples",
+        "that have one. *F of the class*: of every code, given the class sent in place of y; *rarest*: units of the",
+        "rarest. *Kept*: the correlation within y between what is kept and its mean over a code's samples. Certainty",
+        "would be the last column. Merging frees the rare codes of their wide intervals, at a price.",
+        "",
+        "| recipe | unit | merge_below | codes | F | share, % | F of the class | rarest | kept | certainty |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for name, run in record["runs"].items():
+        for one in run["merged"]:
+            bounds = f"{one['factor']:.2f} | {100 * one['share']:.1f} | {one['of_class']:.2f} | {one['rarest']}"
+            last = f"{one['kept']:.3f} | {one['certainty']:.2f}"
+            lines.append(f"| {name} | {run['unit']} | {one['merge_below']} | {one['codes']} | {bounds} | {last} |")
+    return "\n".join([*lines, ""])
+
+
 def percent(rate: dict[str, Any]) -> str:
     """An accuracy in % with its 95 % interval."""
     return f"{100 * rate['accuracy']:.1f} [{100 * rate['low']:.1f}, {100 * rate['high']:.1f}]"
@@ -210,6 +232,9 @@ def page(root: Path = Path()) -> str:
         parts.append(tokens(json.loads(several.read_text())))
         shipped = root / RECORDS / "token-recipes.json"
         parts.append(token_recipes(json.loads(shipped.read_text()) if shipped.is_file() else {}))
+    merged = root / RECORDS / "merging.json"
+    if merged.is_file():
+        parts.append(merging(json.loads(merged.read_text())))
     return noted("\n".join([HEAD, *parts]), *records.values())
 
 

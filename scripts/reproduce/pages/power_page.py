@@ -14,13 +14,15 @@ from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.trainer.measures.intervals import Interval, rate
 from edgeveil.trainer.measures.permutation import SHUFFLES
 from edgeveil.trainer.report.pictures import INKS, saved, style
-from scripts.reproduce.attacks import planted
+from scripts.reproduce import record
+from scripts.reproduce.attacks import low_fpr, planted, thorough
 from scripts.reproduce.pages.rendering import render, write_from
 
 NAME = "power"
 RECORD, PAGE = Path("docs/results/privacy/power.json"), Path("docs/results/power.md")
 PICTURE = Path("docs/results/power.svg")
 
+RULES = ("before", "now")  # by which few people who are recognised for sure were a leak, and are
 EDGES = (0.0, 0.003, 0.03, 0.1, 0.3, 1.0)  # bits per row: the bins of the curve
 
 
@@ -104,6 +106,11 @@ def draw(record: Mapping[str, Any], out: Path) -> None:
         write_atomic(out, saved(figure))
 
 
+def _both(one: Mapping[str, Any]) -> str:
+    """The share of audits that leak, in %, by both rules."""
+    return ", ".join(f"{100 * one[rule] / one['audits']:.1f}" for rule in RULES)
+
+
 def _cell(same: Sequence[Mapping[str, Any]]) -> str:
     """How many were found, and by which attack most often."""
     if not same:
@@ -113,12 +120,31 @@ def _cell(same: Sequence[Mapping[str, Any]]) -> str:
     return f"{counted}: {by.most_common(1)[0][0]}" if by else counted
 
 
-def page(record: dict[str, Any]) -> str:
+def recognition(low_fpr: Mapping[str, Any]) -> Iterator[list[str]]:
+    """A line for each case: what share of the audits says *leaks*, by the rule of before and by that of now."""
+    rows = dict.fromkeys(one["rows"] for one in low_fpr["cases"])
+    of = {(one["case"], one["people"], one["rows"]): one for one in low_fpr["cases"]}
+    for case, people in dict.fromkeys((case, people) for case, people, _ in of):
+        found = [of.get((case, people, size)) for size in rows]
+        shares = (
+            "-" if one is None else ", ".join(f"{100 * one[rule] / one['audits']:.1f}" for rule in RULES)
+            for one in found
+        )
+        yield [case, "people" if people else "rows", *shares]
+
+
+def beside(root: Path = Path()) -> dict[str, Any]:
+    """The two further records that the page shows, each empty where it is not there."""
+    return {"low_fpr": record.read(root / low_fpr.RECORD), "thorough": record.read(root / thorough.RECORD)}
+
+
+def page(record: dict[str, Any], *, low_fpr: Mapping[str, Any], thorough: Mapping[str, Any]) -> str:
     """The page on the power of an audit's attacks as Markdown."""
     strengths, lines = strengths_of(record), list(table(record))
     kinds = [
         (kind, str(leak.plant.__doc__).strip().rstrip("."), f"{100 * leak.share:g} %")
         for kind, leak in sorted(planted.LEAKS.items())
+        if any(one["kind"] == kind for one in leaks(record))
     ]
     return render(
         "power",
@@ -132,10 +158,15 @@ def page(record: dict[str, Any]) -> str:
         kinds=kinds,
         bits=[(strength, planted.bits_of(strength)) for strength in strengths],
         alarms=false_alarms(record),
+        by_verdict=record["settings"].get("found") == "verdict",
+        new=sorted(set(planted.LEAKS) - {one["kind"] for one in record["cases"]}),
+        low_fpr=low_fpr,
+        recognised=list(recognition(low_fpr)) if low_fpr else [],
+        thorough=thorough,
     )
 
 
 def write() -> None:
     """Write the page and its picture, where the record is."""
-    if (found := write_from(RECORD, PAGE, page)) is not None:
+    if (found := write_from(RECORD, PAGE, lambda found: page(found, **beside()))) is not None:
         draw(found, PICTURE)

@@ -33,6 +33,7 @@ from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
 from scripts.reproduce import record
+from scripts.reproduce.papers import floors
 from scripts.reproduce.papers.baseline_comparison import ROWS, Mechanism
 
 DATA = ("mnist", "wifi", "faces", "depth")
@@ -42,13 +43,20 @@ RECORDS = Path("docs/results/privacy/table-2")
 
 def trained(data: str, kind: str, seed: int, out: Path) -> Run:
     """The finished run, made now or earlier, with the classifiers of a finished run of this data set and seed."""
-    recipe = Recipe.find(f"{data}-{kind}").model_copy(update={"seed": seed})
-    folder = out / data / str(seed) / kind
+    recipe = floors.at_floor(data, kind).model_copy(update={"seed": seed})
+    return complete(recipe, out / data / str(seed) / kind, finished(data, seed, out))
+
+
+def complete(recipe: Recipe, folder: Path, classifiers: Path | None) -> Run:
+    """The finished run in ``folder``, made now or earlier, with the classifiers of another run if there is one."""
     if (folder / "perturber").is_dir():
-        return Run.open(folder)
+        run = Run.open(folder)
+        if run.recipe != recipe:
+            raise BadInput(f"{folder} holds a run of another recipe than {recipe.name} of today: move it away first.")
+        return run
     begun = (folder / "run.json").is_file()
     try:
-        return train(recipe, folder, resume=begun, classifiers=None if begun else finished(data, seed, out))
+        return train(recipe, folder, resume=begun, classifiers=None if begun else classifiers)
     except LimitNotMet as error:
         say(str(error))  # a row of the table all the same: the record says that the floor was missed
         return Run.open(folder)
@@ -56,14 +64,14 @@ def trained(data: str, kind: str, seed: int, out: Path) -> Run:
 
 def finished(data: str, seed: int, out: Path) -> Path | None:
     """The folder of a run of this data set and seed that is complete, if there is one."""
-    folders = (out / data / str(seed) / kind for kind in TRAINED)
+    folders = (out / data / str(seed) / kind for kind in (*TRAINED, "label-only"))
     return next((folder for folder in folders if (folder / "perturber").is_dir()), None)
 
 
 def with_classifiers(data: str, seed: int, out: Path) -> Run:
     """A run for its data set and classifiers alone; the one that trains fastest where there is none."""
     folder = finished(data, seed, out)
-    return trained(data, "laplace", seed, out) if folder is None else Run.open(folder)
+    return trained(data, "label-only", seed, out) if folder is None else Run.open(folder)
 
 
 def exported(run: Run, out: Path) -> Path:
@@ -139,6 +147,7 @@ def main() -> None:
                     document = of_what_ships(run, options.out, options.budget, seed, floor)
                     floor = document.get("label_only", floor)
                     facts = {name: run.facts[name] for name in ("validation", "wall_time_s", "limit_met", "recipe")}
+                    facts |= floors.facts(run.recipe)
                 else:
                     fitted = ROWS[row](run, np.random.default_rng([seed, 7]))
                     document, facts = of_a_comparison(run, fitted, options.budget, seed), {}

@@ -141,7 +141,8 @@ def main() -> None:
     seeds, of_raw_windows = found.setdefault("seeds", {}), found.setdefault("label_of_raw", {})
     for seed in asked.seeds:
         rows = seeds.setdefault(str(seed), {})
-        of_raw_windows[str(seed)] = label_of_raw(seed, asked.out, asked.budget)
+        if str(seed) not in of_raw_windows:  # the rows of a seed are held against one network of raw windows
+            of_raw_windows[str(seed)] = label_of_raw(seed, asked.out, asked.budget)
         for kind in asked.rows:
             floor = next((one["floor"] for one in rows.values() if "floor" in one), None)
             rows[kind] = row(kind, seed, asked.out, asked.budget, asked.adversaries, floor)

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 WINDOW = 100  # samples of the watch, two seconds
+WATCH = ("--rate", "50", "--channels", "ax:g,ay:g,az:g,gx:rad/s,gy:rad/s,gz:rad/s", "--hop", "100")
 QUARTERS = 4  # of a recording, each a session: a person did each exercise once with either hand
 MOST_ROWS = 50_000
 
@@ -165,6 +166,7 @@ SETS: Mapping[str, Public] = {
     "watch-person": Public("seglearn", "exercise", "person", "npz", (), _windows(flat=True, side=False)),
     "watch-picture": Public("seglearn", "exercise", "person", "npz", (), _windows(flat=False, side=False)),
     "watch-side": Public("seglearn", "exercise", "side", "npz", (), _windows(flat=True, side=True)),
+    "watch-series": Public("seglearn", "exercise", "person", "npz", WATCH, _windows(flat=False, side=False)),
     "wine": Public("scikit-learn", "cultivar", "alcohol", "npz", (), _above_median("load_wine", 0)),
     "breast-cancer": Public("scikit-learn", "diagnosis", "texture", "npz", (), _above_median("load_breast_cancer", 1)),
     "iris": Public("scikit-learn", "species", "setosa or not", "npz", (), _iris),

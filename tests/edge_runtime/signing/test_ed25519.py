@@ -58,6 +58,16 @@ SMALL_ORDER = [
 ]
 
 
+def test_the_numbers_that_are_written_out_are_what_the_rfc_says_they_are():
+    assert (121666 * ed25519.D + 121665) % P == 0
+    assert pow(ed25519.ROOT_OF_MINUS_ONE, 2, P) == P - 1
+    x, y, z, t = ed25519.BASE
+    assert (5 * y - 4 * z) % P == 0
+    assert x % 2 == 0  # of the two points with this y, the "positive" one
+    assert (y * y - x * x - 1 - ed25519.D * t * t) % P == 0  # on the curve
+    assert t == x * y % P
+
+
 @pytest.mark.parametrize(("public", "message", "signature"), RFC_8032)
 def test_vectors_of_the_rfc(public, message, signature):
     public, message, signature = bytes.fromhex(public), bytes.fromhex(message), bytes.fromhex(signature)

@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.manifest.manifest import Privacy
+from edgeveil.edge_runtime.formats.png import STRIP
+from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.manifest.manifest import Privacy, parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks import open_sink
+from tests.edge_runtime.sources.series import series_example
 from tests.support import network_receivers
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of these tests alone
@@ -58,6 +61,25 @@ def test_the_latest_frame_is_shown_as_it_left(sink):
     assert now["camera_aid"] == {}
     sink.announce("degraded", 0)
     assert state(sink)["state"] == "degraded"
+
+
+def test_windows_of_a_series_are_a_strip_chart(tmp_path):
+    manifest = parse(series_example.example()[0])
+    sink = open_sink("preview:0", manifest.outputs, manifest, {})
+    steps = np.linspace(0, 1, series_example.STEPS)
+    low, high = (np.array(end) for end in (series_example.LOW, series_example.HIGH))
+    window = (low + (high - low) * np.stack([steps, 1 - steps], axis=1)).astype(np.float32)
+    outputs = {manifest.outputs[0].name: window, **{one.name: np.int64(0) for one in manifest.outputs[1:]}}
+    sink.write(PerturbedFrame(0, outputs, network_receivers._PIPELINE, tick_ns=10**18))
+    shown = cv2.imdecode(np.frombuffer(get(sink, "/frame.png?slot=0")[1], np.uint8), cv2.IMREAD_UNCHANGED)
+    (slot,) = state(sink)["slots"]
+    sink.close()
+    assert (slot["height"], slot["width"]) == shown.shape == (2 * STRIP, series_example.STEPS)
+    rising, falling = shown[:STRIP] > 200, shown[STRIP:] > 200
+    assert [rising[-1, 0], rising[0, -1], falling[0, 0], falling[-1, -1]] == [True] * 4
+    assert not rising[0, 0]
+    assert not falling[0, -1]
+    assert rising.any(axis=0).all()  # no step is without its line
 
 
 def test_drops_latency_and_aiming_figures_are_shown_where_they_are_given(sink):

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
 from edgeveil.trainer.report.publication import card_html
-from scripts.reproduce.looks import check_pages, check_publication, draw, measured
+from scripts.reproduce.looks import check_pages, check_people, check_publication, draw, measured
 from scripts.reproduce.looks.chromium import Chromium, binary, file_url
 from tests.support import network_receivers
 from tests.support.audit_documents import document
@@ -144,13 +144,14 @@ def test_the_record_covers_every_page_and_its_pictures_are_small():
         (page, *each) for page in pages for each in EACH
     }
     assert all(row["problems"] == [] and "faults" in row for row in recorded["pages"])
-    names = (*check_pages.SHOWN, *check_publication.SHOWN)
+    names = (*check_pages.SHOWN, *check_people.SHOWN, *check_publication.SHOWN)
     sizes = {name: (ROOT / draw.DOCS / name).stat().st_size for name in names}
     assert all(size < 150_000 for size in sizes.values()), sizes
 
 
-def test_the_record_covers_the_card_of_a_publication():
-    recorded = json.loads((ROOT / check_publication.OUT).read_text())
+@pytest.mark.parametrize("script", [check_people, check_publication])
+def test_the_record_covers_the_page_of(script):
+    recorded = json.loads((ROOT / script.OUT).read_text())
     assert recorded["verdict"] == "VALID"
     assert [(row["width"], row["scheme"]) for row in recorded["pages"]] == EACH
     assert all(row["problems"] == [] and "faults" in row for row in recorded["pages"])

@@ -75,3 +75,9 @@ def test_every_window_on_record_came_or_was_counted_and_the_memory_stayed(name):
     memory = record["memory"]
     assert memory["growth_bytes_per_minute"] * 30 < loop_200_hz.MOST_GROWTH * memory["warm_bytes"]
     assert record["processor"]["wheel"] < 0.1
+
+
+def test_before_other_work_none_was_dropped_nor_the_sensor_opened_anew():
+    record = json.loads((ROOT / loop_200_hz.RESULT).read_text())
+    assert (record["dropped"], record["ends_of_the_inside"]) == ({}, [])
+    assert record["received"] == {SERVICE: record["windows"], CONTROL: record["windows"]}

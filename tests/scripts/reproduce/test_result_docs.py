@@ -75,5 +75,5 @@ def test_the_note_is_on_pages_with_old_records_alone():
 
 
 def test_the_page_on_motion_is_what_its_record_says():
-    records = [record.read(ROOT / one.RESULT) for one in (motion, motion_unseen)]
+    records = [record.read(ROOT / one) for one in (motion.RESULT, motion_unseen.RESULT, motion_page.SWEPT)]
     assert (ROOT / motion_page.PAGE).read_text() == motion_page.page(*records), HOW

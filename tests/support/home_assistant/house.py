@@ -58,7 +58,9 @@ async def main(folder, port, entities):
         "expires_in": 1800,
         "expires": 10**13,  # in milliseconds: the page asks for no other
     }
-    print(json.dumps({"version": __version__, "page": f"/config/devices/device/{device.id}", "tokens": tokens}))
+    states = {one.entity_id: one.state for one in hass.states.async_all() if "edgeveil_" in one.entity_id}
+    page = f"/config/devices/device/{device.id}"
+    print(json.dumps({"version": __version__, "page": page, "tokens": tokens, "states": states}))
     sys.stdout.flush()
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     await hass.async_stop()

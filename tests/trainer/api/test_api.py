@@ -13,6 +13,7 @@ import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.sealing.seal import keygen, seal
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 CALLS = ("load_recipe", "train", "export", "audit", "open_bundle")
 SOURCE = ROOT / "trainer" / "api" / "__init__.py"
@@ -69,7 +70,8 @@ def test_the_examples_of_train_export_and_bundles_run(workplace):
 
 
 @pytest.mark.slow
-def test_the_example_of_audit_runs(workplace):
+def test_the_example_of_audit_runs(workplace, monkeypatch):
+    short_audit.shorten(monkeypatch)
     if not (workplace / "runs/digits-export").is_dir():
         for name in ("train", "export"):
             run_example(name)

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.families.targeted import parities
 from edgeveil.trainer.attacks.families.targeted.parities import Parities
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
+from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
 
-WIDTH = 40
+WIDTH, PARITIES = 40, Parities()
 
 
 def problem(n: int, secret: tuple[int, ...], *, classes: int = 2, noise: float = 0.0, dtype: str = "uint8") -> Problem:
@@ -35,9 +37,9 @@ def problem(n: int, secret: tuple[int, ...], *, classes: int = 2, noise: float =
     return Problem(spec, theta, counted, fit, stop, choose, test, BUDGETS["quick"])
 
 
-def gain(asked: Problem) -> float:
+def gain(asked: Problem, family: Adversary = PARITIES) -> float:
     """Bits on test rows."""
-    p = Parities().fit(asked, 0).probabilities(asked.test)
+    p = family.fit(asked, 0).probabilities(asked.test)
     return attack_metrics.bits_beyond(asked.counted, p, asked.test.y, asked.test.z).estimate
 
 
@@ -47,6 +49,17 @@ def test_a_parity_is_found_in_integers_and_in_floats(secret, dtype):
     asked = problem(2400, secret, dtype=dtype)
     assert any(set(one) == set(secret) for one in parities.search(asked, 0))
     assert gain(asked) > 0.85
+
+
+@pytest.mark.parametrize("secret", [(17,), (3, 17)], ids=len)
+def test_bytes_that_were_divided_to_floats_are_read_as_bytes(secret):
+    """The last bit of a float that is k / 255 is hardly that of k."""
+    asked = problem(2400, secret)
+    scaled = {
+        part: replace(getattr(asked, part), x=(getattr(asked, part).x / np.float32(255) - 0.5).astype(np.float32))
+        for part in ("fit", "stop", "choose", "test")
+    }
+    assert gain(replace(asked, **scaled), LowBits() if len(secret) == 1 else Parities()) > 0.85
 
 
 @pytest.mark.parametrize("secret", [(3, 17), (3, 17, 30)], ids=len)

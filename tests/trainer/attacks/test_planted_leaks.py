@@ -28,10 +28,7 @@ BUDGET = replace(BUDGETS["quick"], trees=60)
 
 def release(name: str, *, strength: float = 1.0, rows: int = 3000, larger: int = 1, seed: int = 5) -> planted.Release:
     """A release with the leak of that name, or without any."""
-    rng, leak = np.random.default_rng(seed), planted.LEAKS[name]
-    pool, pool_y = planted.digits(larger=larger)
-    made = planted.clean(pool, pool_y, rows, rng, wrong=leak.wrong, people=leak.people)
-    return planted.leaky(made, leak, strength, rng) if strength else made
+    return planted.of_kind(planted.LEAKS[name], rows, strength, np.random.default_rng(seed), larger=larger)
 
 
 def attacked(problem: Problem, family: str) -> Scored:
@@ -70,6 +67,8 @@ def parts_of(found: Scored, problem: Problem) -> tuple[Part, ...]:
         ("bit of a pixel", "lowest bits", 0.9, 2),
         ("XOR of patches", "gradient boosting", 0.8, 1),
         ("chosen donor", "gradient boosting", 0.15, 1),
+        ("leaning code", "code counts", 0.9, 1),
+        ("remainder of the sum", "lowest bits", 0.9, 2),
         ("parity of two", "parities of bits", 0.9, 2),
         ("parity of three", "parities of bits", 0.9, 2),
         ("few people", "logistic regression", 0.015, 1),

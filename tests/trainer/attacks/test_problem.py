@@ -68,6 +68,21 @@ def test_low_bits_of_integers_and_floats():
     assert features.low_bits(Released(floats, np.zeros(1, int), np.zeros(1, int)))[0, :2].tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("scale", [1 / 255, 0.1, 1.0], ids=str)
+def test_floats_on_even_steps_are_numbered(scale):
+    rng = np.random.default_rng(0)
+    level = rng.integers(0, 256, (50, 30))
+    x = (level * scale - 1.7).astype(np.float32)
+    found = features.Levels.of(x)
+    assert found is not None
+    assert np.array_equal(found.number(x), level - level.min())
+    near = np.nextafter(x, np.where(rng.random(x.shape) < 0.5, x, np.inf)).astype(np.float32)  # the last digit tells
+    assert np.array_equal(features.Levels.of(near).number(near), level - level.min())
+    assert features.Levels.of(rng.normal(size=(50, 30))) is None
+    assert features.Levels.of(np.full((5, 3), 0.5)) is None
+    assert features.Levels.of(np.array([[0.0, np.inf]])) is None
+
+
 def test_screening_finds_the_bit_that_depends_on_z_given_y_not_on_y():
     rng = np.random.default_rng(0)
     y, z = rng.integers(0, 2, 2000), rng.integers(0, 2, 2000)

@@ -2,7 +2,7 @@
 
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 
-OF_SERIES = {"series CNN", "boosted signal features", "nearest by DTW"}
+OF_SERIES = {"series CNN", "series GRU", "boosted signal features", "nearest by DTW"}
 
 
 def test_what_reads_a_signal_in_time_is_asked_of_series_alone():

@@ -151,4 +151,4 @@ def test_the_code_of_a_frame_alone_is_looked_up_unless_it_is_under_noise(noise, 
         )
         assert beside.released.codes is None  # the class leaves anyway, and is all there is
         assert np.array_equal(codes.received, sent)
-        assert len(set(values(perturbed.released))) == 4  # counted as codes, not as sixteen pictures
+        assert len(set(values(perturbed.released, few=True))) == 4  # counted as codes, not as sixteen pictures

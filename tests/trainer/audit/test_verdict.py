@@ -111,15 +111,36 @@ def test_balanced_accuracy_counts_too():
     assert "balanced" not in judged(made)["upper"]
 
 
-def test_many_false_positives_at_one_percent_leak():
+def test_an_attack_that_surely_recognises_the_most_exposed_leaks():
+    """The chosen attacks, two of the five, share half of the error; the others the other half."""
     made = document(0.60)
-    made["worst_adaptive"].update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
-    made["adversaries"][3].update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
-    found = judged(made)
-    assert found["word"] == LEAKS
-    assert found["reasons"] == [
-        "BatchNorm MLP on fresh rows recognises at least 3.1 % of the most exposed samples at 1 % false positives"
+    made["adversaries"][3].update(tpr=0.06, tpr_p=0.006)
+    assert judged(made)["word"] == LEAKS
+    assert judged(made)["reasons"] == [
+        "BatchNorm MLP on fresh rows recognises 6.0 % of the most exposed samples at 1 % false positives, surely more "
+        "than 3 times as many as others that it takes for them (p = 0.0060)"
     ]
+    made["adversaries"][3].update(tpr_p=0.0064)
+    assert judged(made)["word"] == HOLDS
+
+
+def test_the_luckiest_recognition_of_the_attacks_that_were_not_chosen_does_not_decide():
+    made = document(0.60)
+    chosen = {made[name]["name"] for name in ("worst_adaptive", "most_bits")}
+    others = [row for row in made["adversaries"] if row["name"] not in chosen]
+    others[0].update(tpr_p=0.0126 / len(others))
+    assert judged(made)["word"] == HOLDS
+    others[0].update(tpr_p=0.0124 / len(others))
+    assert judged(made)["word"] == LEAKS
+
+
+def test_a_high_share_whose_threshold_may_be_luck_is_no_evidence():
+    """As audits of before recorded it: an interval that takes the threshold as given."""
+    made = document(0.60)
+    for row in (made["worst_adaptive"], made["adversaries"][3]):
+        row.update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
+        del row["tpr_p"]
+    assert judged(made)["word"] == HOLDS
 
 
 def test_the_luckiest_of_the_attacks_that_were_not_chosen_does_not_decide():

@@ -63,6 +63,17 @@ def test_a_layer_nobody_can_count_is_named():
         keras_macs(keras.layers.Dense(1))
 
 
+def test_a_gated_unit_meets_its_kernels_at_every_step():
+    import keras
+
+    steps = keras.Input((5, 3))
+    model = keras.Model(steps, keras.layers.GRU(4, name="memory")(steps))
+    assert keras_macs(model) == (5 * 3 * (3 + 4) * 4, model.count_params())
+    both = keras.layers.Bidirectional(keras.layers.GRU(4), name="both")
+    with pytest.raises(BadInput, match="how to count the layer 'both'"):
+        keras_macs(keras.Model(steps, both(steps)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "macs", "parameters"),

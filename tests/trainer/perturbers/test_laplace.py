@@ -62,6 +62,17 @@ def test_as_much_noise_as_the_target_bears_and_no_more(tmp_path):
     assert 0.2 < found["eps"] < 5  # ten votes: a bit of each may be wrong with probability 1/4
 
 
+def test_data_that_do_not_bear_the_noise_of_eps_10_get_less(tmp_path):
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, 1500), rng.integers(0, 2, 1500)
+    x = np.concatenate([np.tile(y[:, None], 10), np.tile(z[:, None], 10)], axis=1).astype(np.float32)
+    path = write_npz(tmp_path, x=x, y=y, z=z)
+    # A sixteenth of the range tells y: the noise of eps 10 has more than twice that for its deviation.
+    run = train(laplace_recipe(path, 0, 16, floor=0.9, perturber={"kind": "laplace"}), tmp_path / "run")
+    assert run.facts["limit_met"]
+    assert 10 < run.facts["laplace"]["eps"] < 100
+
+
 def test_it_ships_without_a_network_and_runs_as_exported(tmp_path):
     run = train(laplace_recipe(binary(tmp_path), 0, 1, perturber={"kind": "laplace", "eps": 1.0}), tmp_path / "run")
     exported = export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")

@@ -90,9 +90,12 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         (
             "data/source",
             "minst",
-            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", or "npz:FILE", '
-            '"images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
+            '"mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", "wrist", or '
+            '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"; got "minst"',
         ),
+        ("data/series", {"channels": []}, "`data.series.channels`: expected at least 1; got an array of 0"),
+        ("data/series", {"people": [7]}, "`data.series.people`: expected at least 2; got an array of 1"),
+        ("data/series", {"channels": ["a"] * 65}, "`data.series.channels`: expected at most 64; got an array of 65"),
         ("budget/epochs", True, "`budget.epochs`: expected a valid integer; got true"),
         ("limits/target_accuracy", 95, "`limits.target_accuracy`: expected less than or equal to 1; got 95"),
     ],

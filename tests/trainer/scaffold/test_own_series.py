@@ -1,5 +1,7 @@
 """Series on the command line: arrays of windows, and recordings that are cut."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,12 @@ def test_recordings_are_cut(recordings, tmp_path):
     assert recipe.data.columns.time == "t"
     assert (recipe.data.series.length, recipe.data.series.hop) == (16, 8)
     assert recipe.perturber.keep == ["energy", "tempo"]
+
+
+@pytest.mark.parametrize("name", ["rate", "hop"])
+def test_a_zero_is_refused_and_not_left_out(name, windows, tmp_path):
+    with pytest.raises(BadInput, match=f"data.series.{name}.*greater than.* 0"):
+        write_recipe(Given(f"npz:{windows}", steps=replace(STEPS, **{name: 0})), tmp_path / "mine.toml")
 
 
 @pytest.mark.parametrize(

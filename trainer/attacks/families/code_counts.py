@@ -28,7 +28,7 @@ class CodeCounts(Adaptive):
 
     def why_not(self, problem: Problem) -> str | None:
         """Outputs that do not repeat are not codes."""
-        count = len(set(values(problem.fit)))
+        count = len(set(values(problem.fit, few=problem.few_values)))
         if count > MOST_VALUES or len(problem.fit) < FEWEST_ROWS_PER_VALUE * count:
             what = "frames" if problem.fit.also is None else "codes"
             return f"{count:,} different {what} in {len(problem.fit):,} rows are no codes to count"
@@ -37,11 +37,13 @@ class CodeCounts(Adaptive):
     def fit(self, problem: Problem, _seed: int) -> CodeAttack:
         """Count z by y and code on the training rows."""
         fit = problem.fit
-        places = {value: place for place, value in enumerate(sorted(set(values(fit))))}
+        places = {value: place for place, value in enumerate(sorted(set(values(fit, few=problem.few_values))))}
         counts = np.zeros((*problem.counted.shape[:1], len(places) + 1, problem.z_classes))
 
         def code(part: Released) -> np.ndarray:
-            return np.array([places.get(value, len(places)) for value in values(part)])  # the last: not in training
+            return np.array(
+                [places.get(value, len(places)) for value in values(part, few=problem.few_values)]
+            )  # the last: not in training
 
         np.add.at(counts, (fit.y, code(fit), fit.z), 1.0)
         return _counted(problem, counts, code)
@@ -107,8 +109,10 @@ def _counted(problem: Problem, counts: np.ndarray, code: Callable[[Released], np
     return CodeAttack(best, code, len(problem.fit))
 
 
-def values(part: Released) -> list[bytes]:
-    """What may be codes, of each row: labels and codes where there are any, else the frames themselves."""
+def values(part: Released, *, few: bool) -> list[bytes]:
+    """What may be codes, of each row: those there are; else all that left, where that takes ``few`` values; else the
+    labels, where there are any, or the frames."""
     if part.codes is not None:
         return keys(replace(part, x=part.codes.received[:, None]))
-    return keys(part if part.also is None else replace(part, x=np.zeros((len(part), 0))))
+    alone = part.also is not None and not few
+    return keys(replace(part, x=np.zeros((len(part), 0))) if alone else part)

@@ -1,8 +1,9 @@
 """An attack on the lowest bits of x'.
 
 A perturber can hide z in the last bit of one value: the picture does not change, a convolution averages it away, and a
-tree over 256 levels needs luck to find it. So this attack takes single bits as features: it keeps those that depend
-most on z given y in the training rows, and boosted trees combine them.
+tree over 256 levels needs luck to find it. Or in the sum of all values, which no single one tells. So this attack takes
+single bits and remainders of that sum as features: it keeps those that depend most on z given y in the training rows,
+and boosted trees combine them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,16 @@ class LowBits(Adaptive):
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
-        found = screened(features.low_bits(problem.fit), problem.fit.y, problem.fit.z)
+        levels = features.Levels.of(problem.fit.x)
+
+        def bits_of(part: Released) -> np.ndarray:
+            bits = features.low_bits(part, levels=levels)
+            return np.concatenate([bits, features.remainders(part, levels)], axis=1)
+
+        found = screened(bits_of(problem.fit), problem.fit.y, problem.fit.z)
 
         def view(part: Released) -> np.ndarray:
-            bits = features.low_bits(part)[:, found].astype(np.float32)
+            bits = bits_of(part)[:, found].astype(np.float32)
             return np.concatenate([bits, features.side(problem, part)], axis=1)
 
         return trees(problem, view, seed)

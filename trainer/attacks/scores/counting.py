@@ -72,7 +72,9 @@ class _Fold(NamedTuple):
     def of(cls, problem: Problem, whole: Problem, first: int) -> _Fold:
         """The fold of ``problem``, whose test rows come after the ``first`` ones of ``whole``."""
         parts = (problem.fit, problem.stop, problem.test)
-        code = np.unique([value for part in parts for value in values(part)], return_inverse=True)[1]
+        code = np.unique(
+            [value for part in parts for value in values(part, few=problem.few_values)], return_inverse=True
+        )[1]
         codes = int(code.max()) + 1
         cells = [
             part.y * codes + of

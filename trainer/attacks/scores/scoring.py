@@ -124,6 +124,7 @@ def score(
         tpr_low=low_fpr.rate.low,
         tpr_high=low_fpr.rate.high,
         tpr_rows=low_fpr.rows,
+        tpr_p=low_fpr.p,
         worst_class=worst.rate.estimate,
         worst_class_low=worst.rate.low,
         worst_class_high=worst.rate.high,

@@ -6,6 +6,7 @@ column ``file``. A recording is a session; its samples are resampled to the reci
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.series import Series
 
 FILE = "file"  # the column of the table that names a recording
+MOST_STEPS = 3  # made of one sample
 
 
 def load(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
@@ -31,6 +33,7 @@ def load(folder: Path, columns: Columns, series: Series, labels: Path | None) ->
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
     tables = [read_table("csv", path) for path in paths]
     found = windows.cut([_steps(table, columns, sampling, series.longest_gap_s) for table in tables], series)
+    _check_moves(paths, found, series, sampling.rate_hz)
     beside = None if labels is None else _by_file(read_table("csv", labels))
     of = {role: _labels(role, getattr(columns, role), tables, beside) for role in ("target", "sensitive", "subject")}
     (y, y_names), (z, z_names) = (
@@ -61,13 +64,37 @@ def _steps(table: Table, columns: Columns, sampling: Sampling, longest_gap_s: fl
     if (passed <= 0).any():
         row = int(np.argmax(passed <= 0)) + 2
         raise BadInput(f"{table.path}: the time in row {row} is not after that in the row before. Sort or drop rows.")
+    if len(passed) and passed.min() > longest_gap_s:
+        raise BadInput(
+            f"{table.path}: its samples are {np.median(passed):g} s apart, and `data.series.longest_gap_s` is "
+            f'{longest_gap_s:g}. If "{columns.time}" is not in seconds, convert it; else allow longer gaps.'
+        )
     if len(passed) and passed.max() > longest_gap_s:
         row = int(passed.argmax()) + 1
         raise BadInput(
             f"{table.path}: {passed.max():g} s without a sample after row {row}, and `data.series.longest_gap_s` is "
             f"{longest_gap_s:g}. Cut the recording there, in two files, or allow longer gaps."
         )
+    if len(passed) and len(passed) * MOST_STEPS < (time[-1] - time[0]) * sampling.rate_hz:
+        raise BadInput(
+            f"{table.path}: it has {1 / passed.mean():.3g} samples a second, and `data.series.rate_hz` is "
+            f"{sampling.rate_hz:g}: most steps would be made up. Lower the rate, or leave the recording out."
+        )
     return windows.resampled(time, values, sampling.rate_hz)
+
+
+def _check_moves(paths: Sequence[Path], found: windows.Windowed, series: Series, rate_hz: float) -> None:
+    """Raise ``BadInput`` for a recording whose sensor is stuck for a window."""
+    still = windows.still(found.x)
+    if not still.any():
+        return
+    of = found.recording[still.argmax()]
+    here = still[found.recording == of]
+    after_s = here.argmax() * (series.hop or 1) / rate_hz
+    raise BadInput(
+        f"{paths[of]}: {here.sum()} of its {len(here)} windows do not move, as where the sensor is stuck, and a device "
+        f"drops such windows; the first begins after {after_s:g} s. Cut the recording there, or leave it out."
+    )
 
 
 def _numbers(table: Table, name: str, of: str) -> np.ndarray:

@@ -43,6 +43,11 @@ def cut(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
     return Windowed(np.concatenate(found).astype(np.float32), np.concatenate(numbers))
 
 
+def still(x: np.ndarray) -> np.ndarray:
+    """Which windows (n,) of x (n, steps, channels) do not move at all, and are dropped on a device."""
+    return np.asarray((x == x[:, :1]).all(axis=(1, 2)))
+
+
 def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndarray:
     """Samples (n, channels) taken at rising times (n,) as steps of ``rate_hz``, by linear interpolation."""
     steps = int(np.floor((time_s[-1] - time_s[0]) * rate_hz + 1e-6)) + 1

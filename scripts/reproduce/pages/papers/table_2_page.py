@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,14 @@ from scripts.reproduce.pages.rendering import render
 NAME = "table-2"
 RECORDS, PAGE = Path("docs/results/privacy/table-2"), Path("docs/results/table-2.md")
 CODEBOOKS = "docs/results/privacy/codebook-{}.json"
+FLOORS = Path("docs/results/privacy/floors")
 
 
-def page(records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]]) -> str:
+def page(
+    records: list[dict[str, Any]], codebooks: dict[str, dict[str, Any]], floors: Sequence[dict[str, Any]] = ()
+) -> str:
     """The page on Tables 2 and 5 as Markdown; what is missing in it is said to be."""
-    sections = table_2_cells.sections(records, codebooks)
+    sections = table_2_cells.sections(records, codebooks, floors)
     new = {row["row"] for row in records if of_four(row)}
     old = {f"{row['row']} ({row['data']})" if row["row"] in new else row["row"] for row in records if not of_four(row)}
     which = f": {', '.join(sorted(old))}"
@@ -31,6 +35,11 @@ def codebooks(root: Path = Path()) -> dict[str, dict[str, Any]]:
     return {data: json.loads(path.read_text()) for data, path in found.items() if path.is_file()}
 
 
+def floors(root: Path = Path()) -> list[dict[str, Any]]:
+    """The sweeps of AP and of Laplace noise."""
+    return [json.loads(path.read_text()) for path in sorted((root / FLOORS).glob("*.json"))]
+
+
 def write() -> None:
     """Write the page."""
-    write_atomic(PAGE, page(table_2_rows.read(RECORDS), codebooks()).encode())
+    write_atomic(PAGE, page(table_2_rows.read(RECORDS), codebooks(), floors()).encode())

@@ -158,10 +158,29 @@ def training_s(records: Sequence[Record], data: str, row: str) -> dict[str, list
     return found
 
 
-def missed_floor(records: Sequence[Record], data: str, row: str) -> list[int]:
+class Missed(NamedTuple):
+    """A seed without a checkpoint at the floor of Acc(D_y): what it kept on validation, and the floor if recorded."""
+
+    seed: int
+    kept: float
+    floor: float | None
+
+
+def missed_floor(records: Sequence[Record], data: str, row: str) -> list[Missed]:
     """Seeds of which no checkpoint met the recipe's floor on validation."""
-    mine = [r for r in records if (r["data"], r["row"]) == (data, row)]
-    return [r["seed"] for r in mine if r["training"].get("limit_met") is False]
+    mine = [(r["seed"], r["training"]) for r in records if (r["data"], r["row"]) == (data, row)]
+    return [
+        Missed(seed, training["validation"]["target_accuracy"], training.get("floor"))
+        for seed, training in mine
+        if training.get("limit_met") is False
+    ]
+
+
+def below_the_paper(records: Sequence[Record], data: str) -> dict[str, float]:
+    """Rows that the paper has too and that keep less of y on test than its floor, with what they keep."""
+    known = {row: audits(records, data, row) for row in TRAINED if row in PAPER[data].fixed}
+    right = {row: spread([one["target"] for one in found]).mean for row, found in known.items() if found}
+    return {row: share for row, share in right.items() if share < PAPER[data].floor / 100}
 
 
 def of_few_seeds(records: Sequence[Record], data: str) -> dict[str, int]:
@@ -205,6 +224,15 @@ def collaterals(records: Sequence[Record], data: str, row: str) -> list[Record]:
     """The ``collateral`` sections of one row, by seed."""
     found = [audit.get("collateral") or {} for audit in audits(records, data, row)]
     return [collateral for collateral in found if "perturbed" in collateral]
+
+
+def properties_kept(records: Sequence[Record], data: str) -> list[str]:
+    """The properties of x whose correlation with those of x' is in every audit that has any.
+
+    Audits of before read ink, slant and stroke off any picture, so off faces too.
+    """
+    found = [list(one["kept"]) for row in TRAINED for one in collaterals(records, data, row)]
+    return [name for name in found[0] if all(name in other for other in found)] if found else []
 
 
 def useful(records: Sequence[Record], data: str) -> Iterator[tuple[str, list[Record]]]:

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.report import frontier
 from scripts.reproduce import record
+from scripts.reproduce.codebooks import frontiers
 from scripts.reproduce.series import motion, motion_unseen
 
 NAME = "motion"
-PAGE = Path("docs/results/motion.md")
+PAGE, PICTURE = Path("docs/results/motion.md"), Path("docs/results/motion-frontier.svg")
+SWEPT = frontiers.RESULTS / f"frontier-{NAME}.json"
+NAMED = ("energy", "tempo")  # what the recipe asks its codes to keep
 PROPERTIES = ("energy", "tempo", "duration")
 CHANCES = {"prior": "chance", "majority": "counted chance"}
 NEAR = 0.03  # of either: the target
@@ -53,17 +59,34 @@ UNSEEN = """
 is by counted P(z | y). y of raw windows is what D_y reads of them.
 
 """
+FRONTIER = """
+## The frontier
+
+{points} settings, one run of seed 0 each (`python -m scripts.reproduce.codebooks.frontiers motion`), measured on the
+run's own networks: codes of an action, the weight of tempo beside that of energy, the price of what a code tells of the
+person. None was chosen here. y is what D_y reads of the window that leaves; kept is the correlation within an action
+between a window and the one that leaves. Chance is {chance}, by counted P(z | y). The recipe is marked; this is another
+run of it than those above.
+
+{table}
+On average {gains}.
+
+![Action read and energy and tempo kept against the best attack on the person, by codes and weight of tempo; each line
+goes over the price.](motion-frontier.svg)
+"""
 
 
 def write() -> None:
     """Write the page from the records that there are; none without the first."""
-    found = [record.read(one.RESULT) for one in (motion, motion_unseen)]
+    found = [record.read(path) for path in (motion.RESULT, motion_unseen.RESULT, SWEPT)]
     if found[0]:
         write_atomic(str(PAGE), page(*found).encode())
+    if found[2]:
+        draw(found[2])
 
 
-def page(rows: Mapping[str, Any], unseen: Mapping[str, Any]) -> str:
-    """The page as Markdown; ``unseen`` may be empty."""
+def page(rows: Mapping[str, Any], unseen: Mapping[str, Any], swept: Mapping[str, Any]) -> str:
+    """The page as Markdown; ``unseen`` and ``swept`` may be empty."""
     seed, found = next(iter(rows["seeds"].items()))
     first = found["codebook"]
     prior, counted = (_percent(first["chance"][name]) for name in ("prior", "majority"))
@@ -75,6 +98,8 @@ def page(rows: Mapping[str, Any], unseen: Mapping[str, Any]) -> str:
         _trade(rows["seeds"].values()),
         _added_up(seed, first),
     ]
+    if swept:
+        parts.append(_frontier(frontier.measured(swept)))
     if unseen:
         splits = unseen["splits"]
         parts += [UNSEEN.format(splits=len(splits), new=len(splits[0]["new"])), _never_seen(splits)]
@@ -150,6 +175,64 @@ def _added_up(seed: str, row: Mapping[str, Any]) -> str:
         chance=_percent(last["chance"]),
         seed=seed,
     )
+
+
+def _frontier(rows: Sequence[Mapping[str, Any]]) -> str:
+    head = ["codes", "weight of tempo", "price", "y", "best attack on the person", "by", *PROPERTIES]
+    recipe = Recipe.find(f"motion-{motion.KINDS[0]}")
+    cells = []
+    for row in rows:
+        settings = row["settings"]
+        words = ["label-only", "-", "-"] if row["floor"] else list(_words(settings))
+        if settings and all(_value(recipe, key) == value for key, value in settings.items()):
+            words[0] += " (recipe)"
+        kept = [f"{row['kept'][name]['correlation']:.2f}" if name in row["kept"] else "-" for name in PROPERTIES]
+        cells.append([*words, _rate(row["target"]), _rate(row["leak"]), row["leak"]["name"], *kept])
+    points = sum(not row["floor"] for row in rows)
+    chance = _percent(rows[0]["chance"]["majority"])
+    gains = "; ".join(_gains([row for row in rows if not row["floor"]]))
+    return FRONTIER.format(points=points, chance=chance, table=_table(head, cells), gains=gains)
+
+
+def _gains(rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the last value of each setting gives beside its first, on average over the others."""
+    for place, name in enumerate(("codes", "as weight of tempo", "as price")):
+        values = list(dict.fromkeys(_words(row["settings"])[place] for row in rows))
+        figures = [
+            np.mean([_gain(row) for row in rows if _words(row["settings"])[place] == value], axis=0)
+            for value in (values[0], values[-1])
+        ]
+        *kept, points = figures[1] - figures[0]
+        gains = ", ".join(f"{one:+.2f} of {what}" for what, one in zip(NAMED, kept, strict=True))
+        yield f"{values[-1]} {name} in place of {values[0]} give {gains} and {points:+.1f} points to the attack"
+
+
+def _gain(row: Mapping[str, Any]) -> list[float]:
+    return [*(row["kept"][name]["correlation"] for name in NAMED), 100 * row["leak"]["accuracy"]]
+
+
+def _words(settings: Mapping[str, Any]) -> tuple[str, str, str]:
+    energy, tempo = settings["perturber.weights"]
+    return str(settings["perturber.codes"]), f"{tempo / energy:g}", f"{settings['perturber.price']:g}"
+
+
+def _value(recipe: Recipe, key: str) -> Any:
+    section, name = key.split(".")
+    return getattr(getattr(recipe, section), name)
+
+
+def draw(swept: Mapping[str, Any], target: Path = PICTURE) -> None:
+    """The points as SVG, a line over the price for all others."""
+    points = []
+    for row in swept["points"]:
+        if row["floor"]:
+            points.append(row)
+            continue
+        codes, tempo, _ = _words(row["settings"])
+        points.append({**row, "recipe": f"{codes} codes, tempo x {tempo}"})
+    with tempfile.TemporaryDirectory() as folder:
+        svg, _ = frontier.draw({**swept, "points": points}, Path(folder), kept=NAMED)
+        write_atomic(str(target), svg.read_bytes())
 
 
 def _never_seen(splits: Sequence[Mapping[str, Any]]) -> str:

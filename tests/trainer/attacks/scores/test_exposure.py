@@ -43,6 +43,44 @@ def test_without_a_hundred_others_there_is_no_such_share():
     assert found.rows == 0
 
 
+def guessed(n: int, seed: int, *, known: float = 0.0, times: float = 1.0, rows_of_person: int = 1) -> Judged:
+    """Random scores of two y and three z. Of z = 2 a share ``known`` is recognised for sure; above any high threshold
+    it lies ``times`` as often as others. Rows of a person are all alike."""
+    rng = np.random.default_rng(seed)
+    people = n // rows_of_person
+    y, z, p = rng.integers(0, 2, people), rng.integers(0, 3, people), rng.random((people, 3))
+    exposed = z == 2
+    p[exposed, 2] = 1 - (1 - p[exposed, 2]) / times
+    p[exposed & (rng.random(people) < known), 2] = 2.0
+    person = np.repeat(np.arange(people), rows_of_person)
+    return Judged(p[person], y[person], z[person], person if rows_of_person > 1 else None)
+
+
+@pytest.mark.parametrize("rows_of_person", [1, 4], ids=["rows", "people"])
+def test_few_rows_recognised_by_luck_are_no_evidence(rows_of_person):
+    """A class that lies exactly three times as often above any threshold: the most that is no leak."""
+    seeds, rows = 150, 1000
+    found = [
+        exposure.at_low_fpr(
+            *(guessed(rows, 2 * seed + one, times=3.0, rows_of_person=rows_of_person) for one in (0, 1))
+        )
+        for seed in range(seeds)
+    ]
+    # The interval takes the threshold as given: it is above three times 1 % in every tenth audit.
+    assert sum(one.rate.low > 0.03 for one in found) > 0.06 * seeds
+    assert sum(one.p <= 0.025 for one in found) <= 0.025 * seeds
+
+
+def test_a_few_people_who_are_recognised_for_sure_are_found():
+    exposed = [exposure.at_low_fpr(*(guessed(1800, 2 * seed + one, known=0.1) for one in (0, 1))) for seed in range(50)]
+    assert sum(one.p <= 0.0125 for one in exposed) >= 45
+    people = [
+        exposure.at_low_fpr(*(guessed(3600, 2 * seed + one, known=0.2, rows_of_person=4) for one in (0, 1)))
+        for seed in range(20)
+    ]
+    assert sum(one.p <= 0.0125 for one in people) >= 18
+
+
 def test_the_worst_class_is_chosen_on_validation_and_not_the_luckiest_on_test():
     prior = np.tile([0.4, 0.35, 0.25], (2, 1))
     choose, test = judged(3000, 1), judged(3000, 2)

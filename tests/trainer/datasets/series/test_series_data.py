@@ -1,6 +1,7 @@
 """Series of every origin: the kind is as the recipe says, windows of one recording stay together, mistakes are said."""
 
 import copy
+import hashlib
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from edgeveil.edge_runtime.sources.series.windower import Windower
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import downloads
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows
+from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows, wrist
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
 from edgeveil.trainer.sweep.axes import with_settings
@@ -140,7 +141,22 @@ def back(text):
     return "\n".join([*lines[:30], lines[5], *lines[30:]])
 
 
+def stuck(text):
+    head, *lines = text.splitlines()
+    held = lines[30].split(",")[1:]
+    return "\n".join([head, *lines[:30], *(",".join([line.split(",")[0], *held]) for line in lines[30:])])
+
+
+def milliseconds(text):
+    head, *lines = text.splitlines()
+    return "\n".join(
+        [head, *(",".join([f"{1000 * float(t):g}", rest]) for t, _, rest in (x.partition(",") for x in lines))]
+    )
+
+
 BROKEN = {
+    "stuck": (stuck, r"r01\.csv: [23] of its [67] windows do not move.*the first begins after 1\.6 s"),
+    "milliseconds": (milliseconds, r'samples are (49|5[01])\.?\d* s apart.*If "t" is not in seconds'),
     "gap": (gap, "s without a sample after row 29.*longest_gap_s"),
     "back": (back, "time in row 30 is not after"),
     "text": (lambda text: text.replace("m1", "m0", 1), 'column "move" has 2 values; a recording has one target'),
@@ -172,8 +188,28 @@ def test_a_recording_of_another_rate_is_resampled_or_said(tmp_path):
     np.testing.assert_allclose(mixed.x[of_it], plain.x[of_it], atol=0.05)
     slower = recordings(tmp_path / "slower", rate_hz=RATE_HZ / 4)
     path.write_text((slower / "r01.csv").read_text())
-    with pytest.raises(BadInput, match=r"r01.csv: 0\.2.* s without a sample after row"):
+    with pytest.raises(BadInput, match=r"r01.csv: its samples are 0\.(2|199)\d* s apart"):
         datasets.load(recipe(f"csv:{tmp_path / 'rec'}", series=CUT, columns=COLUMNS))
+
+
+def test_a_rate_that_makes_most_steps_up(tmp_path):
+    folder = recordings(tmp_path / "rec")
+    datasets.load(recipe(f"csv:{folder}", series={**CUT, "rate_hz": 2 * RATE_HZ}, columns=COLUMNS))
+    with pytest.raises(BadInput, match=r"r00\.csv: it has 20.* samples a second.*`data\.series\.rate_hz` is 80"):
+        datasets.load(recipe(f"csv:{folder}", series={**CUT, "rate_hz": 4 * RATE_HZ}, columns=COLUMNS))
+
+
+def test_windows_of_an_npz_that_no_device_would_make(tmp_path):
+    x, y, z = made()
+    np.savez(tmp_path / "x.npz", x=x, y=y, z=z)
+    source = f"npz:{tmp_path / 'x.npz'}"
+    datasets.load(recipe(source, series={"hop": 32}))
+    with pytest.raises(BadInput, match=r"windows have 32 steps, and `data\.series\.hop` is 33"):
+        datasets.load(recipe(source, series={"hop": 33}))
+    x[[7, 9]] = 0.5
+    np.savez(tmp_path / "x.npz", x=x, y=y, z=z)
+    with pytest.raises(BadInput, match=r"2 of 240 windows do not move.*the first is 7"):
+        datasets.load(recipe(source))
 
 
 def test_no_folder_of_recordings(tmp_path):
@@ -195,7 +231,7 @@ NPZ = "npz:x.npz"
     ("given", "problem"),
     [
         ({"source": NPZ, "kind": None}, r"without `kind = \"series\"`"),
-        ({"source": "digits"}, "npz, csv and utd-mhad have series"),
+        ({"source": "digits"}, "npz, csv, utd-mhad, wrist have series"),
         ({"source": NPZ, "series": {"units": ["g"]}}, "as many `units` as `channels`, 2; got 1"),
         ({"source": NPZ, "series": {"channels": ["a", "a"]}}, "different names"),
         ({"source": NPZ, "series": {"rate_hz": None}}, "`rate_hz`, `channels` and `units`"),
@@ -249,3 +285,52 @@ def test_utd_mhad_has_eight_people_each_once(people):
     with pytest.raises(BadInput, match=r"`data.series.people`: expected numbers of 1 to 8, each once; got \[") as said:
         utd_mhad.load(target="action", sensitive="person", series=Series(length=100, hop=25, people=people))
     assert str(people) in str(said.value)
+
+
+def watch(folder, monkeypatch):
+    """A made-up file of the watch's form: each of 10 people does 7 exercises with either arm, 450 steps of each."""
+    rng = np.random.default_rng(3)
+    of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
+    recordings = [rng.normal(one[0], 1, (450, 6)) for one in of]
+    stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
+    path = folder / wrist.FILE
+    path.parent.mkdir()
+    np.save(path, np.array(stored, dtype=object), allow_pickle=True)
+    monkeypatch.setenv(downloads.VARIABLE, str(folder))
+    monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    return of
+
+
+def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
+    of = watch(tmp_path, monkeypatch)
+    found = wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
+    assert found.x.shape == (560, 100, 6)  # of 112 or 113 steps
+    np.testing.assert_array_equal(found.session, np.arange(560))
+    np.testing.assert_array_equal(found.y, np.repeat(of[:, 0], 4))
+    np.testing.assert_array_equal(found.z, np.repeat(of[:, 1] - 1, 4))
+    assert found.z_names[9] == "person-10"
+    arm = wrist.load(target="exercise", sensitive="arm", series=Series(length=100, hop=50))
+    np.testing.assert_array_equal(arm.z, np.repeat(of[:, 2], 4))
+    for key, value in {"rate_hz": 50.0, "people": [1, 2]}.items():
+        with pytest.raises(BadInput, match=f"`data.series.{key}`: these data say it themselves"):
+            wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50, **{key: value}))
+
+
+def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatch):
+    watch(tmp_path, monkeypatch)
+    monkeypatch.setattr(wrist, "SHA256", "0" * 64)
+    monkeypatch.setattr(np, "load", None)
+    with pytest.raises(BadInput, match=r"Expected seglearn/watch_dataset\.npy with SHA-256 000"):
+        wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
+
+
+@pytest.mark.data
+def test_the_watch_is_140_recordings_of_7_exercises_by_10_people(data_folder, monkeypatch):
+    if not (data_folder / wrist.FILE).is_file():
+        pytest.skip(f"no {wrist.FILE}: {wrist.SOURCE}")
+    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    found = datasets.load(Recipe.find("wrist-label-only"))
+    assert found.input.shape == (100, 6)
+    assert (len(found.y_names), len(found.z_names)) == (7, 10)
+    assert (found.cluster_kind, len(np.unique(found.cluster))) == ("session", 560)
+    assert np.median(np.linalg.norm(found.x[..., :3], axis=2)) == pytest.approx(1, abs=0.15)  # g, of gravity

@@ -1,4 +1,4 @@
-"""A convolutional adversary over time, with BatchNorm: strided convolutions, then the mean and the peak of each."""
+"""Two adversaries over time: strided convolutions with BatchNorm, and units that remember, read forth and back."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from edgeveil.trainer.attacks.families.networks import Network
 
 SHORTEST = 8  # steps, where convolutions stop halving
+MOST_TURNS = 32  # steps that are remembered one after the other
 
 
 def series_trunk(frame: Any, widen: int) -> Any:
@@ -24,4 +25,19 @@ def series_trunk(frame: Any, widen: int) -> Any:
     return layers.Dense(128 * widen, activation="relu")(layers.Dropout(0.3)(x))
 
 
+def recurrent_trunk(frame: Any, widen: int) -> Any:
+    """Convolutions of stride 2, then gated recurrent units in both directions over what is left; 128 features."""
+    from keras import layers
+
+    x, units = frame, 48 * widen
+    while True:
+        x = layers.Conv1D(units, 5, strides=2, padding="same", use_bias=False)(x)
+        x = layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
+        if x.shape[1] <= MOST_TURNS:
+            break
+    x = layers.Concatenate()([layers.GRU(units)(x), layers.GRU(units, go_backwards=True)(x)])
+    return layers.Dense(128 * widen, activation="relu")(layers.Dropout(0.3)(x))
+
+
 SERIES_CNN = Network("series CNN", series_trunk, rate=2e-3, of="series")
+SERIES_GRU = Network("series GRU", recurrent_trunk, rate=4e-3, of="series")

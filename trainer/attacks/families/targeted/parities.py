@@ -30,6 +30,7 @@ from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
 from edgeveil.trainer.attacks.families.lowbits import trees
 from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
 
@@ -67,21 +68,21 @@ class Parities(Adaptive):
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Search parities on ``fit``, confirm them on ``stop``, then train trees on them."""
         problem = problem.capped(problem.budget.rows)
-        found = confirmed(search(problem, seed), problem.stop, problem)
+        found, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.of(problem.fit.x)
 
         def view(part: Released) -> np.ndarray:
-            return np.concatenate([seen(part, found), features.side(problem, part)], axis=1)
+            return np.concatenate([seen(part, found, levels), features.side(problem, part)], axis=1)
 
         return trees(problem, view, seed)
 
 
-def columns(part: Released) -> np.ndarray:
+def columns(part: Released, levels: Levels | None) -> np.ndarray:
     """Bits that parities are made of, uint8 (n, columns): bit planes from the lowest one, then other outputs.
 
-    Three planes, of large frames fewer. Outputs ``also`` count as 1 where they are above one half (they are one-hot);
-    codes give their binary digits.
+    Three planes, of large frames fewer; of floats on even steps, ``levels``, those of the steps come first. Outputs
+    ``also`` count as 1 where they are above one half (they are one-hot); codes give their binary digits.
     """
-    found = [features.low_bits(part, int(np.clip(MOST_COLUMNS / part.x[:1].size, 1, PLANES)))]
+    found = [features.low_bits(part, int(np.clip(MOST_COLUMNS / part.x[:1].size, 1, PLANES)), levels)]
     if part.also is not None:
         found.append((part.also > 0.5).astype(np.uint8))
     if part.codes is not None:
@@ -98,11 +99,11 @@ def parities(bits: np.ndarray, found: Sequence[Parity]) -> np.ndarray:
     return out
 
 
-def seen(part: Released, found: Sequence[Parity]) -> np.ndarray:
+def seen(part: Released, found: Sequence[Parity], levels: Levels | None) -> np.ndarray:
     """The parities of each row, float32 (n, len(found)); some rows at a time, for large frames are many bits."""
     step = max(1, int(MOST_BITS / PLANES / max(1, part.x[:1].size)))
     pieces = [part.take(np.arange(start, min(len(part), start + step))) for start in range(0, len(part), step)]
-    made = [parities(columns(piece), found) for piece in pieces]
+    made = [parities(columns(piece, levels), found) for piece in pieces]
     return np.concatenate([np.empty((0, len(found)), np.uint8), *made]).astype(np.float32)
 
 
@@ -112,7 +113,7 @@ def search(problem: Problem, seed: int) -> list[Parity]:
 
     rng, rows = np.random.default_rng([seed, 16]), int(MOST_BITS / problem.fit.x[:1].size)
     fit = problem.fit.take(np.arange(min(len(problem.fit), max(FEWEST_ROWS, rows))))
-    bits = columns(fit)
+    bits = columns(fit, Levels.of(problem.fit.x))
     often = bits.sum(axis=0, dtype=np.int64)
     varied = np.flatnonzero(np.minimum(often, len(fit) - often) >= min(FEWEST_CHANGES, len(fit) // 4))
     if len(varied) < 2:
@@ -138,7 +139,9 @@ def confirmed(found: Sequence[Parity], stop: Released, problem: Problem) -> list
     """Those of ``found`` that depend on z given y on the rows of ``stop`` too, at ``CONFIRMED``."""
     if not found:
         return []
-    scores, degrees = chi_squared(seen(stop, found), stop.y, stop.z, np.eye(problem.z_classes)[1:])
+    scores, degrees = chi_squared(
+        seen(stop, found, Levels.of(problem.fit.x)), stop.y, stop.z, np.eye(problem.z_classes)[1:]
+    )
     return [parity for parity, p in zip(found, stats.chi2.sf(scores, max(1, degrees)), strict=True) if p < CONFIRMED]
 
 

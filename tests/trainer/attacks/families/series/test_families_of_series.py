@@ -8,7 +8,7 @@ import pytest
 from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.series.nearest import NearestInShape, dtw
-from edgeveil.trainer.attacks.families.series.network import SERIES_CNN
+from edgeveil.trainer.attacks.families.series.network import SERIES_CNN, SERIES_GRU
 from edgeveil.trainer.attacks.families.series.signal_boosting import SignalBoosting
 from edgeveil.trainer.attacks.families.series.signal_features import signal_features
 from edgeveil.trainer.attacks.families.transfer import trunk_for
@@ -20,7 +20,7 @@ STEPS, CHANNELS, N = 32, 2, 450
 SPEC = InputSpec(
     "series", (STEPS, CHANNELS), "float32", (-3.0,) * 2, (3.0,) * 2, Sampling(20.0, ("a", "b"), ("g", "g"))
 )
-FAMILIES = (SERIES_CNN, SignalBoosting(), NearestInShape())
+FAMILIES = (SERIES_CNN, SERIES_GRU, SignalBoosting(), NearestInShape())
 
 
 def problem(planted):
