@@ -82,7 +82,7 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
         has[flag].add(name)
     assert has["--no-passphrase"] == {"keygen", "trust init", "pseudonym keygen"}
     trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
-    signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
+    signs = {"seal", "index", "audit", "runtime", "fleet accept"} | {f"trust {name}" for name in trust}
     master = {
         "publish table",
         "publish archive",
