@@ -11,7 +11,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from scripts.reproduce import record
 from scripts.reproduce.estimator import ethos_u, untrained
 from tests.support.checkout import ROOT
-from tests.support.made_up_watch import watch
+from tests.support.small_runs import write_watch
 
 # Measured: no difference at all, on the made-up watch neither; weights that pack otherwise move a time. Two codes more
 # in a recipe moved it by 1.7 %.
@@ -32,7 +32,7 @@ def compiled(data_folder, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(downloads.VARIABLE, str(folder))
         if not (folder / wrist.FILE).exists():
-            watch(folder, patch)
+            write_watch(folder, patch)
         return dict(untrained.rows(Recipe.names(), ethos_u.Compiler().row, tmp_path_factory.mktemp("rows")))
 
 

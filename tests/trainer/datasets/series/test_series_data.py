@@ -15,7 +15,7 @@ from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows, wris
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
 from edgeveil.trainer.sweep.axes import with_settings
-from tests.support.made_up_watch import watch
+from tests.support.small_runs import write_watch
 
 RATE_HZ = 20.0
 TABLE = {
@@ -288,7 +288,7 @@ def test_utd_mhad_has_eight_people_each_once(people):
 
 
 def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
-    of = watch(tmp_path, monkeypatch)
+    of = write_watch(tmp_path, monkeypatch)
     found = wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
     assert found.x.shape == (560, 100, 6)  # of 112 or 113 steps
     np.testing.assert_array_equal(found.session, np.arange(560))
@@ -303,7 +303,7 @@ def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
 
 
 def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatch):
-    watch(tmp_path, monkeypatch)
+    write_watch(tmp_path, monkeypatch)
     monkeypatch.setattr(wrist, "SHA256", "0" * 64)
     monkeypatch.setattr(np, "load", None)
     with pytest.raises(BadInput, match=r"Expected seglearn/watch_dataset\.npy with SHA-256 000"):
