@@ -216,7 +216,9 @@ def _sets_itself_up(root: Path) -> None:
     (etc / "netplan/00-renderer.yaml").write_text("network:\n  version: 2\n  renderer: NetworkManager\n")
     (etc / "netplan/00-renderer.yaml").chmod(0o600)
     (etc / "modules-load.d/radio.conf").write_text("mac80211_hwsim\n")
+    (etc / "hostname").write_text("raspberrypi\n")
+    (etc / "resolv.conf").unlink()
     # The harness comes in as root, by its key.
-    (root / "root/.ssh").mkdir(mode=0o700)
-    idle = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "e2scrub_all.timer", "fstrim.timer"]
+    (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+    idle = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "hostapd.service"]
     run(["chroot", str(root), "systemctl", "mask", *idle])
