@@ -29,7 +29,10 @@ BOARD = (
     "linux-image-arm64,login,mount,ncurses-base,passwd,sudo,systemd,systemd-sysv,udev,v4l-utils"
 )
 # Of which hostapd and dnsmasq are no board's: they make the access point that its simulated radio meets.
-CLOUD = "apt,cloud-init,dnsmasq-base,hostapd,iw,locales,netplan.io,network-manager,tzdata,wireless-regdb,wpasupplicant"
+CLOUD = (
+    "apt,cloud-init,dnsmasq-base,e2fsprogs,hostapd,iw,locales,netplan.io,network-manager,tzdata,wireless-regdb,"
+    "wpasupplicant"
+)
 PACKAGES = {"userland": USERLAND, "vm": f"{USERLAND},{BOARD},rauc-service", "cloud": f"{USERLAND},{BOARD},{CLOUD}"}
 # Half of the kernel's modules, for hardware that no virtual board has.
 LEFT_OUT = [

@@ -301,8 +301,8 @@ def wheels(
     from edgeveil.devices.flashing.wheels import collect
 
     chosen = profiles.load(profile)
-    more = {"python": python, "mqtt": mqtt, "find_links": find_links, "pins": pin or ()}
-    site = collect(chosen, out, requirement or (), **more)
+    packages, pins = requirement or (), pin or ()
+    site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
 
