@@ -21,8 +21,8 @@ def test_a_board_whose_key_cannot_be_asked_is_not_left_running(tmp_path):
                     line.sendall(b"SSH-2.0-none\r\n")
 
         threading.Thread(target=answer, daemon=True).start()
+        board = ["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]
         with pytest.raises(NoBoard, match="ssh-keyscan"):
-            board = ["sh", "-c", f"echo $$ > {tmp_path}/pid; exec sleep 600"]
             running.begin(board, tmp_path, server.getsockname()[1], tmp_path / "log", None, 60)
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
