@@ -1,7 +1,11 @@
 """Small made-up data and recipes that train in a second or two, for tests of the trainer."""
 
+import hashlib
+
 import numpy as np
 
+from edgeveil.trainer.datasets import downloads
+from edgeveil.trainer.datasets.series import wrist
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
@@ -21,6 +25,20 @@ def write_npz(folder, *, seed=0, rows=ROWS, **changes):
     path = folder / "small.npz"
     np.savez(path, **{"x": x, "y": y, "z": z, **changes})
     return path
+
+
+def write_watch(folder, monkeypatch):
+    """The data set wrist, made up, in ``folder``, where data sets are then looked for: 450 steps of each recording."""
+    rng = np.random.default_rng(3)
+    of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
+    recordings = [rng.normal(one[0], 1, (450, 6)) for one in of]
+    stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
+    path = folder / wrist.FILE
+    path.parent.mkdir()
+    np.save(path, np.array(stored, dtype=object), allow_pickle=True)
+    monkeypatch.setenv(downloads.VARIABLE, str(folder))
+    monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    return of
 
 
 def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):

@@ -66,7 +66,7 @@ def _placed(what: Path, trust: Path | None, npus: list[str]) -> dict[str, list[d
         files = {}
     if not files:
         raise BadInput(f"An int8 TFLite file was expected for an Ethos-U; {what} has none. Export it for one.")
-    return {name: [place(data, npu).document() for npu in npus] for name, (data, _) in files.items()}
+    return {name: [one.document() for one in place(data, npus)] for name, (data, _) in files.items()}
 
 
 def _files(what: Path, trust: Path | None) -> dict[str, tuple[bytes, str]]:

@@ -22,8 +22,9 @@ from scripts.reproduce.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
-    *("codes", "tokens", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout", "width_of_head"),
-    *("channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data", "decoder_steps", "latent"),
+    *("codes", "codes_from", "tokens", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout"),
+    *("width_of_head", "channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data"),
+    *("decoder_steps", "latent"),
 }
 
 

@@ -30,13 +30,21 @@ RESULT = Path("docs/results/devices/ethos-u.json")
 NPUS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 
 
-def placed(name: str, one: Untrained) -> dict[str, Any]:
-    """One recipe's row."""
-    data = to_tflite.convert(one.network, ["int8"], one.inputs)["int8"]
-    cost = file_cost(data, "tflite")
-    on = [vela.place(data, npu).document() for npu in NPUS]
-    kind = one.recipe.perturber.kind
-    return {"recipe": name, "kind": kind, "macs": cost.macs, "parameters": cost.parameters, "on": on}
+class Compiler:
+    """Compiles networks, each once: recipes of the same network with the same inputs share what was found."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, dict[str, Any]] = {}
+
+    def row(self, name: str, one: Untrained) -> dict[str, Any]:
+        """One recipe's row."""
+        known = one.digest()
+        if known not in self._found:
+            data = to_tflite.convert(one.network, ["int8"], one.inputs)["int8"]
+            cost = file_cost(data, "tflite")
+            on = [where.document() for where in vela.place(data, NPUS)]
+            self._found[known] = {"macs": cost.macs, "parameters": cost.parameters, "on": on}
+        return {"recipe": name, "kind": one.recipe.perturber.kind, **self._found[known]}
 
 
 def _text(row: dict[str, Any] | None) -> str:
@@ -53,7 +61,7 @@ def main() -> int:
     asked = script.parse_args()
     load_tensorflow()
     rows, without = [], []
-    for name, row in untrained.rows(asked.recipes or Recipe.names(), placed, asked.work):
+    for name, row in untrained.rows(asked.recipes or Recipe.names(), Compiler().row, asked.work):
         say(f"{name}: {_text(row)}")
         if row is None:
             without.append(name)

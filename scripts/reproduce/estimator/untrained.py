@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +21,9 @@ from edgeveil.trainer.training import classifiers
 from scripts.reproduce import record
 
 ROWS = 64  # of calibration
+# The sections of a recipe that say nothing of its data.
+NO_DATA = {"name", "description", "classifiers", "perturber", "spending", "head", "budget", "limits", "certificate"}
+NO_DATA |= {"count"}
 # One recipe for each form of network that ships.
 FORMS = (
     *("faces-prgan", "faces-minimax", "faces-codebook", "wifi-prgan", "wifi-codebook"),
@@ -35,27 +39,53 @@ class Untrained:
     network: Any
     inputs: dict[str, np.ndarray]
 
+    def digest(self) -> str:
+        """The same for recipes that ship the same network with the same inputs."""
+        found = hashlib.sha256(self.network.to_json().encode())
+        for values in (*(weight.numpy() for weight in self.network.weights), *self.inputs.values()):
+            found.update(values.tobytes())
+        return found.hexdigest()
+
 
 Make = Callable[[str, Untrained], dict[str, Any]]
+Load = Callable[[Recipe], Dataset]
 
 
 def rows(names: Sequence[str], make: Make, work: Path) -> Iterator[tuple[str, dict[str, Any] | None]]:
     """What ``make`` finds of each recipe's network, None where what ships has none; kept in the folder ``work``."""
+    load = _loader()
 
     def row(name: str) -> dict[str, Any] | None:
-        one = _untrained(name)
+        one = _untrained(Recipe.find(name), load)
         return None if one is None else make(name, one)
 
     for name in names:
         yield name, record.kept(work / f"{name}.json", partial(row, name))
 
 
-def _untrained(name: str) -> Untrained | None:
-    recipe = Recipe.find(name)
-    dataset = datasets.load(recipe)
-    made = _network(recipe, dataset)
-    if made is None:
+def _loader() -> Load:
+    """Loads data sets; recipes that follow each other and ask for the same data get what the first of them got."""
+    last: dict[Any, Dataset] = {}
+
+    def load(recipe: Recipe) -> Dataset:
+        asked = recipe.model_dump_json(exclude=NO_DATA), recipe.budget.rows, recipe.perturber.unbounded, recipe.promises
+        if asked not in last:
+            last.clear()
+            last[asked] = datasets.load(recipe)
+        return last[asked]
+
+    return load
+
+
+def _untrained(recipe: Recipe, load: Load) -> Untrained | None:
+    build = _builder(recipe)
+    if build is None:
         return None
+    import keras
+
+    dataset = load(recipe)
+    keras.utils.set_random_seed(1)
+    made = build(dataset)
     rng = np.random.default_rng(1)
     # The last layer of a generator begins as zeros, which a converter leaves out.
     for weight in made.layers[-1].weights:
@@ -68,20 +98,20 @@ def _untrained(name: str) -> Untrained | None:
     return Untrained(recipe, made, inputs)
 
 
-def _network(recipe: Recipe, dataset: Dataset) -> Any | None:
-    import keras
-
-    keras.utils.set_random_seed(1)
-    section, spec, classes = recipe.perturber, dataset.input, len(dataset.y_names)
+def _builder(recipe: Recipe) -> Callable[[Dataset], Any] | None:
+    """What builds the network that a recipe ships; None where that has none."""
+    section = recipe.perturber
     if hasattr(section, "generator"):
-        return build_generator(spec, section.generator, noise=getattr(section, "noise", 0))
-    if section.kind == "codebook":
-        return _codebook(section, dataset)
+        noise = getattr(section, "noise", 0)
+        return lambda dataset: build_generator(dataset.input, section.generator, noise=noise)
+    if isinstance(section, Codebook):
+        return partial(_codebook, section)
     if section.kind == "label-only" or getattr(section, "of", None) == "label":
         architecture = getattr(section, "network", "target")
         if architecture == "target":
             architecture = recipe.classifiers.architecture
-        return classifiers.build(architecture, spec, classes, width=getattr(section, "width", None))
+        width = getattr(section, "width", None)
+        return lambda dataset: classifiers.build(architecture, dataset.input, len(dataset.y_names), width=width)
     return None
 
 

@@ -129,7 +129,7 @@ def tokens(record: dict[str, Any]) -> str:
         "explains. *Digit*, *z*: what a network learns beyond y, in thousandths of a bit, on rows it did not learn",
         "on: lower ends. Tokens that are each priced by themselves tell the digit together. Priced jointly, two of",
         "8 codes keep more than one of 32 and tell less. Numbers under Gaussian noise keep less than a token for what",
-        "they tell. No way comes near .45 kept at 10 thousandths of a bit.",
+        "they tell. No way comes near .45 kept at 10 thousandths of a bit, and none of so few codes can (below).",
         "",
         "| what is sent | price or sigma | kept | digit | z |",
         "| --- | --- | --- | --- | --- |",
@@ -162,6 +162,33 @@ def token_recipes(record: dict[str, Any]) -> str:
         figures = f"{one['kept']:.3f} | {1000 * one['priced_bits']:.0f} | {1000 * one['bits']:.0f}"
         what = f"{one['tokens']} of {one['codes']} codes | {one['price']:g}"
         lines.append(f"| {what} | {figures} | {100 * one['label_accuracy']:.1f} |")
+    return "\n".join([*lines, ""])
+
+
+def limits(record: dict[str, Any]) -> str:
+    """What no code can reach, from limits.json."""
+    pixels, blind = record["pixels"], record["blind"]
+    first, rows = blind["rows"][0], blind["rows"]
+    needed = next((one["rows"] for one in rows if one["median"] <= TARGETS["mnist"]["factor"][1]), None)
+    lines = [
+        "## What no code can reach",
+        "",
+        f"Recorded by `{record['made_by']}`; the test slice is not read. *Pixels*: a code that tells nothing of the",
+        "digit shows the mean over digits of what it stands for, so it keeps at most what a code for each digit keeps",
+        "within the digit (Jensen). Of any code at all, numbers too, Gelbrich's bound for covariances holds.",
+        "",
+        "| codes of a class, telling nothing of the digit | variance of the pixels within y kept, at most |",
+        "| --- | --- |",
+    ]
+    lines += [f"| {one['codes']} | {one['held']:.2f} |" for one in pixels["codes"]]
+    lines += [
+        f"| any code | {pixels['any_code']:.2f} |",
+        "",
+        f"*F*: {blind['codes']} codes drawn blindly tell nothing, and have the F of their intervals alone: "
+        f"{first['least']:.2f} to {first['most']:.2f}",
+        f"in {blind['draws']} draws on the {first['rows']:,} rows that no training sees here. "
+        + (f"F = 1.3 needs about {needed:,}." if needed else "F = 1.3 needs more rows than were tried."),
+    ]
     return "\n".join([*lines, ""])
 
 
@@ -232,6 +259,9 @@ def page(root: Path = Path()) -> str:
         parts.append(tokens(json.loads(several.read_text())))
         shipped = root / RECORDS / "token-recipes.json"
         parts.append(token_recipes(json.loads(shipped.read_text()) if shipped.is_file() else {}))
+    bounds = root / RECORDS / "limits.json"
+    if bounds.is_file():
+        parts.append(limits(json.loads(bounds.read_text())))
     merged = root / RECORDS / "merging.json"
     if merged.is_file():
         parts.append(merging(json.loads(merged.read_text())))

@@ -83,7 +83,7 @@ def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
     made = service_files.files(ROOT, "camera:0", ["tcp://127.0.0.1:9000"], nano, "tensorrt")
     opened = [line.split()[0] for line in lines(made, "DeviceAllow")]
     assert opened[:2] == ["/dev/video0", "/dev/nvhost-gpu"]
-    assert set(nano.accelerator_devices) < set(opened)
+    assert {"/dev/nvhost-tsg-gpu", *nano.accelerator_devices} < set(opened)
     assert lines(made, "SupplementaryGroups") == ["video"]
 
 

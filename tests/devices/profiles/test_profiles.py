@@ -159,3 +159,15 @@ def test_a_file_that_is_not_toml_says_so(tmp_path):
     path.write_text("name = ")
     with pytest.raises(BadInput, match="is not TOML"):
         profiles.load(path)
+
+
+RECIPES = {
+    "jetson-nano": ("onnxruntime==1.10.0", "numpy==1.19.4"),  # 1.19.5 ends there with SIGILL
+    "coral-dev-board": ("python3-tflite-runtime", "python3-numpy"),  # PyPI's tflite-runtime has crashed there
+}
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_a_board_gets_the_build_that_does_not_crash_there(name):
+    install = profiles.load(name).recipe()
+    assert install.packages + install.system == RECIPES[name]

@@ -41,3 +41,8 @@ def test_every_kind_of_source_is_on_the_page_on_sources():
     page = (ROOT / "docs/reference/sources.md").read_text()
     for kind in kinds.SOURCES:
         assert f"`{kind}:" in page
+
+
+def test_the_page_on_sources_says_what_the_kernel_must_give_a_kinect_v2():
+    (line,) = [one for one in (ROOT / "docs/reference/sources.md").read_text().splitlines() if "| `openni:`" in one]
+    assert "on USB 3 with `usbcore.usbfs_memory_mb=64` or more" in line

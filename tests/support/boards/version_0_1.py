@@ -74,7 +74,7 @@ class Older:
 
 def unpacked(folder: Path) -> Older:
     """It, unpacked to ``folder``; skips where the history of this checkout does not reach so far back."""
-    packages = ["trainer", "devices", "models", "edge_runtime", "tests"]
+    packages = ["trainer", "devices", "models", "edge_runtime", "tests", "docs"]
     command = ["git", "-c", f"safe.directory={ROOT}", "archive", COMMIT, *packages]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:

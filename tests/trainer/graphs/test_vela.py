@@ -28,22 +28,29 @@ def odd():
     return files(model)
 
 
-@pytest.mark.parametrize("npu", NPUS)
-def test_an_npu_takes_all_of_a_generator_whatever_its_sides(odd, npu):
-    found = vela.place(odd["int8"], npu)
-    assert (found.on_cpu, found.left) == (0, ())
-    assert found.on_npu > 5
-    assert 0 < found.ms < 10
-    assert found.clock_mhz > 0 < found.sram_kib
+def test_each_npu_takes_all_of_a_generator_whatever_its_sides(odd):
+    places = vela.place(odd["int8"], NPUS)
+    assert tuple(one.npu for one in places) == NPUS
+    for found in places:
+        assert (found.on_cpu, found.left) == (0, ())
+        assert found.on_npu > 5
+        assert 0 < found.ms < 10
+        assert found.clock_mhz > 0 < found.sram_kib
+
+
+def test_together_and_in_another_order_npus_answer_as_alone(odd):
+    alone = [vela.place(odd["int8"], [npu])[0] for npu in NPUS]
+    assert vela.place(odd["int8"], NPUS[::-1]) == alone[::-1]
 
 
 def test_a_larger_network_takes_longer_there():
     small, large = (files(mlp_generator(64, width=width, blocks=2))["int8"] for width in (32, 512))
-    assert vela.place(small, NPUS[0]).ms < vela.place(large, NPUS[0]).ms
+    (less,), (more,) = (vela.place(data, NPUS[:1]) for data in (small, large))
+    assert less.ms < more.ms
 
 
 def test_floats_are_left_to_the_cpu_with_vela_s_reason(odd):
-    found = vela.place(odd["float32"], NPUS[0])
+    (found,) = vela.place(odd["float32"], NPUS[:1])
     assert found.on_npu == 0 < found.on_cpu == len(found.left)
     assert "unsupported DataType Float32" in found.left[0]
     assert found.ms is found.clock_mhz is found.sram_kib is None
@@ -51,9 +58,9 @@ def test_floats_are_left_to_the_cpu_with_vela_s_reason(odd):
 
 def test_a_file_or_an_npu_that_vela_does_not_know_is_one_sentence(odd):
     with pytest.raises(BadInput, match=r"Vela .* does not compile this TFLite file: "):
-        vela.place(b"\x18\0\0\0TFL3 and then nothing", NPUS[0])
+        vela.place(b"\x18\0\0\0TFL3 and then nothing", NPUS)
     with pytest.raises(BadInput, match=r"expected \(ethos-u55-32, .*\); got 'hailo'"):
-        vela.place(odd["int8"], "hailo")
+        vela.place(odd["int8"], [NPUS[0], "hailo"])
 
 
 def test_the_command_says_it_and_ends_with_3_where_a_cpu_is_needed(odd, tmp_path):

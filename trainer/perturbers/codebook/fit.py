@@ -153,37 +153,38 @@ def finish(
     labels: Any = None,
     report: training.Report = lambda *_: None,
 ) -> FittedPerturber:
-    """Learn codes on the rows ``second``, compute the channel and the pictures. ``prepared`` is not changed.
+    """Learn codes on the rows ``second``, or as ``section.codes_from`` says, compute the channel and the pictures.
 
-    ``labels`` is a classifier that takes the place of the trunk's own.
+    ``prepared`` is not changed. ``labels`` is a classifier that takes the place of the trunk's own.
     """
     from edgeveil.models import encoders
 
     trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
-    u = dataset.unit(second.x)
-    t = kept(u, second.index)
+    both = dataset.rows(np.concatenate([second.index, first.index]))
+    learned = both if section.codes_from == "both" else second
+    u = dataset.unit(learned.x)
+    t = kept(u, learned.index)
     classes = len(dataset.y_names), len(dataset.z_names)
     if section.method == "residual":
         u_first = dataset.unit(first.x)
         before = funnel.Rows(u_first, kept(u_first, first.index), first.y, first.z)
-        rows = funnel.Rows(u, t, second.y, second.z)
+        rows = funnel.Rows(u, t, learned.y, learned.z)
         encoder = training.residual_encoder(trunk, before, rows, section, classes=classes, rng=rng, report=report)
     else:
         copies, of = training.augmented(u, section, rng)
         features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
-        rows = funnel.Rows(features, kept(copies, second.index[of]), second.y[of], second.z[of], group)
+        rows = funnel.Rows(features, kept(copies, learned.index[of]), learned.y[of], learned.z[of], group)
         heads = tokens.token_heads(rows, section, classes=classes, rng=rng, report=report)
         encoder = encoders.encoder(trunk.below, trunk.label, *heads)
     encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
     # Pictures may be of the first slice too: the more there are, the more they are worth to who learns from x'.
-    both = dataset.rows(np.concatenate([second.index, first.index]))
     u = dataset.unit(both.x)
     label, code = funnel.global_codes(*predict(encoder, u))
-    own = code[: len(second)]
-    _say_unpredicted(label[: len(second)], dataset.y_names)
+    own = code[: len(learned)]
+    _say_unpredicted(label[: len(learned)], dataset.y_names)
     y_names, z_classes = dataset.y_names, len(dataset.z_names)
-    table = channel_table(own, second.z, t, section, y_names=y_names, z_classes=z_classes, unit=second.cluster)
+    table = channel_table(own, learned.z, t, section, y_names=y_names, z_classes=z_classes, unit=learned.cluster)
     pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
     return assemble(dataset, encoder, table, pictures, section)
 
@@ -192,8 +193,8 @@ def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
     gone = [f'"{name}"' for number, name in enumerate(names) if number not in predicted]
     if gone:
         say(
-            f"No sample of the second slice is classified as y {', '.join(gone)}, so that is hardly ever sent: add "
-            "rows of it, or merge it with another class."
+            f"No sample that codes are learned from is classified as y {', '.join(gone)}, so that is hardly ever sent: "
+            "add rows of it, or merge it with another class."
         )
 
 

@@ -64,6 +64,12 @@ class Codebook(Section):
         description='Training slices that y-hat is learned from. "both": by a network of its own, built as D_y is; '
         "where data are few it reads y better, and it about doubles the cost on the board.",
     )
+    codes_from: Literal["second", "both"] = Field(
+        default="second",
+        description='funnel: training slices that codes are learned from. "both": twice the rows to count z by, so '
+        "codes tell less of it on new samples; for a trunk that reads its own rows hardly better than new ones, by "
+        "`copies`.",
+    )
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(
         default="none",
@@ -170,6 +176,12 @@ class Codebook(Section):
             raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
         if self.epsilon is not None and self.hold.startswith("bout"):
             raise ValueError("`hold` by track or period with `epsilon`: the classes of a bout leave as they are read")
+        return self
+
+    @model_validator(mode="after")
+    def _rows_are_learned_from(self) -> Codebook:
+        if self.codes_from == "both" and (self.method != "funnel" or self.hold.startswith(("track", "period"))):
+            raise ValueError('codes_from = "second" here: by "residual" or held, codes are not learned on a head')
         return self
 
     @model_validator(mode="after")

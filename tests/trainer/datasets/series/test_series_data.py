@@ -1,7 +1,6 @@
 """Series of every origin: the kind is as the recipe says, windows of one recording stay together, mistakes are said."""
 
 import copy
-import hashlib
 
 import numpy as np
 import pytest
@@ -16,6 +15,7 @@ from edgeveil.trainer.datasets.series import attributes, utd_mhad, windows, wris
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.series import Series
 from edgeveil.trainer.sweep.axes import with_settings
+from tests.support.small_runs import write_watch
 
 RATE_HZ = 20.0
 TABLE = {
@@ -287,22 +287,8 @@ def test_utd_mhad_has_eight_people_each_once(people):
     assert str(people) in str(said.value)
 
 
-def watch(folder, monkeypatch):
-    """A made-up file of the watch's form: each of 10 people does 7 exercises with either arm, 450 steps of each."""
-    rng = np.random.default_rng(3)
-    of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
-    recordings = [rng.normal(one[0], 1, (450, 6)) for one in of]
-    stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
-    path = folder / wrist.FILE
-    path.parent.mkdir()
-    np.save(path, np.array(stored, dtype=object), allow_pickle=True)
-    monkeypatch.setenv(downloads.VARIABLE, str(folder))
-    monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
-    return of
-
-
 def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
-    of = watch(tmp_path, monkeypatch)
+    of = write_watch(tmp_path, monkeypatch)
     found = wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
     assert found.x.shape == (560, 100, 6)  # of 112 or 113 steps
     np.testing.assert_array_equal(found.session, np.arange(560))
@@ -317,7 +303,7 @@ def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
 
 
 def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatch):
-    watch(tmp_path, monkeypatch)
+    write_watch(tmp_path, monkeypatch)
     monkeypatch.setattr(wrist, "SHA256", "0" * 64)
     monkeypatch.setattr(np, "load", None)
     with pytest.raises(BadInput, match=r"Expected seglearn/watch_dataset\.npy with SHA-256 000"):

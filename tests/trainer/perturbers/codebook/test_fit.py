@@ -2,13 +2,16 @@
 
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.convert.code_output import as_code
 from edgeveil.trainer.measures.certificate import certify, count, information
+from edgeveil.trainer.perturbers.codebook import funnel
 from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.received import drawn
@@ -70,6 +73,29 @@ def test_y_may_be_read_by_a_network_of_its_own_that_learned_from_both_slices(fit
     out = perturber.perturb(test.x)
     assert (out["label"] == labels.predict(run.dataset().unit(test.x), verbose=0).argmax(axis=1)).all()
     assert (out["code"] // 8 == out["label"]).all()
+
+
+@pytest.mark.parametrize("codes_from", ["second", "both"])
+def test_codes_learn_from_the_second_slice_or_from_both(fitted, monkeypatch, codes_from):
+    learned = []
+    learn = funnel.learn
+
+    def watched(head, rows, section, **options):
+        learned.append(rows)
+        learn(head, rows, section, **options)
+
+    monkeypatch.setattr(funnel, "learn", watched)
+    run, _ = fitted(codes_from=codes_from, copies=2, shift=1)
+    first, second = (fit_and_validation(run.dataset(), name)[0] for name in ("classifiers", "perturber"))
+    expected = np.concatenate([second.y, first.y]) if codes_from == "both" else second.y
+    assert np.array_equal(learned[0].y, np.tile(expected, 2))
+    assert len(np.unique(learned[0].group)) == len(expected)  # a sample's copies are counted as one
+
+
+@pytest.mark.parametrize("changes", [{"method": "residual"}, {"hold": "track:7"}])
+def test_codes_that_no_head_learns_are_not_learned_from_both(changes):
+    with pytest.raises(ValidationError, match=r'codes_from = "second" here: by "residual" or held'):
+        Codebook(kind="codebook", keep=["pixels"], codes_from="both", **changes)
 
 
 def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
