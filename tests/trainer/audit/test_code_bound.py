@@ -1,5 +1,7 @@
 """The bound for every code in a certificate: checked by hand, rare codes left out by count alone, and said."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -138,3 +140,12 @@ def test_a_handful_of_units_has_no_factor_and_is_no_crash():
     made["certificate"] = {**made["certificate"], "per_code": found, "unit": "subjects"}
     assert found["sentence"] in as_text(made)
     assert found["sentence"] in environment().get_template("sections.html").module.certificate(made)
+
+
+def test_where_a_z_may_never_come_with_its_y_the_sentence_says_so_in_words(monkeypatch):
+    """With subjects of many rows, a draw of one row each may hold no row of a rare z."""
+    exact = code_bound.per_code
+    monkeypatch.setattr(code_bound, "per_code", lambda *rows, **asked: replace(exact(*rows, **asked), factor=np.inf))
+    found = bound([[[5, 5], [5, 5]]])
+    assert "so some z may never come with its y, and then no factor bounds its chance. About" in found["sentence"]
+    assert "infinity" not in found["sentence"]

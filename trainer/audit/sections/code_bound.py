@@ -91,10 +91,13 @@ def _sentence(
 ) -> str:
     """The claim with its assumptions, or that too few were counted for one."""
     if not given:
+        over_all = "some z may never come with its y, and then no factor bounds its chance"
+        if math.isfinite(every.factor):
+            certainty = f"certainty about z is a factor of {_up(every.certainty)}"
+            over_all = f"over all codes F = {_up(every.factor)} where {certainty}"
         return (
             f"No bound for every code: the {every.units:,} {unit} counted are too few. The rarest code has "
-            f"{every.fewest:,} of them, so over all codes F = {_up(every.factor)} where certainty about z is a factor "
-            f"of {_up(every.certainty)}. About {needed:,} {unit} would be needed."
+            f"{every.fewest:,} of them, so {over_all}. About {needed:,} {unit} would be needed."
         )
     text = (
         f"No code raises the chance of any value of z, given y, by more than a factor F = {_up(bound.factor)}, with "
