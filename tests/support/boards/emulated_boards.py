@@ -97,7 +97,7 @@ def wheels(*packages: str) -> list[str]:
 def new_card(path: Path, system: str = "vm") -> Path:
     """An SD card with a system that never booted: Debian 12, or for ``cloud`` one that cloud-init sets up; skips where
     there can be none."""
-    _script("card", "--card", str(path), "--system", system, timeout_s=1200)
+    _script("card", "--card", str(path), "--system", system, timeout_s=2400)
     return path
 
 
