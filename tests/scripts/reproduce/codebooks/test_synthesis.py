@@ -55,6 +55,20 @@ def test_a_row_of_another_recipe_is_measured_again_and_others_rows_stay(asked):
     assert rows[1]["settings"]["perturber"]["codes"] == Recipe.find("faces-codebook").perturber.codes
 
 
+@pytest.mark.parametrize(("part", "key"), [("perturber", "price"), ("classifiers", "shift")])
+def test_raw_readings_are_measured_again_for_another_classifier_alone(asked, part, key):
+    record, calls = asked
+    synthesis.main()
+    document = json.loads(record.read_text())
+    for row in document["rows"]:
+        row["settings"][part][key] = 3
+    record.write_text(json.dumps(document))
+    calls.clear()
+    synthesis.main()
+    assert (("beside", 0) in calls) == (part == "classifiers")
+    assert ("donor", 0) in calls
+
+
 def test_data_that_are_not_there_are_no_refusal_of_a_way(tmp_path, monkeypatch):
     class Run:
         folder = tmp_path / "own"
