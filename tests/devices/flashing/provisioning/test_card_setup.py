@@ -96,6 +96,7 @@ def test_the_first_boot_leaves_no_secret_that_others_can_read(setup, tmp_path):
     (tmp_path / "cloud-init.log").chmod(0o640)
     same = (tmp_path / "cloud-init.log").stat().st_ino
     clean = json.loads(made["/user-data"].split(b"\n", 1)[1])["runcmd"][-1]
+    assert clean[:2] == ["sh", "-c"]
     for place in ("/boot/firmware", "/var/log", "/run"):
         clean[-1] = clean[-1].replace(place, str(tmp_path))
     subprocess.run(clean, check=True, timeout=60)
