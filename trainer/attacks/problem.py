@@ -133,6 +133,7 @@ class Problem:
     of them. ``counted`` is P(z|y) on the training rows, ``theta`` the public prior, both (classes of y, classes of z).
     ``clean`` are raw rows of the first slice for the transfer adversary, ``sensitive`` the D_z that the perturber was
     trained against (a Keras model from the unit cube to logits); either is None where there is none.
+    ``fold`` numbers the test rows' folds, where those of each are answered by an attack that learned from the others.
     """
 
     input: InputSpec
@@ -145,6 +146,7 @@ class Problem:
     budget: Budget
     clean: Released | None = None
     sensitive: Any = None
+    fold: np.ndarray | None = None
 
     @cached_property
     def digest(self) -> bytes:

@@ -45,7 +45,8 @@ class Setting:
         choose, test = first.choose, first.test
         for other in others:
             choose, test = joined(choose, other.choose), joined(test, other.test)
-        whole = replace(first, choose=choose, test=test)
+        fold = np.repeat(np.arange(len(folds)), [len(one.test) for one in folds]) if others else None
+        whole = replace(first, choose=choose, test=test, fold=fold)
         # Where data are sorted, the number of a row tells its labels.
         unnumbered = (
             replace(one, choose=replace(one.choose, row=None), test=replace(one.test, row=None)) for one in folds

@@ -185,7 +185,8 @@ def _permuted(question: Question, best: Scored | None, counted: Permuted | None,
     if counting.is_crossed(best.row):
         return counted
     test, rng = best.test, np.random.default_rng([seed, 99])
-    return permutation_test(question.whole.counted, best.sure["test"], test.y, test.z, test.cluster, rng=rng)
+    whole = question.whole
+    return permutation_test(whole.counted, best.sure["test"], test.y, test.z, test.cluster, fold=whole.fold, rng=rng)
 
 
 def _curve(question: Question, kept: Sequence[Scored], families: Sequence[Adversary]) -> Curve | None:

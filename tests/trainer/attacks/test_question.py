@@ -8,7 +8,7 @@ import pytest
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
 from edgeveil.trainer.attacks.question import CROSSED_FOLDS, FOLDS, question_of
-from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.attacks.run_all import attack_all, run
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 
@@ -120,6 +120,11 @@ def test_no_adversary_learns_on_rows_that_it_is_judged_on(n):
     for setting in (*asked.settings, asked.crossed):
         assert len(setting.whole.test) == len(test)
         assert {row for fold in setting.folds for row in fold.test.x[:, 0].astype(int)} == test
+        if len(setting.folds) == 1:
+            assert setting.whole.fold is None
+        else:  # for tests of answers that learned from each other's rows
+            of_fold = [setting.whole.test.x[setting.whole.fold == k] for k in range(len(setting.folds))]
+            assert all(map(np.array_equal, of_fold, [fold.test.x for fold in setting.folds]))
         for fold in setting.folds:
             parts = [set(part.x[:, 0].astype(int)) for part in (fold.fit, fold.stop, fold.choose, fold.test)]
             assert sum(map(len, parts)) == len(set().union(*parts))
@@ -141,6 +146,16 @@ def test_no_unit_is_on_both_sides():
         for fold in setting.folds:
             units = [set(part.cluster) for part in (fold.fit, fold.stop, fold.choose, fold.test)]
             assert sum(map(len, units)) == len(set().union(*units))
+
+
+@pytest.mark.parametrize("n", [2000, 700])
+def test_folds_of_test_rows_go_with_an_attacks_answers(n):
+    dataset = made(n)
+    asked = question_of(dataset, released(dataset, 0.2, everywhere=True), BUDGETS["quick"], NONE, seed=0)
+    for scored in run(asked, families=(CodeCounts(),)).kept:
+        alone = n == 2000 and scored.row.learned_on != "crossed"
+        assert (scored.judged("test").fold is None) == alone
+        assert scored.judged("choose").fold is None
 
 
 def test_where_folds_of_the_test_slice_are_too_few_the_old_rows_serve_alone():

@@ -23,12 +23,16 @@ DRAWS = 8  # of one row of each unit
 
 
 class Judged(NamedTuple):
-    """An attack's probabilities for some rows (n, classes of z), and their y, z (n,), cluster (n,) or None."""
+    """An attack's probabilities for some rows (n, classes of z), and their y, z (n,), cluster (n,) or None.
+
+    ``fold`` (n,) is that of ``Problem``.
+    """
 
     p: np.ndarray
     y: np.ndarray
     z: np.ndarray
     cluster: np.ndarray | None = None
+    fold: np.ndarray | None = None
 
 
 class Class(NamedTuple):

@@ -76,7 +76,8 @@ def worst(
     calibration = attack_metrics.calibrate(of_choose.p, base[choose.y], of_choose.z)
     sure = calibration.apply(of_test.p, base[test.y])
     gains = attack_metrics.gains(base, sure, test.y)
-    tested = sequential_test(gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean()), rng=rng)
+    asked = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
+    tested = sequential_test(*asked, fold=test.fold, rng=rng)
     return Answer(
         side,
         attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster),

@@ -69,7 +69,8 @@ def parts(
     def within(rows: np.ndarray) -> float | None:
         """What a part itself tells of z is no gain: z is shuffled among its own rows."""
         cluster = None if test.cluster is None else test.cluster[rows]
-        return sequential_test(gains[rows], test.y[rows], test.z[rows], cluster, _mean, rng=rng).p
+        fold = None if test.fold is None else test.fold[rows]
+        return sequential_test(gains[rows], test.y[rows], test.z[rows], cluster, _mean, fold=fold, rng=rng).p
 
     def part(name: str, kind: Kind, rows: np.ndarray, found: Stratum, p: float | None) -> Part:
         count = len(np.unique(unit[rows]))
@@ -80,7 +81,8 @@ def parts(
     sure = strata.stratum(test, rows, prior)
     p = None
     if sure.rows >= strata.FEWEST_ROWS:
-        p = sequential_test(gains, test.y, test.z, test.cluster, lambda gain: float(gain[rows].mean()), rng=rng).p
+        asked = gains, test.y, test.z, test.cluster, lambda gain: float(gain[rows].mean())
+        p = sequential_test(*asked, fold=test.fold, rng=rng).p
     found.append(part("surest twentieth", "surest", rows, sure, p))
     if test.cluster is not None:
         found.append(_units(gains, test, unit, rng))
@@ -111,7 +113,7 @@ def _units(gains: np.ndarray, test: Judged, unit: np.ndarray, rng: np.random.Gen
     def statistic(gain: np.ndarray) -> float:
         return _mean(np.partition(np.bincount(unit, gain) / size, -most)[-most:])
 
-    found = sequential_test(gains, test.y, test.z, test.cluster, statistic, rng=rng)
+    found = sequential_test(gains, test.y, test.z, test.cluster, statistic, fold=test.fold, rng=rng)
     gain = gains[np.arange(len(test.z)), test.z]
     best = np.argpartition(np.bincount(unit, gain) / size, -most)[-most:]
     bits = Interval(statistic(gain) - found.null, float("nan"), float("nan"))

@@ -23,13 +23,14 @@ class Diverged(Exception):
 @dataclass(frozen=True)
 class Scored:
     """A row, its attack's probabilities for the validation and test rows, ``raw`` and calibrated (``sure``), and those
-    rows (``choose``, ``test``) in the order of these."""
+    rows (``choose``, ``test``) in the order of these; ``fold`` is that of ``Problem``."""
 
     row: Row
     raw: dict[str, np.ndarray]
     sure: dict[str, np.ndarray]
     choose: Released
     test: Released
+    fold: np.ndarray | None = None
 
     def hits(self) -> np.ndarray:
         """Whether the best guess is right, of each test row (n,)."""
@@ -38,7 +39,7 @@ class Scored:
     def judged(self, part: Literal["choose", "test"]) -> exposure.Judged:
         """What the calibrated attack says of the rows of a part."""
         rows: Released = getattr(self, part)
-        return exposure.Judged(self.sure[part], rows.y, rows.z, rows.cluster)
+        return exposure.Judged(self.sure[part], rows.y, rows.z, rows.cluster, self.fold if part == "test" else None)
 
 
 class Answers(NamedTuple):
@@ -132,7 +133,7 @@ def score(
         worst_class_rows=worst.rows,
         members=members,
     )
-    return Scored(row, raw, sure, choose, test)
+    return Scored(row, raw, sure, choose, test, problem.fold)
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:
