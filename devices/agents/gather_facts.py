@@ -40,9 +40,9 @@ KERNEL_LINE = "/proc/cmdline"
 PROCESSORS = "/proc/cpuinfo"
 INTERPRETERS = (
     *("ai_edge_litert", "tflite_runtime", "onnxruntime", "openvino", "hailo_platform", "rknnlite"),
-    *("numpy", "cv2"),
+    *("numpy", "cv2", "paho"),
 )
-PACKAGES = {"rknnlite": "rknn-toolkit-lite2"}  # whose module has another name
+PACKAGES = {"rknnlite": "rknn-toolkit-lite2", "paho": "paho-mqtt"}  # whose module has another name
 IMPORT_S = 60  # the most that one may take to load, from a slow card
 
 # Each is imported in a process of its own: what a library does to it there is a fact of that library, not of the probe.
@@ -58,7 +58,7 @@ if name == "libedgetpu":
 if importlib.util.find_spec(name) is None:
     sys.exit(3)
 try:
-    library = importlib.import_module(name)
+    library = importlib.import_module("paho.mqtt" if name == "paho" else name)
 except ImportError as error:
     # A library of another system or Python counts as missing.
     sys.stderr.write("ImportError: %s" % error)

@@ -12,7 +12,7 @@ from edgeveil.devices.flashing.placement import compiled_artefact, possible_arte
 from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles
 from edgeveil.devices.flashing.provisioning import boot_files
 from edgeveil.devices.flashing.provisioning.card_setup import CardSetup
-from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.records import PAHO, BundleFacts, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
@@ -105,4 +105,7 @@ def plan_card(
         steps.append(WriteService(service_files(device), profile.service))
         steps += [MakeLedger(profile.service)] if bundle.spends else []
         steps.append(StartService())
-    return Plan(tuple(steps), artefact, "found out at first boot", wanted.notes, device)
+    notes = wanted.notes
+    if wanted.mqtt and (wheels is None or PAHO not in wheels.interpreters):
+        notes += (f"the image needs python3-paho-mqtt, or wheels of edgeveil wheels {profile.name} --mqtt: for MQTT",)
+    return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from edgeveil.devices.flashing.checks import Refused
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted, Wheels
+from edgeveil.devices.flashing.records import LIBRARIES, PAHO, BundleFacts, Facts, Wanted, Wheels
 from edgeveil.devices.profiles import Backend, Profile
 from edgeveil.edge_runtime.device import CPU, FORMS
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -41,6 +41,9 @@ def place(
     if _version(facts.python) < OLDEST_PYTHON:
         raise Refused("python", f"Python 3.6 or later was expected on the board; it has {facts.python}. Install one.")
     artefact, backend, needs_wheels = _interpreter(facts, bundle, profile, wheels)
+    if wanted.mqtt and PAHO not in facts.interpreters:
+        _check_client(facts, profile, wheels, backend if bundle.artefacts else None)
+        needs_wheels = True
     before = facts.edgeveil.device if facts.edgeveil else None
     asked = _settings_device(before, wanted) if settings_kept else wanted.device
     if asked is None:
@@ -86,6 +89,20 @@ def _interpreter(
                 if fits_driver(facts, backend):
                     return artefact, backend, not there or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
+
+
+def _check_client(facts: Facts, profile: Profile, wheels: Wheels | None, backend: Backend | None) -> None:
+    """Check that the wheels bring MQTT's client, and what runs the model where they replace earlier wheels."""
+    brought: Mapping[str, str] = wheels.interpreters if wheels is not None and _fit(wheels, facts) else {}
+    replaced = facts.edgeveil is not None and bool(facts.edgeveil.wheels)
+    if PAHO not in brought or (replaced and backend is not None and backend.name not in brought):
+        why = f"it does not load ({facts.failed[PAHO]})" if PAHO in facts.failed else "there is none"
+        raise Refused(
+            "no-mqtt",
+            f"{PAHO} was expected on the board for Python {facts.python}, for mqtt:// and mqtts://; {why}. Install "
+            f"python3-paho-mqtt there, or collect wheels with it (edgeveil wheels {profile.name} --mqtt --out DIR) and "
+            "give them with --wheels.",
+        )
 
 
 def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:
@@ -194,10 +211,8 @@ def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wh
         for b in profile.backends
         if set(b.artefacts) & set(possible)
     ]
-    there = [f"{name} {version}" for name, version in facts.interpreters.items() if name != "numpy"]
-    there += [
-        f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in ("numpy", "cv2")
-    ]
+    there = [f"{name} {version}" for name, version in facts.interpreters.items() if name not in LIBRARIES]
+    there += [f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in LIBRARIES]
     there += [f"{name} {version}" for name, version in facts.drivers.items()]
     came = f"there is {', '.join(there)}" if there else "there is none"
     if wheels is not None and not _fit(wheels, facts):

@@ -11,6 +11,9 @@ from edgeveil.devices.flashing.service.on_board import OnBoard
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
 
+PAHO = "paho-mqtt"
+LIBRARIES = ("numpy", "cv2", PAHO)  # of the board's packages, those that run no model
+
 
 @dataclass(frozen=True)
 class Installed:
@@ -162,6 +165,11 @@ class Wanted:
     report_logs: bool = False
     device: str | None = None
     accept_raw_on_network: bool = False
+
+    @property
+    def mqtt(self) -> bool:
+        """Whether a sink or the reports need a broker's client there."""
+        return any(place.startswith(("mqtt:", "mqtts:")) for place in (*self.sinks, self.report_to or ""))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -21,7 +21,8 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
-HASHES = Path(profiles.__file__).parent / "wheels.txt"  # of every package in a recipe
+HASHES = Path(profiles.__file__).parent / "wheels.txt"  # of every package in a recipe, and of MQTT
+MQTT = "paho-mqtt==2.1.0"
 _PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {
     "aarch64": ("manylinux_2_{}_aarch64", "manylinux2014_aarch64", "linux_aarch64"),
@@ -36,10 +37,13 @@ def collect(
     requirements: Sequence[str] = (),
     *,
     python: str | None = None,
+    mqtt: bool = False,
     find_links: Path | None = None,
     pins: Sequence[str] = (),
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
+
+    ``mqtt``: with ``MQTT``, the client that sinks and reports to a broker need.
 
     pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
     Dependencies are not followed: name every package that is needed. Only wheels of a known SHA-256 are taken: those of
@@ -48,7 +52,7 @@ def collect(
     hash. Raises ``BadInput`` for a missing wheel, one of an unknown hash, or one that differs from its hash.
     """
     recipe = profile.recipe(python) if not requirements else Install(python=python or profile.python)
-    requirements = requirements or recipe.packages
+    requirements = [*(requirements or recipe.packages), *([MQTT] if mqtt else [])]
     if not requirements:
         raise BadInput(
             f"The recipe of {profile.name} for Python {recipe.python} has no wheels: install what the board's own "

@@ -21,8 +21,10 @@ def key(folder: Path, name: str) -> None:
 
 
 def authorize(root: Path, public: Path) -> None:
-    """Let the user's key in as root and as pi."""
+    """Let the user's key in as root, and as pi where there is one."""
     for name, owner in (("root", 0), ("home/pi", 1000)):
+        if not (root / name).exists():
+            continue
         file = root / name / ".ssh/authorized_keys"
         shutil.copy(public, file)
         shutil.chown(file, owner, owner)
@@ -56,7 +58,12 @@ def begin(command: list[str], state: Path, port: int, log: Path, root: Path | No
             why = f"it ended with {ended}" if ended is not None else f"no ssh within {patience_s:.0f} s"
             raise NoBoard(f"the emulated board did not come up: {why}. Its last words: {tail}")
         time.sleep(0.2)
-    host = _host_key(state, port)
+    try:
+        host = _host_key(state, port)
+    except NoBoard:
+        _kill(process.pid)
+        process.wait()
+        raise
     (state / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host)}\n")
     record = {
         "target": f"ssh://root@127.0.0.1:{port}",
@@ -106,7 +113,7 @@ def _host_key(state: Path, port: int) -> list[str]:
     """The board's host key. A card loses the one that it had, and the board makes its own: who answers is asked."""
     if (state / "host.pub").exists():
         return (state / "host.pub").read_text().split()[:2]
-    return run(["ssh-keyscan", "-t", "ed25519", "-p", str(port), "127.0.0.1"]).split()[1:3]
+    return run(["ssh-keyscan", "-T", "100", "-t", "ed25519", "-p", str(port), "127.0.0.1"]).split()[1:3]
 
 
 def _born(pid: int) -> str | None:

@@ -1,7 +1,8 @@
-"""Root folders of small arm64 Debian 12 systems (what a 64-bit Raspberry Pi OS 12 is), kept in a cache.
+"""Root folders of small arm64 Debian systems, kept in a cache: Debian 12 (what a 64-bit Raspberry Pi OS 12 is), and for
+``cloud`` Debian 13 with cloud-init, netplan and NetworkManager (what Raspberry Pi OS 13 has).
 
-mmdebstrap unpacks the packages and no more: their scripts would have to run under emulation, for minutes. What they
-would have done and the boards need is done here by hand.
+Of Debian 12, mmdebstrap unpacks the packages and no more: their scripts would have to run under emulation, for minutes.
+What they would have done and the boards need is done here by hand. Of Debian 13 everything runs, as in an image.
 """
 
 from __future__ import annotations
@@ -15,16 +16,24 @@ from pathlib import Path
 
 QEMU = "qemu-aarch64-static"
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
+# qemu's own default processor has what no Raspberry Pi 3 has, and computes int8 wrongly with it (ai-edge-litert 2.3).
+PROCESSOR = "cortex-a53"
 LIBRARIES = "usr/lib/aarch64-linux-gnu"
-SUITE = "bookworm"
+SUITES = {"userland": "bookworm", "vm": "bookworm", "cloud": "trixie"}
 USERLAND = (
     "base-files,base-passwd,bash,coreutils,dash,findutils,grep,gzip,hostname,libc-bin,libfreenect0.5,libgomp1,"
     "libstdc++6,openssh-server,procps,python3,python3-numpy,sed,tar,util-linux"
 )
 BOARD = (
     "busybox-static,dbus,debianutils,iproute2,kmod,libpam-modules,libpam-modules-bin,libpam-runtime,"
-    "linux-image-arm64,login,mount,ncurses-base,passwd,rauc-service,sudo,systemd,systemd-sysv,udev,v4l-utils"
+    "linux-image-arm64,login,mount,ncurses-base,passwd,sudo,systemd,systemd-sysv,udev,v4l-utils"
 )
+# Of which hostapd and dnsmasq are no board's: they make the access point that its simulated radio meets.
+CLOUD = (
+    "apt,cloud-init,dnsmasq-base,e2fsprogs,hostapd,iw,locales,netplan.io,network-manager,tzdata,wireless-regdb,"
+    "wpasupplicant"
+)
+PACKAGES = {"userland": USERLAND, "vm": f"{USERLAND},{BOARD},rauc-service", "cloud": f"{USERLAND},{BOARD},{CLOUD}"}
 # Half of the kernel's modules, for hardware that no virtual board has.
 LEFT_OUT = [
     "drivers/gpu",
@@ -46,6 +55,7 @@ LEFT_OUT = [
     "drivers/media/i2c",
     "drivers/media/tuners",
 ]
+KEPT = "drivers/net/wireless/virtual"  # a radio without hardware
 PAM = {
     "auth": "pam_unix.so nullok",
     "account": "pam_unix.so",
@@ -86,7 +96,7 @@ def register() -> None:
 
 
 def tree(cache: Path, kind: str) -> Path:
-    """The root folder of ``userland`` or ``vm``, made once and never changed after. Takes about a minute."""
+    """The root folder of ``userland``, ``vm`` or ``cloud``, made once and never changed after. Takes about a minute."""
     need("mmdebstrap", QEMU)
     recipe = hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:12]
     root = cache / f"{kind}-{recipe}"
@@ -97,8 +107,12 @@ def tree(cache: Path, kind: str) -> Path:
             for old in cache.glob(f"{kind}-????????????*"):
                 shutil.rmtree(old)
             part = root.with_name(root.name + ".part")
-            _unpack(part, USERLAND + ("," + BOARD if kind == "vm" else ""))
-            _accounts(part)
+            _unpack(part, kind)
+            if kind == "cloud":
+                _sets_itself_up(part)
+            else:
+                _by_hand(part)
+                _accounts(part)
             if kind == "vm":
                 _bootable(part)
             part.rename(root)
@@ -113,12 +127,22 @@ def run(command: list[str], *, timeout_s: float = 120) -> str:
     return done.stdout
 
 
-def _unpack(root: Path, packages: str) -> None:
-    command = ["mmdebstrap", "--quiet", "--architectures=arm64", "--variant=extract", "--format=directory"]
+def _unpack(root: Path, kind: str) -> None:
+    command = ["mmdebstrap", "--quiet", "--architectures=arm64", "--format=directory"]
+    command += ["--variant=minbase", "--skip=check/qemu"] if kind == "cloud" else ["--variant=extract"]
     command += ["--aptopt=APT::Install-Recommends false", "--aptopt=Acquire::Languages none"]
     command += [f"--dpkgopt=path-exclude=/usr/share/{name}/*" for name in ("man", "doc", "locale", "info", "lintian")]
-    command += [f"--dpkgopt=path-exclude=/lib/modules/*/kernel/{name}/*" for name in LEFT_OUT]
-    run([*command, "--include=" + packages, SUITE, str(root)], timeout_s=600)
+    modules = [f"{above}/lib/modules/*/kernel" for above in ("", "/usr")]
+    command += [f"--dpkgopt=path-exclude={place}/{name}/*" for place in modules for name in LEFT_OUT]
+    command += [f"--dpkgopt=path-include={place}/{KEPT}/*" for place in modules]
+    if kind == "cloud":
+        register()
+    # Its firmware is the boot partition's: no initramfs is made.
+    command = ["env", "INITRD=No", f"QEMU_CPU={PROCESSOR}", *command]
+    run([*command, "--include=" + PACKAGES[kind], SUITES[kind], str(root)], timeout_s=1800)
+
+
+def _by_hand(root: Path) -> None:
     for name in ("blas", "lapack"):  # of update-alternatives
         (root / LIBRARIES / f"lib{name}.so.3").symlink_to(f"{name}/lib{name}.so.3")
     shell = root / "bin/sh"
@@ -183,3 +207,21 @@ def _bootable(root: Path) -> None:
     inside("systemctl", "set-default", "multi-user.target")
     idle = "systemd-networkd-wait-online e2scrub_reap e2scrub_all.timer apt-daily.timer apt-daily-upgrade.timer"
     inside("systemctl", "mask", *idle.split(), "dpkg-db-backup.timer", "systemd-pstore")
+
+
+def _sets_itself_up(root: Path) -> None:
+    """cloud-init reads the boot partition, and NetworkManager has the network, as in a Raspberry Pi OS 13."""
+    etc = root / "etc"
+    (etc / "cloud/cloud.cfg.d/99_boot_partition.cfg").write_text(
+        "datasource_list: [NoCloud, None]\ndatasource:\n  NoCloud:\n    fs_label: bootfs\n"
+    )
+    (etc / "netplan").mkdir(exist_ok=True)
+    (etc / "netplan/00-renderer.yaml").write_text("network:\n  version: 2\n  renderer: NetworkManager\n")
+    (etc / "netplan/00-renderer.yaml").chmod(0o600)
+    (etc / "modules-load.d/radio.conf").write_text("mac80211_hwsim\n")
+    (etc / "hostname").write_text("raspberrypi\n")
+    (etc / "resolv.conf").unlink()
+    # The harness comes in as root, by its key.
+    (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
+    idle = ["apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer", "fstrim.timer", "hostapd.service"]
+    run(["chroot", str(root), "systemctl", "mask", *idle])

@@ -7,8 +7,6 @@ from pathlib import Path
 
 from scripts.emulation import running, trees
 
-# qemu's own default processor has what no Raspberry Pi 3 has, and computes int8 wrongly with it (ai-edge-litert 2.3).
-PROCESSOR = "cortex-a53"
 CORE = """processor\t: {}
 BogoMIPS\t: 38.40
 Features\t: fp asimd evtstrm crc32 cpuid
@@ -62,8 +60,9 @@ def up(cache: Path, state: Path, port: int) -> dict:
     # sshd clears the environment of a session; without SetEnv its programs would have qemu's default processor.
     (root / "etc/ssh/sshd_config").write_text(
         f"ListenAddress 127.0.0.1\nPort {port}\nHostKey /etc/ssh/host\nUsePAM no\nPidFile none\nUseDNS no\n"
-        f"PasswordAuthentication no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\nSetEnv QEMU_CPU={PROCESSOR}\n"
+        f"PasswordAuthentication no\nPermitRootLogin yes\nSubsystem sftp internal-sftp\n"
+        f"SetEnv QEMU_CPU={trees.PROCESSOR}\n"
     )
-    enter = ["/usr/bin/env", f"PROCESSOR={PROCESSOR}", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
+    enter = ["/usr/bin/env", f"PROCESSOR={trees.PROCESSOR}", "unshare", "--mount", "--pid", "--fork", "--kill-child"]
     enter += ["bash", "-c", ENTER, "board", str(root), "/usr/sbin/sshd", "-D", "-e"]
     return running.begin(enter, state, port, state / "process.log", root, patience_s=60)

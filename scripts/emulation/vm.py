@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import lzma
 import shutil
 import sys
 import tempfile
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 from scripts.emulation import running, trees
@@ -15,7 +17,6 @@ from scripts.emulation import running, trees
 # watchdog. udev loads the rest.
 MODULES = ("virtio_mmio", "virtio_blk", "ext4", "overlay", "i6300esb")
 SIZE = "1600M"
-CAMERA_AT = "10.0.2.100:322"
 INIT = """#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc
@@ -40,13 +41,14 @@ exec $b switch_root /root /sbin/init
 """
 
 
-def up(cache: Path, state: Path, port: int, *, camera: int | None = None) -> dict:
+def up(cache: Path, state: Path, port: int, *, reach: Mapping[str, int]) -> dict:
     """Boot it from a fresh image, about a minute and a half. Raises ``NoBoard``.
 
-    ``camera``: a port of this machine's loopback, which the board reaches at ``CAMERA_AT`` and nothing else.
+    ``reach``: ports of this machine's loopback, each by the address (10.0.2.x:PORT) at which the board reaches it; it
+    reaches nothing else.
     """
     trees.need("mmdebstrap", trees.QEMU, "qemu-system-aarch64", "mke2fs", "cpio", "ssh-keygen")
-    trees.need(*(["nc"] if camera is not None else []))
+    trees.need(*(["nc"] if reach else []))
     pristine = trees.tree(cache, "vm")
     trees.register()
     port = _new(state, port)
@@ -54,23 +56,24 @@ def up(cache: Path, state: Path, port: int, *, camera: int | None = None) -> dic
         running.key(state, name)
     initramfs(pristine, kernel(pristine), state / "initrd.gz")
     _disk(pristine, state)
-    command = _machine(state / "disk.ext4", state / "console.log", port, camera)
+    command = _machine(state / "disk.ext4", state / "console.log", port, reach)
     command += ["-kernel", str(pristine / f"boot/vmlinuz-{kernel(pristine)}"), "-initrd", str(state / "initrd.gz")]
     command += ["-append", "console=ttyAMA0,115200 root=/dev/vda rw"]
     return running.begin(command, state, port, state / "console.log", None, patience_s=300)
 
 
-def up_from_card(card: Path, state: Path, port: int, *, watchdog: bool = False) -> dict:
+def up_from_card(card: Path, state: Path, port: int, *, reach: Mapping[str, int], watchdog: bool = False) -> dict:
     """Boot a card of ``card.make``; what the board writes stays on it. Raises ``NoBoard``.
 
-    ``watchdog``: with a hardware watchdog, which resets the board once a system that began to feed it stops.
+    ``reach`` is that of ``up``. ``watchdog``: with a hardware watchdog, which resets the board once a system that began
+    to feed it stops.
     """
-    trees.need("qemu-system-aarch64", "mcopy", "ssh-keygen", "ssh-keyscan")
+    trees.need("qemu-system-aarch64", "mcopy", "ssh-keygen", "ssh-keyscan", *(["nc"] if reach else []))
     port = _new(state, port)
     for ending in ("", ".pub"):
         shutil.copy(f"{card}.key{ending}", state / f"user{ending}")
     console = state / "console.log"
-    machine = _machine(card, console, port) + (["-device", "i6300esb"] if watchdog else [])
+    machine = _machine(card, console, port, reach) + (["-device", "i6300esb"] if watchdog else [])
     firmware = [sys.executable, str(Path(__file__).with_name("firmware.py")), str(card), str(console)]
     return running.begin([*firmware, *machine], state, port, console, None, patience_s=1800)
 
@@ -81,13 +84,13 @@ def _new(state: Path, port: int) -> int:
     return running.free_port(port)
 
 
-def _machine(disk: Path, console: Path, port: int, camera: int | None = None) -> list[str]:
+def _machine(disk: Path, console: Path, port: int, reach: Mapping[str, int]) -> list[str]:
     command = ["qemu-system-aarch64", "-M", "virt", "-cpu", "cortex-a53", "-smp", "2", "-m", "1024"]
     command += ["-accel", "tcg,thread=multi", "-display", "none", "-monitor", "none", "-no-reboot"]
     command += ["-chardev", f"file,id=console,path={console},append=on", "-serial", "chardev:console"]
     command += ["-drive", f"if=none,id=disk,format=raw,file={disk}", "-device", "virtio-blk-device,drive=disk"]
-    # restrict: the guest reaches nothing but a camera, if there is one; the host reaches its ssh.
-    there = f",guestfwd=tcp:{CAMERA_AT}-cmd:nc 127.0.0.1 {camera}" if camera is not None else ""
+    # restrict: the guest reaches nothing but these; the host reaches its ssh.
+    there = "".join(f",guestfwd=tcp:{at}-cmd:nc 127.0.0.1 {own}" for at, own in reach.items())
     command += ["-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22{there}"]
     command += ["-device", "virtio-net-device,netdev=net"]
     return [*command, "-object", "rng-random,id=rng,filename=/dev/urandom", "-device", "virtio-rng-device,rng=rng"]
@@ -126,8 +129,10 @@ def initramfs(tree: Path, kernel: str, out: Path) -> None:
             (root / name).mkdir()
         shutil.copy(tree / "bin/busybox", root / "bin")
         for path in order:
-            shutil.copy(path, root / "modules")
-        (root / "modules/order").write_text("".join(path.name + "\n" for path in order))
+            data = path.read_bytes()
+            plain = lzma.decompress(data) if path.suffix == ".xz" else data
+            (root / "modules" / path.name.removesuffix(".xz")).write_bytes(plain)
+        (root / "modules/order").write_text("".join(path.name.removesuffix(".xz") + "\n" for path in order))
         (root / "init").write_text(INIT)
         (root / "init").chmod(0o755)
         trees.run(

@@ -291,6 +291,7 @@ def wheels(
     requirement: Annotated[
         list[str] | None, typer.Option("--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0.")
     ] = None,
+    mqtt: Annotated[bool, typer.Option("--mqtt", help="With paho-mqtt, for sinks and reports by MQTT.")] = False,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
@@ -300,7 +301,8 @@ def wheels(
     from edgeveil.devices.flashing.wheels import collect
 
     chosen = profiles.load(profile)
-    site = collect(chosen, out, requirement or (), python=python, find_links=find_links, pins=pin or ())
+    packages, pins = requirement or (), pin or ()
+    site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
 

@@ -18,6 +18,13 @@ from edgeveil.devices.flashing.provisioning.card_setup import CardSetup
 from edgeveil.edge_runtime.errors import BadInput
 
 CLOUD_INIT, CUSTOM = "/user-data", "/custom.toml"
+# What the first boot leaves readable to all: a FAT file system has no owners, and cloud-init logs the network's key.
+# The password's hash has a line of its own. cloud-init needs neither again: it knows the instance by its meta-data.
+_CLEAN = (
+    "umask 077; cd /boot/firmware && rm -f network-config && sed -i '/\"passwd\": /d' user-data; cd /var/log && "
+    "sed -E \"s/('password': ')[0-9a-f]{64}/\\1/\" cloud-init.log > /run/edgeveil-log && "
+    "cat /run/edgeveil-log > cloud-init.log; rm -f /run/edgeveil-log"
+)
 _FIRST_BOOT = "init=/usr/lib/raspberrypi-sys-mods/firstboot"
 # Of those that an image may not have, cloud-init makes the missing ones.
 _GROUPS = "adm,dialout,plugdev,sudo,video"
@@ -49,11 +56,13 @@ def _cloud_init(setup: CardSetup) -> dict[str, bytes]:
         data["timezone"] = setup.timezone
     if setup.user:
         user: dict[str, Any] = {"name": setup.user.name, "groups": _GROUPS, "shell": "/bin/bash"}
-        user |= {"lock_passwd": setup.user.password is None, "ssh_authorized_keys": list(setup.user.ssh_keys)}
         # Without a password, sudo could not be asked for one.
         user |= {"passwd": setup.user.password} if setup.user.password else {"sudo": "ALL=(ALL) NOPASSWD:ALL"}
+        user |= {"lock_passwd": setup.user.password is None, "ssh_authorized_keys": list(setup.user.ssh_keys)}
         data |= {"users": [user], "ssh_pwauth": setup.user.password is not None}
         data["runcmd"] = [["systemctl", "enable", "--now", "ssh"]]
+    if setup.wifi or (setup.user and setup.user.password):
+        data["runcmd"] = [*data.get("runcmd", []), ["sh", "-c", _CLEAN]]
     made = {CLOUD_INIT: b"#cloud-config\n" + _yaml(data)}
     if setup.wifi:
         point = {"dhcp4": True, "optional": True, "regulatory-domain": setup.wifi.country}

@@ -9,7 +9,7 @@ from packaging.version import Version
 
 from edgeveil.devices.flashing.checks import SPARE_BYTES
 from edgeveil.devices.flashing.placement import OLDEST_PYTHON, fits_driver, within
-from edgeveil.devices.flashing.records import Facts
+from edgeveil.devices.flashing.records import LIBRARIES, Facts
 from edgeveil.devices.profiles import Backend, Install, Profile
 
 OVERLAY_OFF = "sudo raspi-config nonint disable_overlayfs && sudo reboot"
@@ -60,8 +60,8 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
         why = facts.failed.get("numpy")
         yield Finding("numpy", f"does not load: {why}" if why else "none", wheels if brings else apt)
     usable = [backend for backend in profile.backends if _usable(facts, backend)]
-    there = [f"{name} {number}" for name, number in facts.interpreters.items() if name not in ("numpy", "cv2")]
-    there += [f"{name} does not load: {why}" for name, why in facts.failed.items() if name not in ("numpy", "cv2")]
+    there = [f"{name} {number}" for name, number in facts.interpreters.items() if name not in LIBRARIES]
+    there += [f"{name} does not load: {why}" for name, why in facts.failed.items() if name not in LIBRARIES]
     found = ", ".join(there) or "none"
     yield Finding("interpreter", found, None if usable else wheels)
 

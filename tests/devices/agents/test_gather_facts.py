@@ -68,6 +68,13 @@ def get_version():
 """
 
 
+def test_mqtts_client_is_found(tmp_path):
+    (tmp_path / "paho/mqtt").mkdir(parents=True)
+    (tmp_path / "paho/__init__.py").write_text("")
+    (tmp_path / "paho/mqtt/__init__.py").write_text('__version__ = "1.6.1"')
+    assert probe(sys.executable, tmp_path)["interpreters"]["paho-mqtt"] == "1.6.1"
+
+
 def test_an_openvino_without_a_version_of_its_own_is_asked_by_its_call(tmp_path):
     (tmp_path / "openvino").mkdir()
     (tmp_path / "openvino/__init__.py").write_text("")

@@ -7,6 +7,7 @@ import pytest
 import tomllib
 
 from edgeveil.devices import profiles
+from edgeveil.devices.flashing.card import plan_card
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.placement import within
 from edgeveil.devices.flashing.plan import plan
@@ -58,6 +59,16 @@ def test_plan(path):
     assert expect.get("note", "") in made.text()
     sent = {"upload": case["bundle"].get("size", 0), "wheels": case.get("wheels", {}).get("size", 0)}
     assert made.size == sum(sent.get(kind, 0) for kind in expect["steps"])
+
+
+@pytest.mark.parametrize(("wheels", "noted"), [({}, True), ({"ai-edge-litert": "2.3.0", "paho-mqtt": "2.1.0"}, False)])
+def test_a_card_says_what_mqtt_needs_there(wheels, noted):
+    """What an image has is known to its board alone."""
+    brought = Wheels("site-77", 1, "aarch64", "3.13", wheels) if wheels else None
+    trust, bundle = TrustFacts("aa", 1, ("aa",)), BundleFacts("11", "hall", 1, 1, "aa", artefacts=("tflite-int8",))
+    wanted = Wanted("camera:0", ("mqtts://broker/hall",))
+    made = plan_card(bundle, profiles.load("raspberry-pi5"), wanted, trust=trust, wheels=brought)
+    assert ("edgeveil wheels raspberry-pi5 --mqtt" in made.text()) == noted
 
 
 def test_there_are_many_of_them_and_every_refusal_is_among_them():

@@ -88,9 +88,23 @@ def test_a_wheel_of_no_known_hash_is_refused_before_the_index_is_asked(index, tm
     }
 
 
+def test_mqtts_client_comes_with_the_recipe(monkeypatch, tmp_path):
+    asked = {}
+
+    def download(_profile, _recipe, _folder, requirements, _find_links):
+        asked.update(requirements)
+        raise BadInput("enough")
+
+    monkeypatch.setattr(wheels, "_download", download)
+    with pytest.raises(BadInput, match="enough"):
+        collect(profiles.load("raspberry-pi5"), tmp_path / "out", mqtt=True)
+    assert list(asked) == ["ai-edge-litert==2.3.0", "paho-mqtt==2.1.0"]
+    assert all(asked.values()), "of known hashes"
+
+
 def test_every_package_of_every_recipe_has_its_hashes():
     known = wheels._known_hashes()
     named = {pin for name in profiles.names() for one in profiles.load(name).install for pin in one.packages}
-    assert set(known) == named, "run scripts/environments/lock_wheels.py"
+    assert set(known) == named | {wheels.MQTT}, "run scripts/environments/lock_wheels.py"
     assert all(re.fullmatch("sha256:[0-9a-f]{64}", one) for hashes in known.values() for one in hashes)
     assert all(known.values())

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,16 +68,16 @@ def _script(*arguments: str, timeout_s: float) -> str:
 
 @contextlib.contextmanager
 def board(
-    kind: str, *, card: Path | None = None, camera: int | None = None, watchdog: bool = False
+    kind: str, *, card: Path | None = None, reach: Mapping[str, int] | None = None, watchdog: bool = False
 ) -> Iterator[Emulated]:
     """A board of ``kind`` (``userland``, ``vm``) on a free port until the block ends; skips where there can be none.
 
-    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own. ``camera``: the port
-    of a camera on this machine, which a ``vm`` reaches at 10.0.2.100:322. ``watchdog``: the board of a card has one.
+    ``card``: boot from that card, as ``new_card`` makes one, instead of from a system of its own. ``reach``: ports of
+    this machine by the addresses (10.0.2.x:N) at which a ``vm`` reaches them. ``watchdog``: a card's board has one.
     """
     which = ["--kind", kind, "--name", f"test-{os.getpid()}-{kind}"]
     more = [] if card is None else ["--card", str(card)]
-    more += [] if camera is None else ["--camera", str(camera)]
+    more += [f"--reach={at}={own}" for at, own in (reach or {}).items()]
     more += ["--watchdog"] if watchdog else []
     found = json.loads(_script("up", *which, *more, "--port", "0", timeout_s=2400))
     try:
@@ -94,9 +94,10 @@ def wheels(*packages: str) -> list[str]:
     return [part for package in packages for part in ("--with", package)] + pins
 
 
-def new_card(path: Path) -> Path:
-    """An SD card with a system that never booted; skips where there can be none."""
-    _script("card", "--card", str(path), timeout_s=900)
+def new_card(path: Path, system: str = "vm") -> Path:
+    """An SD card with a system that never booted: Debian 12, or for ``cloud`` one that cloud-init sets up; skips where
+    there can be none."""
+    _script("card", "--card", str(path), "--system", system, timeout_s=2400)
     return path
 
 

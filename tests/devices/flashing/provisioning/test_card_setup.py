@@ -86,6 +86,33 @@ def test_a_password_is_its_hash_and_what_is_left_out_stays(setup):
     assert set(custom) == {"config_version", "user", "ssh"}
 
 
+def test_the_first_boot_leaves_no_secret_that_others_can_read(setup, tmp_path):
+    """The command that cloud-init is given, on a boot partition and a log of its own."""
+    made = on(setup(SETUP.replace(f'ssh_keys = ["{KEY}"]', f'password = "{HASH}"')), user_data=b"")
+    for path, data in made.items():
+        (tmp_path / path[1:]).write_bytes(data)
+    log = "net config {'access-points': {'IEEE': {'password': '%s'}}}\n"
+    (tmp_path / "cloud-init.log").write_text("before\n" + log % PSK)
+    (tmp_path / "cloud-init.log").chmod(0o640)
+    same = (tmp_path / "cloud-init.log").stat().st_ino
+    clean = json.loads(made["/user-data"].split(b"\n", 1)[1])["runcmd"][-1]
+    assert clean[:2] == ["sh", "-c"]
+    for place in ("/boot/firmware", "/var/log", "/run"):
+        clean[-1] = clean[-1].replace(place, str(tmp_path))
+    subprocess.run(clean, check=True, timeout=60)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "cloud-init.log",
+        "meta-data",
+        "setup.toml",
+        "user-data",
+    ]
+    left = (tmp_path / "user-data").read_text()
+    (user,) = json.loads(left.split("\n", 1)[1])["users"]
+    assert ("passwd" in user, user["name"], HASH in left) == (False, "ada", False)
+    assert (tmp_path / "cloud-init.log").read_text() == "before\n" + log % ""
+    assert (tmp_path / "cloud-init.log").stat().st_ino == same, "cloud-init still writes to it"
+
+
 @pytest.mark.parametrize(
     ("there", "words"),
     [

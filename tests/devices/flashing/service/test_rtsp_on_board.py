@@ -49,7 +49,7 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
     (tmp_path / "who").write_text("who:topsecret\n")
     camera = rtsp_tls.Camera(tmp_path / "both.pem")
     try:
-        with emulated_boards.board("vm", camera=camera.port) as board:
+        with emulated_boards.board("vm", reach={"10.0.2.100:322": camera.port}) as board:
             trust_camera(board, authority)
             common = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels"]
             flash = ["flash", bundle.path, "--on", board.target, *common, *board.options(), "--json"]
