@@ -165,6 +165,22 @@ def token_recipes(record: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
+def prices(record: dict[str, Any]) -> str:
+    """What a higher price gives on validation rows, from choice-mnist.json."""
+    rows = sorted((one["settings"]["perturber.price"], one["mean"]) for one in record["settings"])
+    lines = [
+        "A higher price hides no more here: on validation rows, the means of "
+        f"{len(record['settings'][0]['folds'])} folds (`{record['made_by']}`) were",
+        "",
+        "| price | digit, thousandths of a bit over null | linked AUC, 16 | kept: ink |",
+        "| --- | --- | --- | --- |",
+    ]
+    for price, mean in rows:
+        told = f"{1000 * mean['priced_bits_over_null']:.1f} | {mean['auc_of_16']:.3f}"
+        lines.append(f"| {price:g} | {told} | {mean['kept.ink']:.3f} |")
+    return "\n".join([*lines, ""])
+
+
 def limits(record: dict[str, Any]) -> str:
     """What no code can reach, from limits.json."""
     pixels, blind = record["pixels"], record["blind"]
@@ -262,6 +278,8 @@ def page(root: Path = Path()) -> str:
     bounds = root / RECORDS / "limits.json"
     if bounds.is_file():
         parts.append(limits(json.loads(bounds.read_text())))
+        compared = root / RECORDS / "choice-mnist.json"
+        parts.append(prices(json.loads(compared.read_text())))
     merged = root / RECORDS / "merging.json"
     if merged.is_file():
         parts.append(merging(json.loads(merged.read_text())))
