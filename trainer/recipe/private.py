@@ -121,5 +121,7 @@ def _check_codebook(perturber: Codebook) -> None:
         )
     if perturber.label_from != "first":
         raise ValueError('perturber.label_from = "first" with [private]: a network of its own is trained without noise')
+    if perturber.codes_from != "second":
+        raise ValueError('perturber.codes_from = "second" with [private]: each slice has the whole budget for its part')
     if perturber.hold != "none":
         raise ValueError('perturber.hold = "none" with [private]: what is held is drawn from k-means, without noise')

@@ -37,7 +37,8 @@ def recipe(budget: str) -> Recipe:
     table = Recipe.find("mnist-codebook").model_dump(exclude_none=True)
     table["data"].pop("family")
     more = {"codes": CODES, "synthesis": "centroid", "width_of_head": 128, "steps": 1000, "price": 4.0}
-    table["perturber"] = {**table["perturber"], **more, "donors": 16, "public_data": False}
+    plain = {"weights": [5.0, 1.2, 1.0], "codes_from": "second", "copies": 1, "shift": 0, "scale": 0.0, "dropout": 0.0}
+    table["perturber"] = {**table["perturber"], **more, **plain, "donors": 16, "public_data": False}
     table.pop("certificate")
     found = Recipe.check(table)
     return found if budget == "none" else found.with_private(budget)

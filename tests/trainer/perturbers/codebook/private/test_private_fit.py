@@ -90,6 +90,7 @@ def test_a_run_that_is_resumed_spends_nothing_again(run, tmp_path):
         ({"channel": "none", "merge_below": 5}, "without noise"),
         ({"hold": "track:7"}, "drawn from k-means"),
         ({"label_from": "both"}, "trained without noise"),
+        ({"codes_from": "both"}, "each slice has the whole budget for its part"),
     ],
 )
 def test_what_no_mechanism_pays_for_is_refused(perturber, words):
