@@ -131,8 +131,8 @@ def _question(view: View, asked: Attack, seed: int) -> Question:
     spec, rows = view
     counted = counted_prior(rows.y, rows.z, (int(rows.y.max()) + 1, int(rows.z.max()) + 1))
     empty = rows.take(np.empty(0, np.int64))
-    parts = dict.fromkeys(("fit", "stop", "choose", "test"), empty)
-    return question_of_fresh(rows, Problem(spec, counted, counted, budget=BUDGETS[asked.budget], **parts), seed=seed)
+    blank = Problem(spec, counted, counted, empty, empty, empty, empty, BUDGETS[asked.budget])
+    return question_of_fresh(rows, blank, seed=seed)
 
 
 def _with_single(name: str, found: Units, ran: Any, view: View) -> tuple[Question, Ran]:
