@@ -44,6 +44,15 @@ TARGETS: dict[str, dict[str, tuple[str, float]]] = {
         "attack_over_chance_points": ("<=", 3.0),
     },
 }
+COMPARED = (  # records of settings, the key that they differ in, and what they show
+    ("choice-mnist.json", "price", "Up to a price at which ink falls under .85, linked AUC is not seen to fall"),
+    (
+        "choice-mnist-rows.json",
+        "codes_from",
+        "Codes from both slices do not tell less; the same setting trained again differs by as much (price 8 above is "
+        "*both* here)",
+    ),
+)
 HEAD = """\
 # Codebooks: what the int8 artefact leaks, and what it keeps
 
@@ -165,19 +174,19 @@ def token_recipes(record: dict[str, Any]) -> str:
     return "\n".join([*lines, ""])
 
 
-def prices(record: dict[str, Any]) -> str:
-    """What a higher price gives on validation rows, from choice-mnist.json."""
-    rows = sorted((one["settings"]["perturber.price"], one["mean"]) for one in record["settings"])
+def compared(record: dict[str, Any], key: str, says: str) -> str:
+    """What settings of the recipe's ``key`` give on validation rows, from a record of choose.py."""
     lines = [
-        "A higher price hides no more here: on validation rows, the means of "
-        f"{len(record['settings'][0]['folds'])} folds (`{record['made_by']}`) were",
+        f"{says}. On validation rows, the means of {len(record['settings'][0]['folds'])} folds",
+        f"(`{record['made_by']}`):",
         "",
-        "| price | digit, thousandths of a bit over null | linked AUC, 16 | kept: ink |",
+        f"| {key.replace('_', ' ')} | digit, thousandths of a bit over null | linked AUC, 16 | kept: ink |",
         "| --- | --- | --- | --- |",
     ]
-    for price, mean in rows:
+    for one in sorted(record["settings"], key=lambda one: one["settings"][f"perturber.{key}"]):
+        value, mean = one["settings"][f"perturber.{key}"], one["mean"]
         told = f"{1000 * mean['priced_bits_over_null']:.1f} | {mean['auc_of_16']:.3f}"
-        lines.append(f"| {price:g} | {told} | {mean['kept.ink']:.3f} |")
+        lines.append(f"| {value} | {told} | {mean['kept.ink']:.3f} |")
     return "\n".join([*lines, ""])
 
 
@@ -278,8 +287,9 @@ def page(root: Path = Path()) -> str:
     bounds = root / RECORDS / "limits.json"
     if bounds.is_file():
         parts.append(limits(json.loads(bounds.read_text())))
-        compared = root / RECORDS / "choice-mnist.json"
-        parts.append(prices(json.loads(compared.read_text())))
+    for name, key, says in COMPARED:
+        if (root / RECORDS / name).is_file():
+            parts.append(compared(json.loads((root / RECORDS / name).read_text()), key, says))
     merged = root / RECORDS / "merging.json"
     if merged.is_file():
         parts.append(merging(json.loads(merged.read_text())))

@@ -35,16 +35,16 @@ def test_more_codes_of_each_digit_keep_more_up_to_what_is_within_it(monkeypatch)
     assert two["held"] < many["held"] == pytest.approx(limits._within(u, y, digit), abs=0.02)
 
 
-def test_the_page_shows_what_a_higher_price_gives():
+def test_the_page_shows_what_settings_give():
     means = {8: (0.0092, 0.528, 0.859), 11: (0.0104, 0.562, 0.847)}
     names = "priced_bits_over_null", "auc_of_16", "kept.ink"
     settings = [
         {"settings": {"perturber.price": price}, "folds": {"0": {}, "1": {}}, "mean": dict(zip(names, of, strict=True))}
         for price, of in means.items()
     ]
-    page = codebooks_page.prices({"made_by": "choose.py", "settings": settings[::-1]})
+    page = codebooks_page.compared({"made_by": "choose.py", "settings": settings[::-1]}, "price", "So it is")
     assert page.index("| 8 | 9.2 | 0.528 | 0.859 |") < page.index("| 11 | 10.4 | 0.562 | 0.847 |")
-    assert "the means of 2 folds" in page
+    assert page.startswith("So it is. On validation rows, the means of 2 folds")
 
 
 def test_the_page_says_what_is_needed():
