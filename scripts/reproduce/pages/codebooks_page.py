@@ -52,6 +52,7 @@ COMPARED = (  # records of settings, the key that they differ in, and what they 
         "Codes from both slices do not tell less; the same setting trained again differs by as much (price 8 above is "
         "*both* here)",
     ),
+    ("choice-mnist-wide.json", "price", "A trunk of twice the width, with 40 codes, tells less; no recipe has it yet"),
 )
 HEAD = """\
 # Codebooks: what the int8 artefact leaks, and what it keeps
@@ -177,8 +178,8 @@ def token_recipes(record: dict[str, Any]) -> str:
 def compared(record: dict[str, Any], key: str, says: str) -> str:
     """What settings of the recipe's ``key`` give on validation rows, from a record of choose.py."""
     lines = [
-        f"{says}. On validation rows, the means of {len(record['settings'][0]['folds'])} folds",
-        f"(`{record['made_by']}`):",
+        f"{says}.",
+        f"On validation rows, the means of {len(record['settings'][0]['folds'])} folds (`{record['made_by']}`):",
         "",
         f"| {key.replace('_', ' ')} | digit, thousandths of a bit over null | linked AUC, 16 | kept: ink |",
         "| --- | --- | --- | --- |",

@@ -44,7 +44,7 @@ def test_the_page_shows_what_settings_give():
     ]
     page = codebooks_page.compared({"made_by": "choose.py", "settings": settings[::-1]}, "price", "So it is")
     assert page.index("| 8 | 9.2 | 0.528 | 0.859 |") < page.index("| 11 | 10.4 | 0.562 | 0.847 |")
-    assert page.startswith("So it is. On validation rows, the means of 2 folds")
+    assert page.startswith("So it is.\nOn validation rows, the means of 2 folds")
 
 
 def test_the_page_says_what_is_needed():
