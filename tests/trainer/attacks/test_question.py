@@ -5,12 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
+from edgeveil.trainer.attacks import run_all
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
 from edgeveil.trainer.attacks.question import CROSSED_FOLDS, FOLDS, question_of
 from edgeveil.trainer.attacks.run_all import attack_all, run
+from edgeveil.trainer.attacks.scores import groupings, parts
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.measures.attack_metrics import gains
 
 CODES = 8
 NONE = {"target": None, "sensitive": None}
@@ -178,3 +181,39 @@ def test_slow_families_learn_where_the_quick_ones_learned_most():
         slow = [row.learned_on for row in rows if row.name == "slow"]
         assert len(slow) == settings
         assert slow != ["old"]
+
+
+def told_folds(module, name, monkeypatch):
+    """The folds that a permutation test in ``module`` is told of, call by call."""
+    told, exact = [], getattr(module, name)
+
+    def watched(*words, fold=None, **asked):
+        told.append(fold)
+        return exact(*words, fold=fold, **asked)
+
+    monkeypatch.setattr(module, name, watched)
+    return told
+
+
+def test_every_permutation_test_of_an_attack_knows_the_folds(monkeypatch):
+    dataset = made(700)
+    asked = question_of(dataset, released(dataset, 0.9, everywhere=True), BUDGETS["quick"], NONE, seed=0)
+    told = told_folds(run_all, "permutation_test", monkeypatch)
+    scored = run(asked, families=(CodeCounts(),)).kept[1]
+    run_all._permuted(asked, scored, None, 0)
+    assert np.array_equal(told[0], asked.whole.fold)
+    choose, test, prior = scored.judged("choose"), scored.judged("test"), asked.whole.counted
+    label = parts.Labels(choose.y, np.where(np.arange(len(test.y)) % 3, test.y, 1 - test.y))
+    told = told_folds(parts, "sequential_test", monkeypatch)
+    parts.parts(choose, test, prior, {}, label=label, rng=np.random.default_rng(0))
+    assert told
+    assert all(fold is not None for fold in told)
+    units = test._replace(cluster=np.arange(len(test.y)) // 2, z=test.z[np.arange(len(test.y)) // 2 * 2])
+    told.clear()
+    parts._units(gains(prior, units.p, units.y), units, units.cluster, np.random.default_rng(0))
+    assert told
+    assert all(fold is not None for fold in told)
+    told = told_folds(groupings, "sequential_test", monkeypatch)
+    groupings.worst(groupings.thresholds(2), choose, test, prior, rng=np.random.default_rng(0))
+    assert told
+    assert told[0] is not None
