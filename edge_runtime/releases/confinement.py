@@ -5,8 +5,10 @@ folder of the releases read-only. When it ends, every process of its user is end
 another user, so that nothing but the installed runtime may run in this way there.
 """
 
+import contextlib
 import ctypes
 import errno
+import fcntl
 import os
 import platform
 import resource
@@ -14,13 +16,14 @@ import signal
 import subprocess
 import sys
 import tempfile
-from typing import Callable, Dict, List, NamedTuple, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import process_limit_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
 
 UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
+LOCKS = "/run"  # of root alone, and empty after a start
 PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
@@ -52,8 +55,7 @@ def run(
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     kept.update(environment)
-    uid = UIDS[ord(os.urandom(1))]  # another one each time: nothing that was left of one run can reach the next
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
+    with _own_user() as uid, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         try:
             process = subprocess.Popen(  # noqa: S603 - that is what this is for
                 command,
@@ -80,6 +82,31 @@ def run(
             process.wait()
             _end_all(uid)
         return Ended(code, _last(output), _last(error))
+
+
+@contextlib.contextmanager
+def _own_user() -> Iterator[int]:
+    """One of ``UIDS``: another one each time, so that nothing that was left of one run can reach the next.
+
+    No other run on this machine has it meanwhile: the end of one would end the other. Raises ``DeviceFailed`` where all
+    are taken.
+    """
+    first = ord(os.urandom(1))
+    for uid in (UIDS[(first + at) % len(UIDS)] for at in range(len(UIDS))):
+        if os.geteuid() != 0 or not os.access(LOCKS, os.W_OK):
+            yield uid  # it stays an ordinary user, or the system keeps no locks
+            return
+        folder = os.path.join(LOCKS, "edgeveil-users")
+        os.makedirs(folder, 0o700, exist_ok=True)
+        path = os.path.join(folder, str(uid))
+        with open(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield uid
+            return
+    raise DeviceFailed("it could not be confined (all {} users for it are taken)".format(len(UIDS)))
 
 
 def _end_all(uid: int) -> None:

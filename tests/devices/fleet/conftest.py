@@ -45,6 +45,7 @@ def hall(tmp_path):
 @pytest.fixture
 def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil fleet hall.toml``; returns its exit code, the boards' states by ``--json``, and what it said."""
+    said = []
 
     def run(*words):
         as_json = [] if words[0] in ("accept", "replace") else ["--json"]
@@ -52,7 +53,9 @@ def edgeveil(tmp_path, capfd, monkeypatch):
         with pytest.raises(SystemExit) as ended:
             main()
         out = capfd.readouterr()
+        said.append(f"edgeveil fleet {words[0]}: {ended.value.code}\n{out.out}{out.err}")
         found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if as_json and out.out else {}
         return ended.value.code, found, out
 
-    return run
+    yield run
+    print(*said, sep="\n")  # shown where the test failed

@@ -9,12 +9,14 @@ import sys
 import tempfile
 import textwrap
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
+from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.releases import confinement, trial
 from edgeveil.edge_runtime.releases.confinement import UIDS
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -59,6 +61,30 @@ def test_another_user_without_rights(root):
     assert set(found[5]) <= {*confinement._KEPT, "HOME", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "LC_CTYPE"} | {
         "PYTHONDONTWRITEBYTECODE"
     }
+
+
+@needs_root
+def test_two_at_once_are_two_users(root, monkeypatch):
+    """The end of one ends all that its user runs: boards that are flashed at once on one machine lost their trials."""
+    monkeypatch.setattr(os, "urandom", lambda _length: b"\x05")
+    asks = "print(json.dumps(os.getuid()), flush=True)"
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(attempt, root, "import time; time.sleep(1.5); " + asks)
+        time.sleep(0.5)
+        short = [attempt(root, asks), attempt(root, asks)]
+        assert [*short, long.result()] == [UIDS[6], UIDS[6], UIDS[5]]
+
+
+@needs_root
+def test_where_all_users_are_taken_nothing_runs(root, monkeypatch):
+    monkeypatch.setattr(confinement, "UIDS", UIDS[:1])
+    monkeypatch.setattr(os, "urandom", lambda _length: b"\0")
+    with ThreadPoolExecutor(1) as pool:
+        long = pool.submit(attempt, root, "import time; time.sleep(1.5); print(1)")
+        time.sleep(0.5)
+        with pytest.raises(DeviceFailed, match="all 1 users for it are taken"):
+            attempt(root, "print(2)")
+        assert long.result() == 1
 
 
 @needs_root
