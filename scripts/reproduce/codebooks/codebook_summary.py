@@ -11,6 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk
+from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections.crossed_counts import WEIGHT, attacked, cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.datasets.base import Dataset, Part, taken
@@ -74,7 +75,7 @@ def measure(
         "code_counts": counted,
         "code_counts_crossed": again,
         "attack": max(counted, again, key=lambda rate: rate["accuracy"]),
-        "pooled": [_pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
+        "pooled": [pooled(length, (second, seen), (test, out), classes, codes, rng) for length in POOLED],
         "kept": correlations(dataset, test, out["frame"]),
         "distance": float(np.linalg.norm(distance, axis=1).mean()),
     }
@@ -89,7 +90,7 @@ def _priced_bits(priced: Dataset, rows: np.ndarray, code: np.ndarray, codes: int
     return certificate.information(certificate.count(y, code, label, shape=shape)) - float(np.mean(null))
 
 
-def _pooled(
+def pooled(
     length: int,
     learn: tuple[Part, Mapping[str, np.ndarray]],
     judge: tuple[Part, Mapping[str, np.ndarray]],
@@ -99,7 +100,8 @@ def _pooled(
 ) -> dict[str, Any]:
     """Different samples of one (y, z), linked: the sum of log-posteriors on codes, and on y-hat alone to compare.
 
-    Means over ``DEALS`` deals of the samples to tracks.
+    Means over ``DEALS`` deals of the samples to tracks. Where z has two classes, ``low`` and ``high`` are the means of
+    the ends of each deal's 95 % interval by tracks: what so many samples can tell of the AUC, however they are dealt.
     """
     deals = 1 if length == 1 else DEALS
     found: dict[str, Any] = {"releases": length}
@@ -112,6 +114,16 @@ def _pooled(
                 )
             except BadInput as error:
                 return {**found, "not_run": str(error)}
-            of_deal.append(sequences.summed(fit, test, classes=classes, codes=codes))
+            of_deal.append(_attacked_tracks(fit, test, classes, codes))
         found[name] = {figure: float(np.mean([deal[figure] for deal in of_deal])) for figure in of_deal[0]}
     return {**found, "deals": deals}
+
+
+def _attacked_tracks(fit: Tracks, test: Tracks, classes: tuple[int, int], codes: int) -> dict[str, Any]:
+    """``sequences.summed``, with the interval of its AUC where z has two classes."""
+    p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
+    found: dict[str, Any] = {"tracks": len(test), "accuracy": attack_metrics.accuracy(p, test.z)}
+    if classes[1] > 2:
+        return {**found, "auc": attack_metrics.auc_within_y(p, test.y, test.z)}
+    area = attack_metrics.area_within_y(p[:, 1], test.y, test.z == 1)
+    return {**found, "auc": area.estimate, "low": area.low, "high": area.high}

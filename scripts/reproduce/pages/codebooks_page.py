@@ -115,7 +115,7 @@ def section(data: str, record: dict[str, Any], ways: dict[str, Any]) -> str:
             f"{100 * certificate['bound']:.1f} %",
         ]
         lines.append(f"| {' | '.join(cells)} |")
-    lines += ["", *networks(record)]
+    lines += ["", *networks(record), *linked(record)]
     if made := list(synthesis.lines(ways, data)):
         lines += ["", f"Ways to show the codes ({data}; a star marks what the recipe keeps):", "", *made]
     again = [one["artefacts"]["tflite-int8"]["same_x"] for one in record["seeds"]]
@@ -270,6 +270,23 @@ def networks(record: dict[str, Any]) -> list[str]:
             f"| {one['seed']} | {found['budget']} | {percent(fixed)} | {percent(transfer)} | "
             f"{percent(best)} {best['name']} | {auc} | {100 * chance:.1f} |"
         )
+    return lines
+
+
+def linked(record: dict[str, Any]) -> list[str]:
+    """The AUC of linked releases with its interval by tracks, beside that of the label alone; or nothing."""
+    lasts = [one["artefacts"]["tflite-int8"]["pooled"][-1] for one in record["seeds"]]
+    if not all("low" in last.get("code", {}) for last in lasts):
+        return []
+
+    def area(found: dict[str, float]) -> str:
+        return f"{found['auc']:.3f} [{found['low']:.3f}, {found['high']:.3f}]"
+
+    head = f"| seed | AUC, {lasts[0]['releases']} linked samples | label alone | tracks |"
+    lines = ["", head, "| --- | --- | --- | --- |"]
+    for one, last in zip(record["seeds"], lasts, strict=True):
+        tracks = f"{last['code']['tracks']:.0f}"
+        lines.append(f"| {one['seed']} | {area(last['code'])} | {area(last['label_only'])} | {tracks} |")
     return lines
 
 

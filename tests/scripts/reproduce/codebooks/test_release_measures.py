@@ -7,6 +7,7 @@ from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.sections.utility import correlation
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
+from scripts.reproduce.codebooks import codebook_summary
 from scripts.reproduce.codebooks.codebook_summary import measure
 
 
@@ -48,8 +49,21 @@ def test_a_leak_shows_in_every_line_and_none_in_none():
     assert leaky["code_counts"]["accuracy"] == pytest.approx(0.75, abs=0.04)
     assert leaky["pooled"][-1]["code"]["accuracy"] > 0.95
     assert leaky["pooled"][-1]["label_only"]["accuracy"] < 0.7
+    assert clean["pooled"][-1]["code"]["low"] < 0.5 < leaky["pooled"][-1]["code"]["low"]
     assert clean["kept"]["size"] > 0.5 > leaky["kept"]["size"]  # over five seeds 0.65 to 0.79, and 0.32 to 0.39
     assert "for readings drawn like the calibration data (1,000 readings counted)" in clean["sentence"]
+
+
+def test_the_interval_of_a_linked_auc_holds_what_blind_codes_have():
+    rng, held = np.random.default_rng(3), 0
+    y, z = np.repeat([0, 1], 800), np.tile([0, 1], 800)
+    part = Part(np.zeros((1600, 1)), y, z, None, np.arange(1600))
+    for _ in range(50):
+        learn, judge = ({"code": rng.integers(0, 4, 1600), "label": y} for _ in range(2))
+        found = codebook_summary.pooled(16, (part, learn), (part, judge), (2, 2), 4, rng)
+        held += found["code"]["low"] <= 0.5 <= found["code"]["high"]
+        assert found["label_only"]["low"] == found["label_only"]["auc"] == found["label_only"]["high"] == 0.5
+    assert held >= 44, "95 % of 50, and three standard deviations below"
 
 
 def sessions(people: int, each: int, frames: int = 12) -> Part:
