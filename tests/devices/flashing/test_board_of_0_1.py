@@ -239,12 +239,7 @@ def test_its_service_goes_on_with_the_units_of_0_1_and_with_new_ones(older, virt
     record["isolation with new units"] = board_service.healthy(board)["isolation"]
     record["exposure of new units"] = board_service.exposure(board)
     assert max(record["exposure of new units"].values()) <= WORST
-    before = board.run("cat /proc/sys/kernel/random/boot_id").stdout
-    board.run("systemctl --no-block reboot")
-    deadline = time.monotonic() + board_service.PATIENCE_S
-    while board.run("cat /proc/sys/kernel/random/boot_id", any_code=True).stdout in (b"", before):
-        assert time.monotonic() < deadline
-        time.sleep(2)
+    board.restarted()
     assert board_service.healthy(board)["bundle"] == "first"
     assert board_service.units(board) == ["active"] * 3
     there = done("status", "--on", board.target, *board.options())

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ import pytest
 from tests.support.checkout import ROOT
 
 SCRIPT = ROOT / "scripts/emulated_device"
+RESTART_S = 1800
 LITERT, OPENCV = "ai-edge-litert==2.3.0", "opencv-python-headless==5.0.0.93"
 # No profile's recipe names OpenCV, so that its wheel for arm64 is taken by its hash.
 PINS = {OPENCV: "840bd717c21e5c11cadadc022a823315ea417f961213d06b4df010e019eb16f4"}
@@ -54,6 +56,17 @@ class Emulated:
     def put(self, data: bytes, path: str) -> None:
         """Write a file there."""
         self.run(f"cat > {path}", data=data)
+
+    def restarted(self, command: str = "systemctl --no-block reboot") -> float:
+        """Give a command that ends this boot; the seconds until the next one answers."""
+        which = "cat /proc/sys/kernel/random/boot_id"
+        before = self.run(which).stdout
+        self.run(command, any_code=True)
+        began = time.monotonic()
+        while self.run(which, any_code=True).stdout in (b"", before):
+            assert time.monotonic() - began < RESTART_S, "it did not come back"
+            time.sleep(2)
+        return round(time.monotonic() - began, 1)
 
 
 def _script(*arguments: str, timeout_s: float) -> str:

@@ -7,13 +7,12 @@ that qemu emulates (Intel 6300ESB): it resets the machine when the kernel has st
 import json
 import shutil
 import subprocess
-import time
 
 import pytest
 
 from scripts.emulation.card import BOOT_AT, CMDLINE
 from tests.support.boards import emulated_boards
-from tests.support.boards.board_service import PATIENCE_S, healthy
+from tests.support.boards.board_service import healthy
 from tests.support.checkout import ROOT
 from tests.support.vendors import rauc_bundles
 from tests.support.watching_bundle import watching_bundle
@@ -77,7 +76,7 @@ def overlay(board, edgeveil, login, flash):
     refused = edgeveil(*flash, code=2)
     left = int(board.run("ls -d /opt/edgeveil* /etc/edgeveil* 2>/dev/null | wc -l").stdout)
     board.run("sed -i 's/ boot=overlay//' /boot/firmware/cmdline.txt && sync")
-    restarted(board, "systemctl --no-block reboot")
+    board.restarted()
     return {
         "root": root,
         "checked": checked,
@@ -93,24 +92,13 @@ def watchdog(board):
     said = board.run("journalctl --no-pager -o cat -b | grep -i 'using hardware watchdog' | tail -1").stdout
     assert b"6300ESB" in said
     assert board.run("cat /proc/sys/kernel/panic").stdout.strip() == b"0"
-    seconds = restarted(board, "(sleep 2; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
+    seconds = board.restarted("(sleep 2; echo c > /proc/sysrq-trigger) > /dev/null 2>&1 &")
     return {
         "systemd's": usec,
         "said": said.decode().strip(),
         "seconds from the panic to ssh": seconds,
         "ran afterwards": healthy(board)["bundle"],
     }
-
-
-def restarted(board, command):
-    """Give a command that ends this boot; the seconds until the next one answers."""
-    before = board.run("cat /proc/sys/kernel/random/boot_id").stdout
-    board.run(command, any_code=True)
-    began = time.monotonic()
-    while board.run("cat /proc/sys/kernel/random/boot_id", any_code=True).stdout in (b"", before):
-        assert time.monotonic() - began < PATIENCE_S
-        time.sleep(2)
-    return round(time.monotonic() - began, 1)
 
 
 def rauc(board, folder, good, bad):
