@@ -1,4 +1,4 @@
-"""What no code of MNIST can reach, whatever it is learned by: how much of the pixels, and how small an F.
+"""What no code of MNIST can reach, or none that is balanced by counting: pixels, F, linked AUC.
 
 **Pixels.** A code c that tells nothing of the digit d beyond y shows a receiver E[x | y, c], the mean over digits of
 E[x | d, c]. By Jensen its variance within y is at most the mean of var E[x | d, c]: what a code for each digit, that
@@ -9,6 +9,10 @@ variance of their weighted sum is at most sum_ij P(i) P(j) tr (S_i^1/2 S_j S_i^1
 
 **F.** Codes drawn blindly, all equally often, with y and z as often as in the data: they tell nothing, and the F that
 is left is the width of its intervals.
+
+**Linked AUC.** A code that every digit uses equally often *on the rows that it is learned from* tells of the digit on
+others, because those rows are a sample. Here that is all it tells: codes are the quantiles of a number that has nothing
+to do with the digit, which is known without error. A code that is learned otherwise may tell less or more.
 
 The test slice is not read. Records docs/results/privacy/limits.json, a part of docs/results/codebooks.md.
 """
@@ -21,12 +25,13 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures.per_code import per_code
 from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts.reproduce import record
+from scripts.reproduce.codebooks.codebook_summary import POOLED, pooled
 from scripts.reproduce.codebooks.seeds import FEWEST
 
 RECORD = Path("docs/results/privacy/limits.json")
@@ -123,8 +128,36 @@ def blind(dataset: Dataset, tried: int, rng: np.random.Generator) -> list[dict[s
     return found
 
 
+def balanced(dataset: Dataset, rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Linked AUC of codes that each digit uses equally often on so many rows, attacked as codebooks are."""
+    unseen = dataset.rows(np.concatenate([dataset.part(name).index for name in ("classifiers", "perturber")]))
+    digit, slice_rows = dataset.as_priced().z[unseen.index], len(dataset.part("perturber"))
+    each, shape = BLIND // len(dataset.y_names), (len(dataset.y_names), len(dataset.z_names))
+    quantiles = np.arange(1, each) / each
+
+    def coded(rows: np.ndarray, borders: np.ndarray) -> tuple[Part, dict[str, np.ndarray]]:
+        code = (rng.random(len(rows))[:, None] > borders[digit[rows]]).sum(axis=1)
+        y = unseen.y[rows]
+        part = Part(np.zeros((len(rows), 0)), y, unseen.z[rows], None, rows)
+        return part, {"code": y * each + code, "label": y}
+
+    found = []
+    for rows in (slice_rows, 2 * slice_rows, 4 * slice_rows):
+        areas = []
+        for _ in range(DRAWS):
+            learned = digit[rng.integers(len(unseen), size=rows)]
+            of_each = np.bincount(learned, minlength=digit.max() + 1)
+            borders = np.stack([np.quantile(rng.random(max(n, 1)), quantiles) for n in of_each])
+            fit, test = (coded(rng.integers(len(unseen), size=slice_rows), borders) for _ in range(2))
+            areas.append(pooled(max(POOLED), fit, test, shape, BLIND, rng)["code"]["auc"])
+        ends = {"least": float(np.min(areas)), "mean": float(np.mean(areas)), "most": float(np.max(areas))}
+        found.append({"rows": rows, **ends})
+        say(str(found[-1]))
+    return found
+
+
 def main() -> None:
-    """Measure both, and record them."""
+    """Measure all, and record them."""
     script = record.Script(__file__, __doc__, "", out=RECORD)
     asked = script.parse_args()
     recipe = Recipe.find("mnist-codebook")
@@ -136,6 +169,7 @@ def main() -> None:
         "seed": 0,
         "blind": {"codes": BLIND, "draws": DRAWS, "tried": tried, "rows": blind(dataset, tried, rng)},
         "pixels": pixels(dataset, rng),
+        "balanced": {"codes": BLIND, "draws": DRAWS, "releases": max(POOLED), "rows": balanced(dataset, rng)},
     }
     record.write(asked.out, script.made_by(asked), text | record.here())
 

@@ -67,7 +67,7 @@ class Codebook(Section):
     codes_from: Literal["second", "both"] = Field(
         default="second",
         description='funnel: training slices that codes are learned from. "both": twice the rows to count z by, for a '
-        "trunk that reads its own rows hardly better than new ones, by `copies`; on MNIST no difference was measured.",
+        "trunk that reads its own rows hardly better than new ones, by `copies`.",
     )
     width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
     channel: Literal["none", "lp", "independent"] = Field(

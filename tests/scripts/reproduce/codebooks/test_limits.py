@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from scripts.reproduce.codebooks import limits
 from scripts.reproduce.pages import codebooks_page
 
@@ -51,10 +52,27 @@ def test_the_page_says_what_is_needed():
     rows = [{"rows": 35_000, "least": 1.38, "median": 1.41, "most": 1.46}]
     blind = {"codes": 64, "draws": 20, "tried": 18, "rows": rows}
     pixels = {"any_code": 0.61, "codes": [{"codes": 32, "held": 0.33, "fitted": 0.34}]}
-    record = {"made_by": "limits.py", "pixels": pixels, "blind": blind}
+    balanced = {"codes": 64, "draws": 20, "releases": 16, "rows": [{"rows": 9, "least": 0.5, "mean": 0.6, "most": 0.7}]}
+    record = {"made_by": "limits.py", "pixels": pixels, "blind": blind, "balanced": balanced}
     assert "F = 1.3 needs more rows than were tried." in codebooks_page.limits(record)
     rows.append({"rows": 70_000, "least": 1.26, "median": 1.29, "most": 1.31})
     page = codebooks_page.limits(record)
     assert "1.38 to 1.46\nin 20 draws on the 35,000 rows" in page
     assert "F = 1.3 needs about 70,000." in page
     assert "| 32 | 0.33 |" in page
+    assert "| 9 | 0.600 | 0.500 | 0.700 |" in page
+
+
+def test_a_code_balanced_on_few_rows_tells_more_of_others(monkeypatch):
+    monkeypatch.setattr(limits, "DRAWS", 6)
+    rng = np.random.default_rng(1)
+    n = 12_000
+    y, z = rng.integers(0, 2, n), rng.integers(0, 2, n)
+    slices = Slices(*np.split(np.arange(n), 4)[:3], np.arange(9000, n))
+    spec = InputSpec("vector", (1,), "uint8", 0.0, 255.0)
+    x = np.zeros((n, 1), np.uint8)
+    found = limits.balanced(Dataset("made", x, y, z, ("a", "b"), ("c", "d"), np.full((2, 2), 0.5), spec, slices), rng)
+    assert [one["rows"] for one in found] == [3000, 6000, 12_000]
+    # z is the priced label here: 31 degrees of freedom a class tell 62 / (2 n ln 2) bits of it.
+    assert found[0]["mean"] > found[2]["mean"] + 0.03
+    assert all(one["least"] < one["mean"] < one["most"] for one in found)
