@@ -8,7 +8,6 @@ another user, so that nothing but the installed runtime may run in this way ther
 import contextlib
 import ctypes
 import errno
-import fcntl
 import os
 import platform
 import resource
@@ -21,6 +20,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import process_limit_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
+from edgeveil.edge_runtime.storage import root_lock
 
 UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
 LOCKS = "/run"  # of root alone, and empty after a start
@@ -92,21 +92,21 @@ def _own_user() -> Iterator[int]:
     are taken.
     """
     first = ord(os.urandom(1))
-    for uid in (UIDS[(first + at) % len(UIDS)] for at in range(len(UIDS))):
-        if os.geteuid() != 0 or not os.access(LOCKS, os.W_OK):
-            yield uid  # it stays an ordinary user, or the system keeps no locks
-            return
-        folder = os.path.join(LOCKS, "edgeveil-users")
-        os.makedirs(folder, 0o700, exist_ok=True)
-        path = os.path.join(folder, str(uid))
-        with open(os.open(path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600), "r+b") as file:
+    uids = [UIDS[(first + at) % len(UIDS)] for at in range(len(UIDS))]
+    if os.geteuid() != 0 or not os.access(LOCKS, os.W_OK):
+        yield uids[0]  # it stays an ordinary user, or the system keeps no locks
+        return
+    folder = os.path.join(LOCKS, "edgeveil-users")
+    os.makedirs(folder, 0o700, exist_ok=True)
+    for uid in uids:
+        with contextlib.ExitStack() as stack:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+                stack.enter_context(root_lock.held(folder, "trial", name=str(uid), wait_s=0))
+            except DeviceFailed:
                 continue
             yield uid
             return
-    raise DeviceFailed("it could not be confined (all {} users for it are taken)".format(len(UIDS)))
+    raise DeviceFailed("it could not be confined (none of {} users for it is free)".format(len(uids)))
 
 
 def _end_all(uid: int) -> None:

@@ -9,6 +9,7 @@ import contextlib
 import grp
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -92,7 +93,9 @@ def _passes(
     if ended.code is None:
         raise DeviceFailed("{} took more than {} s".format(what, limit_s))
     if ended.code:
-        last = ended.error.strip().splitlines()[-1:] or ["without a message"]
+        killed = ended.code in (-signal.SIGKILL, 128 + signal.SIGKILL)
+        silent = "killed: there may be too little memory" if killed else "without a message"
+        last = ended.error.strip().splitlines()[-1:] or [silent]
         raise DeviceFailed("{} ended with code {} ({})".format(what, ended.code, last[0][:300]))
 
 

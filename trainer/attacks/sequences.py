@@ -91,7 +91,11 @@ def log_posteriors(
 
 def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> dict[str, Any]:
     """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``."""
-    p = log_posteriors(fit, test, classes=classes, codes=codes)
+    return judged(log_posteriors(fit, test, classes=classes, codes=codes), test)
+
+
+def judged(p: np.ndarray, test: Tracks) -> dict[str, Any]:
+    """The same of P(z | y, codes) (tracks, classes of z)."""
     return {"tracks": len(test), "accuracy": accuracy(p, test.z), "auc": auc_within_y(p, test.y, test.z)}
 
 

@@ -122,8 +122,8 @@ def pooled(
 def _attacked_tracks(fit: Tracks, test: Tracks, classes: tuple[int, int], codes: int) -> dict[str, Any]:
     """``sequences.summed``, with the interval of its AUC where z has two classes."""
     p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
-    found: dict[str, Any] = {"tracks": len(test), "accuracy": attack_metrics.accuracy(p, test.z)}
+    found = sequences.judged(p, test)
     if classes[1] > 2:
-        return {**found, "auc": attack_metrics.auc_within_y(p, test.y, test.z)}
+        return found
     area = attack_metrics.area_within_y(p[:, 1], test.y, test.z == 1)
-    return {**found, "auc": area.estimate, "low": area.low, "high": area.high}
+    return {**found, "low": area.low, "high": area.high}

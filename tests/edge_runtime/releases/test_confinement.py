@@ -9,7 +9,6 @@ import sys
 import tempfile
 import textwrap
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -67,24 +66,19 @@ def test_another_user_without_rights(root):
 def test_two_at_once_are_two_users(root, monkeypatch):
     """The end of one ends all that its user runs: boards that are flashed at once on one machine lost their trials."""
     monkeypatch.setattr(os, "urandom", lambda _length: b"\x05")
-    asks = "print(json.dumps(os.getuid()), flush=True)"
-    with ThreadPoolExecutor(1) as pool:
-        long = pool.submit(attempt, root, "import time; time.sleep(1.5); " + asks)
-        time.sleep(0.5)
-        short = [attempt(root, asks), attempt(root, asks)]
-        assert [*short, long.result()] == [UIDS[6], UIDS[6], UIDS[5]]
+    asks = "print(json.dumps(os.getuid()))"
+    with confinement._own_user() as other:
+        assert [other, attempt(root, asks), attempt(root, asks)] == [UIDS[5], UIDS[6], UIDS[6]]
+    assert attempt(root, asks) == UIDS[5]
 
 
 @needs_root
 def test_where_all_users_are_taken_nothing_runs(root, monkeypatch):
     monkeypatch.setattr(confinement, "UIDS", UIDS[:1])
     monkeypatch.setattr(os, "urandom", lambda _length: b"\0")
-    with ThreadPoolExecutor(1) as pool:
-        long = pool.submit(attempt, root, "import time; time.sleep(1.5); print(1)")
-        time.sleep(0.5)
-        with pytest.raises(DeviceFailed, match="all 1 users for it are taken"):
-            attempt(root, "print(2)")
-        assert long.result() == 1
+    with confinement._own_user(), pytest.raises(DeviceFailed, match="none of 1 users for it is free"):
+        attempt(root, "print(1)")
+    assert attempt(root, "print(1)") == 1
 
 
 @needs_root
@@ -319,6 +313,14 @@ def test_what_a_bundles_own_runtime_says_of_itself_commits_nothing(board, owner,
     assert main(["install", str(liar), "--root", str(board), "--frames", "3"]) == 4
     assert "golden self-test" in capsys.readouterr().err
     assert (board / "current").readlink() == before
+
+
+@pytest.mark.parametrize("code", [137, -9])  # with a namespace of its own, and without
+def test_a_trial_that_is_killed_says_so(board, owner, monkeypatch, capsys, code):
+    """As where memory is short: whom the kernel ends says nothing."""
+    monkeypatch.setattr(confinement, "run", lambda _command, **_given: confinement.Ended(code, "", ""))
+    assert main(["install", str(bundle(owner, 4, b"pass")), "--root", str(board), "--frames", "3"]) == 4
+    assert f"its trial ended with code {code} (killed: there may be too little memory)" in capsys.readouterr().err
 
 
 @needs_root
