@@ -1,0 +1,196 @@
+"""Kinds in a flat folder: one file each, with its facts as literals of its class; entry points add a user's own.
+
+A kind is a class whose body has the registry's key (``schemes = ("npz",)`` or ``name = "tflite"``). Its facts are the
+class attributes that are literals, and those of its base classes in the same folder. They are read from the source
+text, so that a process can use the facts of a kind whose code it must not load. A board does not list folders at each
+start: ``table`` is written into its zipapp when that is built, and read in place of the folder.
+"""
+
+import ast
+import importlib
+import importlib.util
+import json
+import os
+import pkgutil
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.errors import BadInput
+
+TABLE = "kinds.json"  # next to this module, in a zipapp alone
+PACKAGE = __name__.rpartition(".")[0]
+
+
+class Kind(NamedTuple):
+    """One name of a kind: the module and class behind it, and the literals of its class body."""
+
+    name: str
+    module: str
+    attribute: str
+    facts: Dict[str, Any]
+
+    def load(self) -> Any:
+        """The class. Raises what its module raises at import."""
+        return getattr(importlib.import_module(self.module), self.attribute)
+
+
+class Registry(object):
+    """The kinds of a package by name. ``key`` is the attribute with a kind's name, or the tuple of its names."""
+
+    def __init__(self, package: str, *, key: str, group: Optional[str] = None, word: str = "kind") -> None:
+        self.package, self.key, self.group, self.word = package, key, group, word
+        self._kinds: Optional[Dict[str, Kind]] = None
+
+    def kinds(self) -> Dict[str, Kind]:
+        """All kinds of the package's folder, by name, in the order of their files."""
+        if self._kinds is None:
+            written = _written().get(self.package)
+            rows = self.rows() if written is None else written
+            self._kinds = {row[0]: Kind(*row) for row in rows}
+        return self._kinds
+
+    def find(self, name: str) -> Optional[Kind]:
+        """The kind of a name: of the folder, else of an installed package's entry point; None where there is none."""
+        return self.kinds().get(name) or self.plugins().get(name)
+
+    def __getitem__(self, name: str) -> Kind:
+        """The kind of a name. Raises ``BadInput``, with the nearest name, for one that there is not."""
+        kind = self.find(name)
+        if kind is not None:
+            return kind
+        import difflib
+
+        known = sorted([*self.kinds(), *self.plugins()])
+        near = difflib.get_close_matches(name.lower(), known, 1)
+        problem = "expected a {} of {}; got {!r}".format(self.word, ", ".join(known), name)
+        raise BadInput(problem + (". Did you mean {}?".format(near[0]) if near else ""))
+
+    def plugins(self) -> Dict[str, Kind]:
+        """The kinds that installed packages add by the entry points of ``group``; one of ours is never replaced.
+
+        Raises ``BadInput`` where an entry point names no class with the registry's key.
+        """
+        if self.group is None:
+            return {}
+        found = {}
+        for name, value in entry_points(self.group):
+            module, _, attribute = value.partition(":")
+            spec = _spec_of(module)
+            rows = _rows_of(_classes({module: spec}), self.key) if spec else []
+            mine = [row for row in rows if row[2] == attribute]
+            if not mine:
+                problem = "the entry point {} = {} of {}: expected MODULE:CLASS with {} in its body; there is none"
+                raise BadInput(problem.format(name, value, self.group, self.key))
+            found.update((row[0], Kind(*row)) for row in mine if row[0] not in self.kinds())
+        return found
+
+    def rows(self) -> List[Tuple[str, str, str, Dict[str, Any]]]:
+        """What the folder's files hold: name, module, class, facts. The row of each name in a zipapp's table."""
+        spec = importlib.util.find_spec(self.package)
+        places = list(spec.submodule_search_locations or ()) if spec else []
+        names = sorted(one.name for one in pkgutil.iter_modules(places))
+        modules = [self.package + "." + name for name in names]
+        return _rows_of(_classes({module: _spec_of(module) for module in modules}), self.key)
+
+
+def table(registries: List[Registry]) -> bytes:
+    """The table of a zipapp: the rows of each registry's package."""
+    return json.dumps({one.package: one.rows() for one in registries}, sort_keys=True).encode()
+
+
+def entry_points(group: str) -> Iterator[Tuple[str, str]]:
+    """Name and value of each entry point of a group, of all packages on the path, the same on every Python.
+
+    Reads ``*.dist-info/entry_points.txt`` (the format is that of the Python packaging guide): the standard library
+    reads them from 3.8 on.
+    """
+    import configparser
+    import sys
+
+    for folder in dict.fromkeys(sys.path):
+        names = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ()
+        for name in names:
+            path = os.path.join(folder or ".", name, "entry_points.txt")
+            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(path):
+                continue
+            parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
+            parser.optionxform = str  # type: ignore[assignment, method-assign]
+            try:
+                parser.read(path, encoding="utf-8")
+            except configparser.Error:
+                continue  # another package's damage is not ours to report
+            if parser.has_section(group):
+                for key, value in parser.items(group):
+                    yield key.strip(), value.strip()
+
+
+def _written() -> Dict[str, Any]:
+    """The table of the zipapp that this runs from; empty elsewhere."""
+    loader = getattr(__spec__, "loader", None)  # type: ignore[name-defined]
+    if hasattr(loader, "archive"):
+        found = json.loads(loader.get_data(os.path.join(os.path.dirname(__file__), TABLE)).decode())
+        return {package: [(*row[:3], _tuples(row[3])) for row in rows] for package, rows in found.items()}
+    return {}
+
+
+def _tuples(value: Any) -> Any:
+    """A literal with tuples in place of lists, which JSON has none of."""
+    if isinstance(value, dict):
+        return {key: _tuples(one) for key, one in value.items()}
+    return tuple(_tuples(one) for one in value) if isinstance(value, (list, tuple)) else value
+
+
+def _spec_of(module: str) -> Any:
+    try:
+        return importlib.util.find_spec(module)
+    except ImportError:
+        return None
+
+
+def _classes(specs: Dict[str, Any]) -> Dict[str, Tuple[str, ast.ClassDef]]:
+    """Class name -> its module and its syntax tree, of the sources of some modules."""
+    found = {}
+    for module, spec in specs.items():
+        source = spec.loader.get_source(module) if spec and spec.loader else None
+        for node in ast.parse(source).body if source else ():
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = (module, node)
+    return found
+
+
+def _rows_of(classes: Dict[str, Tuple[str, ast.ClassDef]], key: str) -> List[Tuple[str, str, str, Dict[str, Any]]]:
+    rows = []
+    for name, (module, node) in classes.items():
+        own = _literals(node)
+        if key not in own:
+            continue
+        facts = dict(_inherited(node, classes), **own)
+        names = facts[key] if isinstance(facts[key], (tuple, list)) else (facts[key],)
+        rows += [(one, module, name, facts) for one in names]
+    return rows
+
+
+def _inherited(node: ast.ClassDef, classes: Dict[str, Tuple[str, ast.ClassDef]]) -> Dict[str, Any]:
+    facts = {}  # type: Dict[str, Any]
+    for base in reversed(node.bases):
+        if isinstance(base, ast.Name) and base.id in classes and classes[base.id][1] is not node:
+            parent = classes[base.id][1]
+            facts.update(_inherited(parent, classes))
+            facts.update(_literals(parent))
+    return facts
+
+
+def _literals(node: ast.ClassDef) -> Dict[str, Any]:
+    """The class attributes of a class body whose values are literals."""
+    found = {}
+    for line in node.body:
+        if isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name):
+            target, value = line.targets[0].id, line.value
+        elif isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name) and line.value is not None:
+            target, value = line.target.id, line.value
+        else:
+            continue
+        try:
+            found[target] = _tuples(ast.literal_eval(value))
+        except ValueError:
+            continue  # computed at import: no fact
+    return found
