@@ -179,10 +179,6 @@ class Perturber(object):
         """Make the draws of the next frames now, between two of them."""
         self.pipeline.draw_ahead()
 
-    def set_parameters(self, values: np.ndarray) -> None:
-        """Take gradients at these parameters, float32 (d,), from the next frame on."""
-        self.pipeline.set_parameters(values)
-
     def forget(self, track: int) -> None:
         """Forget an ended track of a stream; its number may then belong to another person."""
         self.pipeline.forget(track)
