@@ -1,7 +1,7 @@
 """Words of earlier versions that were deleted: each is refused with one sentence, which names what replaces it.
 
-A key is a command (``reports``), its option (``run --turn``), which is a setting of ``edge.json`` too, a stage kind of a
-manifest (``stage gradient``), or an option of a source's or sink's address (``?accept``).
+A key is a command (``reports``), its option (``run --turn``), which is a setting of ``edge.json`` too, a stage kind of
+a manifest (``stage gradient``), or an option of a source's or sink's address (``?accept``).
 """
 
 from typing import Dict, List, Optional

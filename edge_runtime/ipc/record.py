@@ -3,8 +3,8 @@
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
 ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
 signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, those of counts
-(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where draws
-are charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``) comes before the
+(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where
+draws are charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``) comes before the
 outputs. The outside charges by it, and it goes no further.
 """
 

@@ -338,6 +338,5 @@ class Service(object):
             "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
-            "manifest_sha256": self.bundle.manifest_sha256,
         }
         self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

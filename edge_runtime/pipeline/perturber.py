@@ -4,8 +4,6 @@ import collections
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
-import numpy as np
-
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedColumns, PerturbedFrame, RawFrame

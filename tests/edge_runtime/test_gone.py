@@ -39,7 +39,7 @@ def test_a_deleted_setting(name, tmp_path):
 
 
 def test_a_deleted_option_of_a_sink():
-    with pytest.raises(BadInput, match="taps of an operator were deleted.*baecb1ef"):
+    with pytest.raises(BadInput, match=r"taps of an operator were deleted.*baecb1ef"):
         PreviewSink("0?accept=30m", [], None, {})
 
 
@@ -47,6 +47,6 @@ def test_a_deleted_option_of_a_sink():
 def test_a_deleted_stage(kind):
     manifest, members = bundles.numpy_example()
     manifest["stages"].insert(1, {"stage": kind, "output": "theta"})
-    with pytest.raises(BundleRefused, match="training by rounds over MQTT was deleted.*baecb1ef") as caught:
+    with pytest.raises(BundleRefused, match=r"training by rounds over MQTT was deleted.*baecb1ef") as caught:
         check_manifest(bundles.with_members(manifest, members))
     assert caught.value.reason == "unsupported-stage"

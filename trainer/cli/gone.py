@@ -10,8 +10,8 @@ from typer.core import TyperGroup
 from edgeveil.edge_runtime.errors import BadInput
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: estimate from private reports with edgeveil collect, or train on recorded "
-    "or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
+    "training by rounds over MQTT was deleted: estimate from private reports with edgeveil collect, or train on "
+    "recorded or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
 )
 GONE = {
     "accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "

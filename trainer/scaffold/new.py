@@ -79,9 +79,7 @@ CAPTURE = """
 """
 
 
-def write_recipe(
-    given: Given, out: Path, *, kind: str | None = None, trial: bool = False
-) -> tuple[str, ...]:
+def write_recipe(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, ...]:
     """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
 
     ``trial``: try small classifiers for at most a minute and take the one that reads y best. Returns what a person
@@ -98,9 +96,7 @@ def write_recipe(
     return notes
 
 
-def compose(
-    given: Given, out: Path, *, kind: str | None = None, trial: bool = False
-) -> tuple[str, tuple[str, ...]]:
+def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, tuple[str, ...]]:
     """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
     if kind is not None:
         templates.check_kind(kind)

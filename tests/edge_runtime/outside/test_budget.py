@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.outside.budget import Unlimited, open_allowance
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
 from tests.support.promised import held_examples, local_examples
-from tests.support.promised.counted_bundles import COST, Board, counted_example, price
+from tests.support.promised.counted_bundles import COST, counted_example
 
 MICRO = 10**6
 # The policy of the owner allows less from the moment that a file is there.
@@ -147,7 +147,9 @@ def test_without_a_ledger_nothing_leaves(counted, tmp_path, data):
 
 def test_a_bundle_that_counts_nothing_needs_none(tmp_path):
     manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
-    assert isinstance(open_allowance(SimpleNamespace(subject_column=None), manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited)
+    assert isinstance(
+        open_allowance(SimpleNamespace(subject_column=None), manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited
+    )
 
 
 def test_a_service_refuses_a_column_of_subjects(tmp_path):
