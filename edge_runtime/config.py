@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import WORDS, check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 
 _MOST_BYTES = 1 << 20
@@ -54,8 +55,6 @@ class Settings(NamedTuple):
     inside_user: Optional[str]
     ledger: str
     subject_column: Optional[int]
-    model: Optional[str]
-    turn: Optional[int]
     camera_aid: bool
     accept_raw_on_network: bool
 
@@ -106,10 +105,6 @@ SETTINGS = {
     "subject-column": Setting(
         int, None, "N", "column of csv: that says whose line it is, from 1; no feature", 1, 65536
     ),
-    "model": Setting(
-        str, None, "mqtt://HOST/TOPIC", "where a bundle that reports gradients hears of each round (TOPIC/model)"
-    ),
-    "turn": Setting(int, None, "N", "this device's number, from 0, where a round asks some devices in turn", 0, 65534),
     "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),
 }
@@ -142,6 +137,8 @@ def read(path: Optional[str]) -> Dict[str, Any]:
     for name in sorted(document):
         if name in RENAMED:
             raise BadInput("{!r} in {} is now called {!r}: rename it".format(name, path, RENAMED[name]))
+        if "run --" + name in GONE:
+            raise BadInput("{!r} in {}: {}. Remove it.".format(name, path, GONE["run --" + name]))
         if name not in SETTINGS:
             raise BadInput(
                 "{} has the key {!r}, which is unknown; the keys are those of the flags: {}".format(
@@ -217,7 +214,7 @@ def choices(settings: Settings) -> Dict[str, Any]:
 
 def needs_service(settings: Settings) -> bool:
     """Whether these settings need the service of two processes; else one process perturbs file to file."""
-    if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat or settings.model:
+    if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat:
         return True
     return any(text.partition(":")[0] not in _FILES for text in [settings.source] + settings.sink)
 
@@ -229,6 +226,5 @@ def for_inside(settings: Settings) -> Settings:
         source_credentials=None,
         trust=os.path.abspath(settings.trust),
         sink=[],
-        model=None,  # it gets the rounds through a pipe
         health="off",
     )

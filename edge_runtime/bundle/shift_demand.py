@@ -5,7 +5,7 @@
     "on_shift":{"do":"label-only","most_shift":0.25}
 
 ``label-only`` goes on with what D_y predicts and nothing else, ``stop`` ends the service with code 70. Both last until
-it is started again. ``most_shift`` is a total variation distance, from 0 to 1 (``edgeveil.edge_runtime.acceptance``).
+it is started again. ``most_shift`` is a total variation distance, from 0 to 1 (``edgeveil.edge_runtime.shift``).
 """
 
 from typing import Any, Dict, NamedTuple

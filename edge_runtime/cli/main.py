@@ -13,12 +13,16 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, reports, run, updaters
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
 from edgeveil.edge_runtime.cli.process_list import hide_secrets
-from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.gone import refused
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
     try:
+        gone = refused(sys.argv[1:] if argv is None else argv)
+        if gone:
+            raise BadInput("edgeveil-edge {}.".format(gone))
         arguments = _parser().parse_args(argv)
         hide_secrets(getattr(arguments, "source", None), getattr(arguments, "sink", None) or [])
         return arguments.call(arguments) or 0

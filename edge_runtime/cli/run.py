@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
 
 # Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
-_USUAL = ("nobody", "stopped", "newer-frame", "newer-set", "late-round", SPENT)
+_USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
 _INSIDE = (
     "source",
     "artefact",
@@ -30,7 +30,6 @@ _INSIDE = (
     "hang-after",
     "inside-at",
     "frames-at",
-    "subject-column",
 )
 
 
@@ -136,7 +135,6 @@ def _file_to_file(settings: Settings) -> Document:
     """One process, where nothing is on a network and no camera is open."""
     from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.loop import batch
-    from edgeveil.edge_runtime.outside.training.gradient_settings import check_gradients
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sinks import open_sinks
@@ -145,7 +143,6 @@ def _file_to_file(settings: Settings) -> Document:
     hardening.no_core_dumps()
     with Perturber.open(settings.bundle, trust=settings.trust, **config.choices(settings)) as perturber:
         manifest = perturber.manifest
-        check_gradients(settings, manifest)
         column, pay = settings.subject_column, _payment(settings, perturber)
         if manifest.counts is not None:
             sys.stderr.write("note: {}\n".format(NO_COUNTS))

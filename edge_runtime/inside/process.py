@@ -35,14 +35,13 @@ from edgeveil.edge_runtime.ipc.frames_pipe import make_for_inside
 from edgeveil.edge_runtime.ipc.notes import Notes
 from edgeveil.edge_runtime.ipc.pipe import Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
-from edgeveil.edge_runtime.ipc.rendezvous import ROUNDS, open_for_inside
-from edgeveil.edge_runtime.ipc.rounds import RoundFormat, RoundReader
+from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
 from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
 from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.ledger.inside_count import COUNTS, InsideCount, SubjectCount
+from edgeveil.edge_runtime.ledger.inside_count import COUNTS, InsideCount
 from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
-from edgeveil.edge_runtime.loop import batch, by_round
+from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening
@@ -57,8 +56,7 @@ Ends = NamedTuple(
         ("notes", int),
         ("counters", int),  # a page of memory that both have,
         ("bundle", int),  # a file,
-        ("frames", Optional[int]),  # a pipe from the process that fetches or asks for the camera's frames, if any,
-        ("rounds", Optional[int]),  # and a pipe from the outside with the rounds of a training, if there is one
+        ("frames", Optional[int]),  # and a pipe from the process that fetches or asks for the camera's frames, if any
     ],
 )
 
@@ -95,9 +93,8 @@ def run_alone(settings: Settings, folder: str) -> int:
     network = needs_network(settings.source, settings.device)
     if _waited_for_camera(settings, found):
         return DeviceFailed.exit_code
-    rounds = found.pop(ROUNDS, None)
     frames = make_for_inside(settings.frames_at) if settings.frames_at else None
-    return _run(settings, Ends(bundle=bundle, frames=frames, rounds=rounds, **found), network=network, retry=True)
+    return _run(settings, Ends(bundle=bundle, frames=frames, **found), network=network, retry=True)
 
 
 def _waited_for_camera(settings: Settings, found: Dict[str, int]) -> bool:
@@ -154,7 +151,6 @@ class Inside(object):
         self._loop: Optional[LiveLoop] = None
         self._draws = PaidDraws()
         self._may_make: Callable[[int], bool] = lambda _releases: True
-        self._may_make_of: Callable[[int], bool] = lambda _subject: self._may_make(1)
         self._may_count: Callable[[int], bool] = self._may_make
         self._sending = threading.Lock()
         self._stopping = False
@@ -170,7 +166,6 @@ class Inside(object):
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
         settings, frames = self._settings, ends.frames
-        by_subject = settings.subject_column is not None
         signal.signal(signal.SIGTERM, self._stop)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches both processes: the outside decides
         locked = hardening.lock_memory()
@@ -182,10 +177,8 @@ class Inside(object):
             del bundle, opened
             check_sensor(settings.source, perturber.manifest.input.sensor)
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout.of(perturber.manifest, subjects=by_subject)
-            if perturber.price is not None and by_subject:
-                self._may_make_of = SubjectCount(perturber.price).take
-            elif perturber.price is not None:
+            layout = Layout.of(perturber.manifest)
+            if perturber.price is not None:
                 self._may_make = InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
             capture = Capture(perturber.manifest, counter, perturber.detector)
@@ -226,12 +219,8 @@ class Inside(object):
             self._loop = live
             if self._stopping:
                 live.stop()
-            form = RoundFormat.of(perturber.manifest)
             if source is None or source.live:
                 live.run(source)
-            elif ends.rounds is not None and form is not None:
-                with source:
-                    self._run_rounds(source, perturber, layout, RoundReader(ends.rounds, form, self._refused_round))
             else:
                 with source:
                     self._run_file(source, perturber, capture, layout)
@@ -270,7 +259,6 @@ class Inside(object):
             manifest.capture,
             realtime=self._settings.realtime,
             repeat=self._settings.repeat,
-            subject_column=self._settings.subject_column,
         )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
@@ -329,23 +317,6 @@ class Inside(object):
         self._counters.add("sets-out", summary.frames_out)
         for reason, count in summary.dropped.items():
             self._counters.add(DROP + reason, count)
-
-    def _run_rounds(self, source: Any, perturber: Any, layout: Layout, rounds: RoundReader) -> None:
-        """Report one line's gradient for each round that comes, until the lines end."""
-        by_round.answer(
-            source,
-            perturber,
-            rounds,
-            lambda frame, subject: self._pipe.write(layout.pack(frame, frame.index, subject=subject)),
-            counters=self._counters,
-            may_make=self._may_make_of,
-            stopped=lambda: self._stopping,
-            beat=lambda: self._watchdog.beat("perturb"),
-        )
-
-    def _refused_round(self, problem: str) -> None:
-        self._counters.add("fault:round")
-        self._notes.say("fault", word="round", message="a round came that is none: {}".format(problem))
 
     def _beat(self) -> None:
         # The outside watches this too: a stopped process does not get its alarm.

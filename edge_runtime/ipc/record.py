@@ -3,10 +3,9 @@
 A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
 ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
 signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, those of counts
-(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where the
-budget of each subject is counted, the number of the frame's subject (8 bytes) comes before the outputs; where draws are
-charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``). The outside charges by
-them, and they go no further.
+(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where
+draws are charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``) comes before the
+outputs. The outside charges by it, and it goes no further.
 """
 
 import os
@@ -27,17 +26,16 @@ _HEAD = struct.Struct("<4sBxHqI")
 _MAGIC = b"EVR1"
 _AT_ONCE = 1 << 18  # bytes read in one go
 
-_WHOSE = struct.Struct("<Q")  # a subject, or the name of draws
+_DRAWN = struct.Struct("<Q")  # the name of draws
 
 
 class Record(NamedTuple):
-    """One record: ``number``, ``slot`` and ``state`` of its head, its frame, and whose that is, where it says so."""
+    """One record: ``number``, ``slot`` and ``state`` of its head, and its frame."""
 
     number: int
     slot: int
     state: int
     frame: PerturbedFrame
-    subject: int = 0
 
 
 class RecordBroken(DeviceFailed):
@@ -47,15 +45,14 @@ class RecordBroken(DeviceFailed):
 class Layout(object):
     """The place of each output of a manifest in a record, and of ``counts`` whole numbers in a record of those.
 
-    ``size`` is the length of every record in bytes. ``subjects``: each record says whose frame it is. ``draws``: and
-    which draws it repeats.
+    ``size`` is the length of every record in bytes. ``draws``: each record has the name of the draws that it repeats.
     """
 
-    def __init__(self, outputs: List[Output], counts: int = 0, *, subjects: bool = False, draws: bool = False) -> None:
+    def __init__(self, outputs: List[Output], counts: int = 0, *, draws: bool = False) -> None:
         self.counts = counts
         self.columns = []
-        self.subjects, self.draws = subjects, draws
-        offset = _HEAD.size + (subjects + draws) * _WHOSE.size
+        self.draws = draws
+        offset = _HEAD.size + draws * _DRAWN.size
         for output in outputs:
             dtype, shape = np.dtype(output.dtype), output.shape
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
@@ -64,18 +61,16 @@ class Layout(object):
         self.size = max(offset, counted.HEAD.size + 4 * counts)
 
     @classmethod
-    def of(cls, manifest: Manifest, *, subjects: bool = False) -> "Layout":
+    def of(cls, manifest: Manifest) -> "Layout":
         """The layout of all that a bundle sends."""
         counts = 0 if manifest.counts is None else len(manifest.counts.names)
-        return cls(manifest.outputs, counts, subjects=subjects, draws=repeats_paid(manifest))
+        return cls(manifest.outputs, counts, draws=repeats_paid(manifest))
 
-    def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED, subject: int = 0) -> bytes:
+    def pack(self, frame: PerturbedFrame, number: int, slot: int = 0, state: int = RELEASED) -> bytes:
         """One record of ``frame``. Raises ``PrivacyStop`` for anything but a ``PerturbedFrame`` of this layout."""
         if type(frame) is not PerturbedFrame:
             raise PrivacyStop("expected a PerturbedFrame to make a record; got a {}".format(type(frame).__name__))
-        parts = [_WHOSE.pack(subject)] if self.subjects else []
-        if self.draws:
-            parts.append(_WHOSE.pack(frame.drawn))
+        parts = [_DRAWN.pack(frame.drawn)] if self.draws else []
         for name, dtype, shape, _, _ in self.columns:
             value = frame.outputs[name]
             if value.dtype != dtype or value.shape != shape:
@@ -103,9 +98,8 @@ class Layout(object):
             name: np.frombuffer(data, dtype, count=size // dtype.itemsize, offset=offset).reshape(shape)
             for name, dtype, shape, offset, size in self.columns
         }
-        subject = _WHOSE.unpack_from(data, _HEAD.size)[0] if self.subjects else 0
-        drawn = _WHOSE.unpack_from(data, _HEAD.size + self.subjects * _WHOSE.size)[0] if self.draws else 0
-        return Record(number, slot, state, PerturbedFrame(number, outputs, _PIPELINE, slot=slot, drawn=drawn), subject)
+        drawn = _DRAWN.unpack_from(data, _HEAD.size)[0] if self.draws else 0
+        return Record(number, slot, state, PerturbedFrame(number, outputs, _PIPELINE, slot=slot, drawn=drawn))
 
 
 class RecordReader(object):

@@ -3,12 +3,12 @@
 import os
 import stat
 import time
-from typing import Dict, Optional
+from typing import Dict
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.counters import page_at
 
-RECORDS, NOTES, COUNTERS, ROUNDS = "records", "notes", "counters", "rounds"
+RECORDS, NOTES, COUNTERS = "records", "notes", "counters"
 PATIENCE_S = 180.0  # both are started at once, and the outside verifies its bundle before it makes the pipes
 
 
@@ -23,10 +23,6 @@ def open_for_inside(folder: str) -> Dict[str, int]:
             path = os.path.join(folder, name)
             _check_pipe(path)
             found[name] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-        if os.path.lexists(os.path.join(folder, ROUNDS)):
-            _check_pipe(os.path.join(folder, ROUNDS))
-            # For writing too: a pipe whose writer starts again must not look ended.
-            found[ROUNDS] = os.open(os.path.join(folder, ROUNDS), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         found[COUNTERS] = page_at(os.path.join(folder, COUNTERS))
     except OSError as error:
         problem = (error.strerror or "no such file").lower()
@@ -54,11 +50,3 @@ def _check_pipe(path: str) -> None:
 def open_for_outside(folder: str, name: str) -> int:
     """The outside's end of a pipe in ``folder``, for reading without blocking."""
     return os.open(os.path.join(folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-
-
-def open_rounds_for_outside(folder: str) -> Optional[int]:
-    """The outside's end of the pipe of rounds; None while no inside has opened it."""
-    try:
-        return os.open(os.path.join(folder, ROUNDS), os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:
-        return None

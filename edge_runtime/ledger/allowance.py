@@ -71,7 +71,7 @@ class Allowance(object):
                 self._low.set()
         return enough
 
-    def take_of(self, _subject: int) -> bool:
+    def take_one(self) -> bool:
         """As ``take`` one, but wait for the disk first where nothing was reserved: for what has no ticks."""
         if self.take(1):
             return True

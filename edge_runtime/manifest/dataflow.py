@@ -8,9 +8,7 @@ nothing ``raw`` or merely rescaled (``unit``) may leave or reach an output stage
 kind        is made by                                             may go to
 ==========  =====================================================  ================================
 raw         the input                                              preprocess
-unit        preprocess                                             artefact, argmax, gradient, mechanism
-parameters  parameters                                             gradient
-gradient    gradient                                               mechanism
+unit        preprocess                                             artefact, argmax, mechanism
 noise       draw uniform                                           artefact
 steps       draw laplace                                           add, mechanism laplace
 lots        draw words, coin, integer, subset                      mechanism
@@ -43,7 +41,7 @@ from edgeveil.edge_runtime.formats.validate import (
     show,
     whole,
 )
-from edgeveil.edge_runtime.manifest import gradient_rules
+from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.manifest.mechanism_rules import DRAWS, LARGEST_SCALE, MECHANISMS, MOST_STEPS, check_draw
 from edgeveil.edge_runtime.named_tuple import NamedTuple
 
@@ -51,7 +49,7 @@ DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "floa
 MAX_STAGES = 64
 HELD = ("track", "period", "bout")
 
-_PLAIN = ("preprocess", "artefact", "add", "output", "quantise", *gradient_rules.KEYS)
+_PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
 _CHOICES = {
     "draw": ("distribution", ("uniform", "channel", "laplace", *DRAWS)),
     "mechanism": ("op", tuple(MECHANISMS)),
@@ -67,7 +65,6 @@ _KEYS = {
     "channel": ("stage", "distribution", "input", "table", "output"),
     "laplace": ("stage", "distribution", "output", "shape", "numerator", "denominator"),
     **DRAWS,
-    **gradient_rules.KEYS,
     "argmax": ("stage", "op", "input", "output"),
     "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
     "majority": ("stage", "op", "input", "groups", "output"),
@@ -122,9 +119,8 @@ class Dataflow(object):
                 reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
                 if variant == "mechanism":
                     reads = [stage["input"], *stage["noise"]]
-            if stage["stage"] in ("draw", "parameters"):
-                self.draws.append(stage["output"])
             if stage["stage"] == "draw":
+                self.draws.append(stage["output"])
                 self._drawn[stage["output"]] = stage
             # What is made from held values and fresh noise alone tells no more than they do.
             if stage["stage"] == "hold" or all(name in self._held for name in reads):
@@ -141,7 +137,8 @@ class Dataflow(object):
             refuse("missing-key", at, "the key 'stage' is missing")
         kind = stage["stage"]
         if type(kind) is not str or kind not in _PLAIN + tuple(_CHOICES):
-            refuse("unsupported-stage", at, "the stage {} is not known to this runtime".format(show(kind)))
+            problem = GONE.get("stage {}".format(kind), "the stage {} is not known to this runtime".format(show(kind)))
+            refuse("unsupported-stage", at, problem)
         if kind in _PLAIN:
             return kind
         key, options = _CHOICES[kind]
@@ -157,7 +154,7 @@ class Dataflow(object):
             refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
         value = self._values[name]
         if value.kind not in kinds.split():
-            reason = "raw-passthrough" if value.kind in ("raw", "unit", "gradient") else "wrong-value"
+            reason = "raw-passthrough" if value.kind in ("raw", "unit") else "wrong-value"
             refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
         return value
 
@@ -222,22 +219,9 @@ class Dataflow(object):
 
     _words = _coin = _integer = _subset = _lots
 
-    def _parameters(self, stage: Dict[str, Any], at: str) -> Value:
-        if any(value.kind == "parameters" for value in self._values.values()):
-            refuse("redefined-value", at, "the parameters of a round come once")
-        return Value("parameters", gradient_rules.check_parameters(stage, at), "float32")
-
-    def _gradient(self, stage: Dict[str, Any], at: str) -> Value:
-        sample = self._take(stage["input"], at + ".input", "unit")
-        parameters = self._take(stage["parameters"], at + ".parameters", "parameters")
-        self._check_range(stage, at)
-        size = gradient_rules.check_gradient(stage, at, sample.shape or [], parameters.shape or [])
-        return Value("gradient", size, "float32")
-
     def _mechanism(self, stage: Dict[str, Any], at: str) -> Value:
         rules = MECHANISMS[stage["op"]]
-        # A gradient is clipped and scaled to the unit cube, as a sample is.
-        value = self._take(stage["input"], at + ".input", rules.takes.replace("unit", "unit gradient"))
+        value = self._take(stage["input"], at + ".input", rules.takes)
         if value.kind == "unit" and self._input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
         kinds = "steps" if stage["op"] == "laplace" else "lots"

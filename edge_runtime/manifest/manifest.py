@@ -82,10 +82,6 @@ class Stage(NamedTuple):
     of: int = 0
     places: int = 0
     radius: float = 0.0
-    parameters: str = ""
-    loss: str = ""
-    clip: float = 0.0
-    most: float = 0.0
 
 
 class Output(NamedTuple):

@@ -1,22 +1,19 @@
 """What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon."""
 
-from typing import Any, Callable, Optional, Tuple, TypeVar, Union
+from typing import Any, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.allowance import Allowance
 from edgeveil.edge_runtime.ledger.book import Price
 from edgeveil.edge_runtime.ledger.inside_count import COUNTS
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, LedgerUnfit
-from edgeveil.edge_runtime.ledger.payer import Payer
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
-
-Charged = TypeVar("Charged")
 
 
 class Unlimited(object):
@@ -29,35 +26,12 @@ class Unlimited(object):
         """Always."""
         return True
 
-    take_of = take
+    def take_one(self) -> bool:
+        """Always."""
+        return True
 
     def spent(self) -> bool:
         """Never."""
-        return False
-
-
-class OfSubjects(object):
-    """The allowance of lines whose subject is told: each is charged when it leaves, to its own subject's account."""
-
-    def __init__(self, ledger: Ledger, price: Price) -> None:
-        self._pay = Payer(ledger, price, by_subject=True).pay
-
-    def start(self, _page: Counters) -> None:
-        """There is nothing to reserve."""
-
-    def take(self, _releases: int) -> bool:
-        """Nothing leaves that is nobody's."""
-        return False
-
-    def take_of(self, subject: int) -> bool:
-        """Whether one release of this subject is paid for. Raises ``PrivacyStop`` where nothing can be charged."""
-        try:
-            return self._pay([subject])[0]
-        except EdgeVeilError as error:
-            raise PrivacyStop("what leaves cannot be counted, so nothing leaves: {}".format(error)) from None
-
-    def spent(self) -> bool:
-        """Never: another subject may have a budget."""
         return False
 
 
@@ -77,11 +51,15 @@ def promises(settings: Settings, manifest: Manifest) -> Tuple[Any, ...]:
     return manifest.spending, price_here(settings, manifest), count_price_here(settings, manifest)
 
 
-def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, OfSubjects, Unlimited]:
-    """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged."""
+def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
+    """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged,
+    ``BadInput`` where the settings ask to charge each subject."""
+    if settings.subject_column is not None:
+        raise BadInput(
+            "expected --subject-column with files alone: a service counts all that leaves as one unit. Leave it out, "
+            "or go from csv: to a file"
+        )
     price = price_here(settings, manifest)
-    if price is not None and settings.subject_column is not None:
-        return _charged(lambda: OfSubjects(Ledger(settings.ledger), price))
     return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats_paid(manifest))
 
 
@@ -94,12 +72,7 @@ def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowa
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:
     if price is None:
         return Unlimited()
-    return _charged(lambda: Allowance(Ledger(settings.ledger), price, **options))
-
-
-def _charged(opened: Callable[[], Charged]) -> Charged:
-    """What ``opened`` returns. Raises ``PrivacyStop`` where the ledger cannot be charged."""
     try:
-        return opened()
+        return Allowance(Ledger(settings.ledger), price, **options)
     except LedgerUnfit as error:
         raise PrivacyStop(str(error)) from None

@@ -36,7 +36,6 @@ from edgeveil.edge_runtime.outside.link.open_link import open_link
 from edgeveil.edge_runtime.outside.link.supervisor import InsideFailed
 from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, open_shift_watch
 from edgeveil.edge_runtime.outside.status import Status
-from edgeveil.edge_runtime.outside.training.training import open_training
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
@@ -71,8 +70,7 @@ class Service(object):
         handle, self.bundle = open_bundle(settings.bundle, settings.trust, settings.source)
         self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
         self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.training = open_training(settings, self.bundle.manifest, self.counters, log.say)
-        self.layout = Layout.of(self.bundle.manifest, subjects=settings.subject_column is not None)
+        self.layout = Layout.of(self.bundle.manifest)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.promised = promises(settings, self.bundle.manifest)
         self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
@@ -92,14 +90,13 @@ class Service(object):
         self.counts = open_count_emission(
             self.bundle.manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
         )
-        self._lines = FileLines(self.allowance, self.training, self.sinks, self.counters, self.layout.subjects)
+        self._lines = FileLines(self.allowance, self.sinks, self.counters)
         owner = LinkOwner(
             self.layout,
             self.counters,
             log.say,
             self.bundle.manifest_sha256,
             on_end=self._inside_ended,
-            rounds=self.training is not None,
         )
         self.link = open_link(settings, self.bundle.manifest, handle, owner, clock=self.clock)
         self.status = Status(self)
@@ -123,8 +120,6 @@ class Service(object):
                 self.allowance.start(self.link.inside)
                 self.count_allowance.start(self.link.inside)
                 self.link.start()
-                if self.training is not None:
-                    self.training.feed.start()
                 self._loop(signals.handle)
             except BaseException as error:
                 self._end(failed=error)
@@ -146,9 +141,8 @@ class Service(object):
     def _exit_code(self) -> int:
         if signal.SIGINT in self._signals:
             return 130
-        # A stream goes on without a budget, and a training with other subjects; a file's frames are missing for want of
-        # it.
-        missing = self.is_live is False and self.training is None and SPENT in self.drops()
+        # A stream goes on without a budget; a file's frames are missing for want of it.
+        missing = self.is_live is False and SPENT in self.drops()
         return LimitNotMet.exit_code if missing else 0
 
     def drops(self) -> Dict[str, int]:
@@ -179,8 +173,6 @@ class Service(object):
                 for record in self.link.records():
                     self._handle_record(record)
             self._begin()
-            if self.training is not None and self._emitting:
-                self.training.step(self.link.offer)
             self.status.open_pages(now)
             self._manager.alive(now)
             if self.counters.get("frames-out") or self.is_live is False:
@@ -198,8 +190,6 @@ class Service(object):
     def _wait(self, woken: int, now: float) -> None:
         """Wait for the inside or a signal; from the slack before a tick on, for the tick or a signal."""
         handles, until = self.link.handles(), 0.25
-        if self.training is not None:
-            handles += self.training.handles()
         if self._ticking:
             until = self.emission.quiet_s()
             if until <= 0:
@@ -224,8 +214,6 @@ class Service(object):
             if self.info.get("manifest_sha256") != self.link.manifest_sha256:
                 raise PrivacyStop("the inside runs another bundle than was verified here; no more frames are emitted")
             self.status.log_ready(facts)
-            if self.training is not None:
-                self.training.restarted()
         elif event.name == "source":
             self.source = facts
             if self.is_live is None:
@@ -320,8 +308,6 @@ class Service(object):
 
     def _end(self, failed: Optional[BaseException] = None) -> None:
         self._manager.stopping()
-        if self.training is not None:
-            self.training.feed.close()
         deadline = self.clock() + DRAIN_S - 1.0
         self.link.kill()
         self.emission.drain()
@@ -352,6 +338,5 @@ class Service(object):
             "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
-            "manifest_sha256": self.bundle.manifest_sha256,
         }
         self.sinks.sinks = open_sinks(self.settings.sink, manifest.outputs, manifest, options).sinks

@@ -6,14 +6,14 @@ another: where its codes shift, its privacy figures do not speak of this stream 
 
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from edgeveil.edge_runtime.acceptance.histogram import BLOCK_S, Histogram
-from edgeveil.edge_runtime.acceptance.shift import MOST_SHIFT, SHIFTED, Shift, reference_of, shift_of
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.shift_demand import STOP, OnShift
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.shift.distance import MOST_SHIFT, SHIFTED, Shift, reference_of, shift_of
+from edgeveil.edge_runtime.shift.histogram import BLOCK_S, Histogram
 
 MINUTES = 60  # with a release, that are looked at together
 ERROR = 1e-6  # of one look: one false alarm in two years of looks each minute
@@ -89,7 +89,7 @@ class ShiftWatch(object):
             shift.distance, shift.low, shift.high
         )
         if self._demand is not None and self._demand.do == STOP:
-            raise PrivacyStop(text + "; the policy says to stop. Look at the sensor and its place (edgeveil accept).")
+            raise PrivacyStop(text + "; the policy says to stop. Look at the sensor and its place.")
         self.label_only = self.label_only or self._demand is not None
         more = "; from here on y alone leaves, until a restart" if self.label_only else ""
         self._say("shift", message=text + more, **shift.document())

@@ -2,7 +2,6 @@
 
 from typing import Any, Dict, Iterator, List, Optional, Tuple
 
-from edgeveil.edge_runtime.acceptance.shift import SHIFTED
 from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
@@ -10,6 +9,7 @@ from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.outside.host.board_health import board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
+from edgeveil.edge_runtime.shift.distance import SHIFTED
 from edgeveil.edge_runtime.sinks.network.about import about
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 

@@ -8,9 +8,7 @@ from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 from edgeveil.edge_runtime.pipeline.stages import KINDS, Run
 
-Step = Tuple[
-    Run, Optional[Tuple[str, Tuple[int, ...]]]
-]  # a compiled stage; of a draw or of parameters, its output and shape
+Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
 
 class Program(NamedTuple):
@@ -39,7 +37,7 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
                 )
             )
         known.update(writes)
-        drawn = (stage.output, stage.shape) if stage.stage in ("draw", "parameters") else None
+        drawn = (stage.output, stage.shape) if stage.stage == "draw" else None
         steps.append((compile_stage(stage, context), drawn))
     made = known - {manifest.input.name}
     models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
@@ -59,8 +57,8 @@ def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
     ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``track_memory``,
-    ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to), ``parameters`` (arrays by name,
-    which a parameters stage adds to) and ``promises``: what leaves keeps a promise. Raises ``BadInput``.
+    ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to) and ``promises``: what leaves
+    keeps a promise. Raises ``BadInput``.
     """
     kind = stage.stage
     if kind not in KINDS:
@@ -76,6 +74,4 @@ def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
     """The names that a stage reads from the flow, and those that it adds."""
     if stage.stage == "artefact":
         return list(stage.inputs.values()), list(stage.outputs.values())
-    return [name for name in (stage.input, stage.group, stage.by, stage.parameters, *stage.noise) if name], [
-        stage.output
-    ]
+    return [name for name in (stage.input, stage.group, stage.by, *stage.noise) if name], [stage.output]

@@ -4,8 +4,6 @@ import collections
 import os
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
-import numpy as np
-
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedColumns, PerturbedFrame, RawFrame
@@ -178,10 +176,6 @@ class Perturber(object):
     def draw_ahead(self) -> None:
         """Make the draws of the next frames now, between two of them."""
         self.pipeline.draw_ahead()
-
-    def set_parameters(self, values: np.ndarray) -> None:
-        """Take gradients at these parameters, float32 (d,), from the next frame on."""
-        self.pipeline.set_parameters(values)
 
     def forget(self, track: int) -> None:
         """Forget an ended track of a stream; its number may then belong to another person."""

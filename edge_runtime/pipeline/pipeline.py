@@ -50,7 +50,6 @@ class Pipeline(object):
         self.clipped = 0  # frames of a promise with a value beyond the bounds: it counts as the bound, and that is said
         self._bounds = (manifest.input.low, manifest.input.high) if self.promises else None
         self.pools: List[Pool] = []
-        self.parameters: Dict[str, np.ndarray] = {}
         self.track_memory = TrackMemory(manifest.stream, clock=clock)
         program = compile_stages(manifest, self)
         self._before, self._middle, self._after = program.before, program.middle, program.after
@@ -70,7 +69,7 @@ class Pipeline(object):
     ) -> Dict[str, np.ndarray]:
         """Raw samples x (n, *shape) of the input's dtype in, ``{output name: (n, ...)}`` out, in memory of their own.
 
-        ``draws`` maps the output name of every draw or parameters stage to recorded values (n, ...); without it draws
+        ``draws`` maps the output name of every draw stage to recorded values (n, ...); without it draws
         come from the operating system's generator. ``tracks`` (n numbers) is the track of each sample of a stream, in
         order of time; without it each sample stands for a whole track of equal samples. Raises ``FrameDropped``
         (``shape``, ``dtype``, ``not-finite``, ...).
@@ -154,11 +153,6 @@ class Pipeline(object):
         """Make the draws of the next frames now, when nothing waits for them."""
         for pool in self.pools:
             pool.fill()
-
-    def set_parameters(self, values: np.ndarray) -> None:
-        """Take gradients at these float32 (d,) from the next frame on; they are 0 before."""
-        for held in self.parameters.values():
-            held[:] = values
 
     def forget(self, track: int) -> None:
         """Forget an ended track of the stream."""

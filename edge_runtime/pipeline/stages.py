@@ -161,19 +161,7 @@ def _codes(context: Any) -> Callable[[np.ndarray, int], np.ndarray]:
 OPS = ("duchi-linf", "duchi-l2", "laplace", "hybrid", "oue", "rappor", "rappor-again", "hrr")  # of a mechanism
 
 
-# Imported by the few pipelines that have them: the others start sooner.
-def _parameters(stage: Stage, context: Any) -> Run:
-    from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_parameters
-
-    return compile_parameters(stage, context)
-
-
-def _gradient(stage: Stage, context: Any) -> Run:
-    from edgeveil.edge_runtime.pipeline.mechanisms.gradients import compile_gradient
-
-    return compile_gradient(stage, context)
-
-
+# Imported by the few pipelines that have one: the others start sooner.
 def _mechanism(stage: Stage, context: Any) -> Run:
     from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import compile_mechanism
 
@@ -185,8 +173,6 @@ KINDS: Dict[str, Tuple[Callable[[Stage, Any], Run], str, Tuple[str, ...]]] = {
     "preprocess": (_preprocess, "", ()),
     "artefact": (ModelStage, "", ()),
     "draw": (_draw, "distribution", ("uniform", "channel", "laplace", *LOTS)),
-    "parameters": (_parameters, "", ()),
-    "gradient": (_gradient, "", ()),
     "mechanism": (_mechanism, "op", OPS),
     "table": (_table, "op", ("argmax", "argmax_within")),
     "hold": (_hold, "op", ("majority", "keep", "first")),

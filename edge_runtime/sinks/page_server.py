@@ -1,5 +1,4 @@
-"""The HTTP server of the pages (preview, health), for this device alone or for who has the token. It is read-only, but
-for the taps of an acceptance.
+"""The HTTP server of the pages (preview, health), for this device alone or for who has the token. It is read-only.
 
 Strangers hold nothing up: a request must come within a few seconds as a whole, and where there are too many
 connections the oldest that has not shown the token is closed, so whoever shows it at once is always answered.
@@ -24,7 +23,6 @@ from edgeveil.edge_runtime.sinks.uri import LOOPBACK
 MOST_CONNECTIONS, MOST_OF_ONE = 16, 8  # in all, and of one address (one /64 of IPv6)
 MOST_HEAD_BYTES = 8192
 REQUEST_S, ANSWER_S = 5.0, 10.0  # for the whole head of a request, and for the whole answer
-_OURS = "X-EdgeVeil"  # a page from elsewhere that sends it asks first (CORS), and is not answered
 _COOKIE = "edgeveil_{}={}"  # by port: browsers keep cookies by host alone
 _TOKEN = r"[A-Za-z0-9_.~-]{16,128}"  # noqa: S105 - what one looks like; goes into an address and a cookie as it is
 _POLICY = (
@@ -49,8 +47,7 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
     With a ``token`` every request needs it: in its address (once, then in a cookie) or as ``Authorization: Bearer``.
     Without one, the Host header must name this device, so that no page on the web can use a browser here to read these
-    pages. ``posts`` is asked the same for POST, which needs a header that no page from elsewhere may send.
-    Raises ``OSError`` where the port cannot be had.
+    pages. Raises ``OSError`` where the port cannot be had.
     """
 
     daemon_threads = True
@@ -58,10 +55,8 @@ class PageServer(socketserver.ThreadingMixIn, http.server.HTTPServer):
     allow_reuse_address = True  # a restart need not wait until the system has forgotten old connections
     request_queue_size = 32
 
-    def __init__(
-        self, bind: str, port: int, token: Optional[str], answers: Answers, posts: Optional[Answers] = None
-    ) -> None:
-        self.token, self.answers, self.posts = token, answers, posts
+    def __init__(self, bind: str, port: int, token: Optional[str], answers: Answers) -> None:
+        self.token, self.answers = token, answers
         self._lock = threading.Lock()
         self._strangers: "collections.OrderedDict[Any, str]" = collections.OrderedDict()  # oldest first
         self._known: Dict[Any, str] = {}
@@ -144,15 +139,12 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             data += piece
         return data
 
-    def do_POST(self) -> None:
-        if self.server.posts is None or self.headers.get(_OURS) != "tap":
-            self.send_error(501)
-        elif self._may_see():
-            self._answer_by(self.server.posts)
-
     def do_GET(self) -> None:
-        if not self._may_see():
+        problem = self._problem()
+        if problem:
+            self._answer(Answer("text/plain", problem, 403))
             return
+        self.server.let_in(self.request)
         parts = urlsplit(self.path)
         query = dict(parse_qsl(parts.query))
         if self.server.token is not None and "token" in query:
@@ -161,21 +153,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             place = "/" + parts.path.lstrip("/")  # two slashes at the start would name another host
             self._answer(Answer("text/plain", b"", 303), {"Location": place, "Set-Cookie": cookie})
             return
-        self._answer_by(self.server.answers)
-
-    def _may_see(self) -> bool:
-        """Whether this request is answered; if not, its sender was told why."""
-        problem = self._problem()
-        if problem:
-            self._answer(Answer("text/plain", problem, 403))
-        else:
-            self.server.let_in(self.request)
-        return not problem
-
-    def _answer_by(self, answers: Answers) -> None:
-        parts = urlsplit(self.path)
         is_local = self.client_address[0] in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
-        answer = answers(parts.path, dict(parse_qsl(parts.query)), is_local)
+        answer = self.server.answers(parts.path, query, is_local)
         self._answer(answer or Answer("text/plain", b"There is nothing of that name.\n", 404))
 
     def _problem(self) -> bytes:

@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.gone import GONE
 
 Known = Dict[str, Callable[[str], Any]]
 
@@ -93,6 +94,8 @@ def _options(query: str, known: Known) -> Dict[str, Any]:
     options: Dict[str, Any] = {}
     for part in query.split("&") if query else []:
         name, equals, value = part.partition("=")
+        if "?" + name in GONE and name not in known:
+            raise BadInput("{}=: {}. Leave it out.".format(name, GONE["?" + name]))
         if name not in known or not equals or not value:
             raise BadInput("expected options of {}; got {!r}".format(", ".join(sorted(known)), name))
         if name in options:

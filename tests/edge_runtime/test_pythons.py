@@ -17,7 +17,7 @@ from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
 from tests.support.boards.pythons import python_of, pythons
 from tests.support.checkout import PACKAGES, ROOT
-from tests.support.promised import gradient_examples, local_examples
+from tests.support.promised import local_examples
 
 pytestmark = pytest.mark.pythons
 
@@ -34,18 +34,6 @@ CAN = {
     "py311-openvino": (TFLITE + ONNX, "openvino"),
 }
 NUMPY_ALONE = ("py38", "py310", "py312", "py313")
-
-
-# Reads a round through the pipe that the inside has.
-ROUND = """
-import os, sys
-sys.path.insert(0, sys.argv[1])
-from edgeveil.edge_runtime.ipc.rounds import RoundFormat, RoundReader, RoundWriter
-end, ours = os.pipe()
-assert RoundWriter(ours).offer(open(sys.argv[2], "rb").read())
-one = RoundReader(end, RoundFormat(2, 100.0), sys.exit).newest()
-print(one.number, *one.theta)
-"""
 
 
 @pytest.fixture(scope="session")
@@ -126,20 +114,6 @@ def test_a_promise_is_kept_everywhere(name, app, tmp_path):
         here = _reports(op, 4000)
         z = (sent.mean(axis=0) - here.mean(axis=0)) / np.sqrt((sent.var(axis=0) + here.var(axis=0)) / 4000 + 1e-30)
         assert np.abs(z).max() < 6, op
-
-
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
-def test_a_gradient_is_the_same_everywhere(name, app, tmp_path):
-    """Its golden report, at golden parameters; and the rounds that ask for it are read."""
-    made = gradient_examples.made(tmp_path)
-    python = python_of(name)
-    done = edge(python, app, "verify", made.path, "--trust", made.trust)
-    assert done.returncode == 0, done.stderr
-    (tmp_path / "round").write_bytes(gradient_examples.asked(3, (0.5, -0.25)))
-    done = subprocess.run(
-        [str(python), "-I", "-c", ROUND, str(app), str(tmp_path / "round")], capture_output=True, text=True, check=False
-    )
-    assert done.stdout.split() == ["3", "0.5", "-0.25"], done.stderr
 
 
 def _reports(op, n):

@@ -9,7 +9,6 @@ import numpy as np
 
 from tests.hostile_bundles.museum import changed, exhibit
 from tests.support import bundles
-from tests.support.promised import gradient_examples
 from tests.support.promised import local_examples as local
 
 
@@ -181,89 +180,17 @@ def table_of_a_channel_that_is_no_array() -> bytes:
     return changed(lambda m: None, example=(manifest, {**members, "tables/q.npy": np.ones((4, 4)).tobytes()}))
 
 
-def _gradient(change: Callable[[Any], object]) -> bytes:
-    return changed(change, example=gradient_examples.example())
+def _deleted(stage: dict[str, Any]) -> bytes:
+    """A bundle of 0.2 with a stage of a training by rounds."""
+    return changed(lambda m: m["stages"].insert(1, stage), example=local.example("duchi-linf"))
 
 
-@exhibit("raw-passthrough")
-def gradient_that_leaves() -> bytes:
-    return _gradient(lambda m: _sent(m, "g", [2], "float32"))
+@exhibit("unsupported-stage")
+def parameters_of_a_training_round() -> bytes:
+    return _deleted({"stage": "parameters", "output": "theta", "shape": [2], "most": 1.0})
 
 
-@exhibit("wrong-value")
-def parameters_that_leave() -> bytes:
-    return _gradient(lambda m: _sent(m, "theta", [2], "float32"))
-
-
-def _into_a_model(what: str) -> bytes:
-    def feed(manifest: Any) -> None:
-        manifest["input"].update(kind="vector", shape=[16], low=0.0, high=1.0)
-        ends = {"low": 0.0, "high": 1.0}
-        manifest["stages"][0].update(ends)
-        manifest["stages"][1:1] = [
-            {"stage": "parameters", "output": "theta", "shape": [15], "most": 1.0},
-            {"stage": "gradient", "loss": "squared", "input": "u", "parameters": "theta", "clip": 1.0, **ends}
-            | {"output": "g"},
-        ]
-        manifest["stages"][4]["inputs"]["noise"] = what
-
-    return changed(feed, example=bundles.artefact_example(audited=False))
-
-
-@exhibit("raw-passthrough")
-def gradient_into_a_model() -> bytes:
-    return _into_a_model("g")
-
-
-@exhibit("wrong-value")
-def parameters_into_a_model() -> bytes:
-    return _into_a_model("theta")
-
-
-@exhibit("wrong-value")
-def gradient_of_samples_without_a_label() -> bytes:
-    return _gradient(lambda m: _made(m, "theta").update(shape=[3]))
-
-
-@exhibit("wrong-value")
-def logistic_loss_of_a_label_of_many_values() -> bytes:
-    def wide(manifest: Any) -> None:
-        for place in (manifest["input"], *manifest["stages"]):
-            if "high" in place:
-                place["high"] = [4.0, 4.0, 2.0]
-
-    return _gradient(wide)
-
-
-@exhibit("range-mismatch")
-def gradient_that_reads_x_on_another_scale() -> bytes:
-    return _gradient(lambda m: _made(m, "g").update(high=[8.0, 4.0, 1.0]))
-
-
-@exhibit("redefined-value")
-def parameters_from_two_places() -> bytes:
-    return _gradient(lambda m: m["stages"].insert(1, {**_made(m, "theta"), "output": "other"}))
-
-
-@exhibit("raw-passthrough")
-def gradient_at_a_sample() -> bytes:
-    def at_itself(manifest: Any) -> None:
-        manifest["stages"].insert(2, {**_made(manifest, "g"), "output": "first"})
-        manifest["stages"][3]["parameters"] = "first"
-
-    return _gradient(at_itself)
-
-
-@exhibit("bad-value")
-def loss_of_tomorrow() -> bytes:
-    return _gradient(lambda m: _made(m, "g").update(loss="hinge"))
-
-
-@exhibit("bad-value")
-def gradient_without_a_bound() -> bytes:
-    return _gradient(lambda m: _made(m, "g").update(clip=0.0))
-
-
-@exhibit("unknown-key")
-def parameters_with_values_of_their_own() -> bytes:
-    return _gradient(lambda m: _made(m, "theta").update(values=[0.0, 0.0]))
+@exhibit("unsupported-stage")
+def gradient_of_a_training_round() -> bytes:
+    ends = {"low": 0.0, "high": 1.0, "output": "g"}
+    return _deleted({"stage": "gradient", "loss": "logistic", "input": "u", "parameters": "theta", "clip": 1.0, **ends})

@@ -10,13 +10,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
-from edgeveil.trainer.cli.collecting import collect_command, federate_command
+from edgeveil.trainer.cli.collecting import collect_command
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -29,17 +28,17 @@ from edgeveil.trainer.cli.common import (
     print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.gone import Commands
 from edgeveil.trainer.cli.publishing.pseudonym_command import pseudonym
 from edgeveil.trainer.cli.publishing.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
 from edgeveil.trainer.cli.runs_command import runs
-from edgeveil.trainer.cli.site import accept_command
 from edgeveil.trainer.cli.trust import trust
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import quiet_process
 
 
-class _Commands(TyperGroup):
+class _Commands(Commands):
     """The commands of ``edgeveil``, which knows those that are the runtime's."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -61,17 +60,17 @@ app = typer.Typer(
 )
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
 plain = (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor)
-for module in (*plain, accept_command, collect_command, federate_command):
+for module in (*plain, collect_command):
     app.add_typer(module.app)
-app.add_typer(data, name="data")
-app.add_typer(recipes, name="recipe")
-app.add_typer(runs, name="runs")
-app.add_typer(bundles, name="bundle")
-app.add_typer(boards.devices, name="devices")
-app.add_typer(trust, name="trust")
-app.add_typer(fleet, name="fleet")
-app.add_typer(publish, name="publish")
-app.add_typer(pseudonym, name="pseudonym")
+app.add_typer(data, name="data", cls=Commands)
+app.add_typer(recipes, name="recipe", cls=Commands)
+app.add_typer(runs, name="runs", cls=Commands)
+app.add_typer(bundles, name="bundle", cls=Commands)
+app.add_typer(boards.devices, name="devices", cls=Commands)
+app.add_typer(trust, name="trust", cls=Commands)
+app.add_typer(fleet, name="fleet", cls=Commands)
+app.add_typer(publish, name="publish", cls=Commands)
+app.add_typer(pseudonym, name="pseudonym", cls=Commands)
 
 # Commands of edgeveil-edge alone.
 RUNTIME = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
@@ -50,10 +50,6 @@ def new(
             "to compare with, prgan, ngp, ap, minimax, laplace; for vectors also cleaner, noise."
         ),
     ] = None,
-    of: Annotated[
-        Literal["gradient"] | None,
-        typer.Option(help="With --kind local: report gradients for edgeveil federate; x ends with the label."),
-    ] = None,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -88,7 +84,7 @@ def new(
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
     given = Given(source, *words, Steps(rate, channels, window, hop, time))
-    for note in [*write_recipe(given, out, kind=kind, of=of, trial=trial), *unnamed_subjects(given)]:
+    for note in [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]:
         say(note)
     say(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out), '--out', f'runs/{out.stem}'])}")
 

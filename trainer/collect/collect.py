@@ -16,7 +16,6 @@ import numpy as np
 
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ipc.rounds import RoundFormat
 from edgeveil.trainer.collect.estimates import Estimate
 from edgeveil.trainer.collect.feeds.blocks import Block, Feed
 from edgeveil.trainer.collect.once import Seen, keys
@@ -65,11 +64,6 @@ def collect(
 
     Raises ``BadInput`` where no report came, or none of this bundle, and what the feeds raise.
     """
-    if RoundFormat.of(bundle.manifest) is not None:
-        raise BadInput(
-            f"Reports of readings were expected; those of {bundle.manifest.name} are gradients, each at the parameters "
-            "of its round: use edgeveil federate."
-        )
     spending, capture = reporting.spending, bundle.manifest.capture
     estimate = Estimate(
         kind,

@@ -92,8 +92,6 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     """Seeded values (n, ...) in place of those that draw stages take from the operating system's generator."""
     draws: dict[str, np.ndarray] = {}
     for stage in fitted.stages:
-        if stage["stage"] == "parameters":  # of a round that might be: with 0, a wrong product would not show
-            draws[stage["output"]] = rng.uniform(-1, 1, (n, *stage["shape"])).astype(np.float32)
         if stage["stage"] == "draw":
             if stage["distribution"] == "uniform":
                 draws[stage["output"]] = rng.random((n, *stage["shape"]), np.float32)

@@ -1,5 +1,4 @@
-"""Locally private reports (paper 002, Definition 3): of a vector, of a gradient, of the class that D_y predicts, or of
-a code.
+"""Locally private reports (paper 002, Definition 3): of a vector, of the class that D_y predicts, or of a code.
 
 One report tells little of anything, whoever reads it; a collector who gets many estimates means and shares from them.
 So that a run can be judged, and a receiver has a sample, a report ships with a decoder: x~ of a vector is unbiased, and
@@ -30,7 +29,6 @@ from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
 from edgeveil.trainer.runs.log import Log
 
 DECODER = "decoder"
-LARGEST_PARAMETER = 1e6
 
 
 def fit(
@@ -39,8 +37,6 @@ def fit(
     """The mechanism that the recipe asks for, behind what it reports. Raises ``BadInput`` where the data do not fit."""
     if section.of == "reading":
         fitted = reading(section, dataset.input)
-    elif section.of == "gradient":
-        fitted = gradient(section, dataset.input)
     elif section.codebook is None:
         fitted = _label(section, dataset, goal.target)
     else:
@@ -66,41 +62,6 @@ def reading(section: Local, spec: InputSpec) -> FittedPerturber:
     made = mechanism_stages.of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
     decoder = made.decoder(np.diag((high - low) / 2), (high + low) / 2)
     return reported(spec, (preprocess_stage(spec),), made, decoder=decoder)
-
-
-def gradient(section: Local, spec: InputSpec) -> FittedPerturber:
-    """The report of a loss's gradient, whose decoder is unbiased for the clipped one. The label is the last value.
-
-    Raises ``BadInput`` for pictures, for vectors without features, and for labels that the loss does not know.
-    """
-    if spec.kind != "vector" or spec.shape[0] < 2:
-        raise BadInput(
-            f'`perturber.of`: "gradient" is for vectors of features and a label; these are of shape {spec.shape}.'
-        )
-    low, high = (np.broadcast_to(np.asarray(end, np.float64), spec.shape) for end in (spec.low, spec.high))
-    if section.loss == "logistic" and (low[-1], high[-1]) != (0, 1):
-        raise BadInput(
-            "`data.low` and `data.high`: the label of a logistic loss, the last value of a reading, is 0 or 1; here it "
-            f"is {low[-1]:g} to {high[-1]:g}."
-        )
-    d, clip = spec.shape[0] - 1, float(section.clip or 0)
-    unit = preprocess_stage(spec)
-    ends = {key: unit[key] for key in ("low", "high")}
-    stages = (
-        unit,
-        {"stage": "parameters", "output": "theta", "shape": [d], "most": LARGEST_PARAMETER},
-        {
-            "stage": "gradient",
-            "loss": section.loss,
-            "input": unit["output"],
-            "parameters": "theta",
-            "clip": clip,
-            **ends,
-        }
-        | {"output": "gradient"},
-    )
-    made = mechanism_stages.of_vector(section.mechanism, "gradient", d, section.epsilon)
-    return reported(spec, stages, made, decoder=made.decoder(clip * np.eye(d)))
 
 
 def within(spec: InputSpec, radius: float) -> InputSpec:

@@ -9,7 +9,6 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.gradient_rules import parameters_of
 from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
 from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged, repeats
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
@@ -19,7 +18,6 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 
 _WHAT = {
     "mean": "the mean, in half ranges,",
-    "gradient": "the mean gradient, in units of its clip,",
     "share": "a share",
 }
 EXTREMES = "The bounds are extremes of training rows, and they ship: public ones would tell nothing of anybody."
@@ -84,9 +82,8 @@ def _estimate(stage: Mapping[str, Any], fitted: FittedPerturber, alpha: float) -
         noise = {one["output"]: one for one in fitted.stages if one["stage"] == "draw"}
         values = noise[stage["noise"][-1]]["shape"][0] if name == "oue" else noise[stage["noise"][0]]["bound"]
     else:
-        parameters = parameters_of(fitted.stages)
-        values = math.prod(parameters[0]["shape"] if parameters else fitted.input.shape)
-        return "gradient" if parameters else "mean", values, vector_variance(name, values, alpha)
+        values = math.prod(fitted.input.shape)
+        return "mean", values, vector_variance(name, values, alpha)
     return "share", values, category_variance(name, values, alpha)
 
 

@@ -9,6 +9,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from edgeveil.trainer.recipe.renamed import GONE
+
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``" (did you mean X?)"`` if a known word is near, else an empty text."""
@@ -59,6 +61,10 @@ def _walk(model: type[BaseModel], loc: tuple[Any, ...]) -> tuple[str, list[type[
 def _problem(detail: ErrorDetails, model: type[BaseModel]) -> str:
     kind, got = detail["type"], _show(detail["input"])
     key, models, description = _walk(model, detail["loc"])
+    path = ".".join(map(str, detail["loc"]))
+    gone = GONE.get(path if kind == "extra_forbidden" else f"{path}={got}")
+    if gone is not None:
+        return f"`{key}`: {gone}"
     if kind == "extra_forbidden":
         _, (section,), _ = _walk(model, detail["loc"][:-1])
         known = sorted(section.model_fields)

@@ -1,4 +1,4 @@
-"""Names that have changed: an old one is refused with its new name."""
+"""Names that have changed: an old one is refused with its new name; and keys that were deleted."""
 
 from __future__ import annotations
 
@@ -15,6 +15,17 @@ RECIPES = {
     "depth-release": "depth-codebook",
     "depth-release-frame": "depth-codebook-frame",
     "depth-release-movement": "depth-codebook-movement",
+}
+
+_ROUNDS = (
+    "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil collect, or train "
+    "on recorded or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
+)
+# By section, kind and key, and by a value of a key: what replaces it.
+GONE = {
+    'perturber.local.of="gradient"': _ROUNDS,
+    "perturber.local.loss": _ROUNDS,
+    "perturber.local.clip": _ROUNDS,
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +24,7 @@ def as_received(
     declared: Declared = []
     received = dict(values)
     for output in outputs:
-        if "decoder" in output and _makes_samples(output, tables[output["decoder"]], input_):
+        if "decoder" in output:
             decoder = tables[output["decoder"]]
             if output["shape"]:
                 frame = _as_x(decoded(values[output["name"]], decoder), input_)
@@ -40,11 +39,6 @@ def as_received(
                 declared.append({"name": "frame", "kind": "frame"})
         declared.append(output)
     return declared, received
-
-
-def _makes_samples(output: Mapping[str, Any], decoder: np.ndarray, input_: Mapping[str, Any]) -> bool:
-    """Whether a receiver decodes a sample: a gradient is none."""
-    return not output["shape"] or decoder[0].size == math.prod(input_["shape"])
 
 
 def decoded(code: np.ndarray, decoder: np.ndarray) -> np.ndarray:

@@ -79,11 +79,8 @@ CAPTURE = """
 """
 
 
-def write_recipe(
-    given: Given, out: Path, *, kind: str | None = None, of: str | None = None, trial: bool = False
-) -> tuple[str, ...]:
+def write_recipe(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, ...]:
     """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
-    ``of`` is what a local report is of.
 
     ``trial``: try small classifiers for at most a minute and take the one that reads y best. Returns what a person
     should know, in sentences. Raises ``BadInput``.
@@ -94,14 +91,12 @@ def write_recipe(
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text, notes = compose(given, out, kind=kind, of=of, trial=trial)
+    text, notes = compose(given, out, kind=kind, trial=trial)
     write_atomic(str(out), text.encode())
     return notes
 
 
-def compose(
-    given: Given, out: Path, *, kind: str | None = None, of: str | None = None, trial: bool = False
-) -> tuple[str, tuple[str, ...]]:
+def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, tuple[str, ...]]:
     """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
     if kind is not None:
         templates.check_kind(kind)
@@ -116,7 +111,7 @@ def compose(
             f"The perturber is {templates.TITLES[kind].lower()}: {reason}. Another is asked for with --kind.",
             *notes,
         )
-    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream, of=of)
+    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream)
     trained = kind in templates.TRAINED
     names = {"y": guess.data.target, "z": guess.data.sensitive}
     both = (("y", dataset.y_names), ("z", dataset.z_names))

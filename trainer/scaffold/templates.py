@@ -96,20 +96,6 @@ epsilon = 1.0         # alpha: the odds of anything about a reading change by at
 unit = "release"      # all releases of a device add up; "subject" where the source says whose each is
 most = 10.0           # epsilon, then nothing leaves any more
 """,
-    "gradient": """\
-# A training round asks for the gradient of each person's own loss; the last value of a reading is the label.
-[perturber]
-kind = "local"
-of = "gradient"
-mechanism = "duchi-linf"
-loss = "{loss}"{why}
-clip = 1.0            # of each value of a gradient; smaller has less noise and more bias
-epsilon = 1.0         # alpha: the odds of anything about a reading change by at most e^alpha
-
-[spending]
-unit = "subject"      # each person has a budget, where the source says whose a reading is
-most = 1.0            # epsilon: one report of each person, ever
-""",
     "laplace": """\
 # eps is searched: the smallest at which D_y stays above the floor of [limits].
 [perturber]
@@ -148,26 +134,18 @@ def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
     return "codebook", "what it sends can be counted"
 
 
-def section(kind: str, dataset: Dataset, *, apart: float, stream: bool = False, of: str | None = None) -> str:
+def section(kind: str, dataset: Dataset, *, apart: float, stream: bool = False) -> str:
     """``[perturber]`` and the sections it needs, with settings that suit such data.
 
     ``apart`` is the mean distance of two samples in the unit cube; ``stream``: a camera gives many frames of a
-    person; ``of``: what a local report is of. Raises ``BadInput`` for an unknown kind, or for one that these data
-    cannot have.
+    person. Raises ``BadInput`` for an unknown kind, or for one that these data cannot have.
     """
     check_kind(kind)
-    if of is not None and (kind != "local" or dataset.input.kind != "vector"):
-        raise BadInput(f"--of {of} is for --kind local and vectors: leave it out.")
     if kind in LINEAR and dataset.input.kind != "vector":
         what = "pictures" if dataset.input.kind == "image" else "series"
         raise BadInput(f'--kind {kind} is for vectors, and these are {what}: give "codebook" or "label-only".')
     if kind in GENERATED:
         return _generated(kind, dataset, apart)
-    if of == "gradient":
-        labels = np.unique(dataset.part("perturber").x[:, -1])
-        logistic = set(labels) <= {0, 1}
-        why = "     # labels are 0 and 1" if logistic else '      # or "median"'
-        return PLAIN["gradient"].format(loss="logistic" if logistic else "squared", why=why)
     if kind == "local":
         vector = dataset.input.kind == "vector"
         words = ("reading", "means", "duchi-linf") if vector else ("label", "shares of classes", "auto")

@@ -41,7 +41,7 @@ def reads_and_writes(stage: Stage) -> Any:
     if stage["stage"] == "artefact":
         return list(stage["inputs"].values()), list(stage["outputs"].values())
     noise = stage.get("noise", [])
-    named = [stage[key] for key in ("input", "group", "by", "parameters") if key in stage]
+    named = [stage[key] for key in ("input", "group", "by") if key in stage]
     return named + ([noise] if isinstance(noise, str) else list(noise)), [stage["output"]]
 
 

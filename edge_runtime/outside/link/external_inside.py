@@ -11,16 +11,7 @@ from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import page_at
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Record, RecordReader
-from edgeveil.edge_runtime.ipc.rendezvous import (
-    COUNTERS,
-    NOTES,
-    RECORDS,
-    ROUNDS,
-    make_pipe,
-    open_for_outside,
-    open_rounds_for_outside,
-)
-from edgeveil.edge_runtime.ipc.rounds import RoundWriter
+from edgeveil.edge_runtime.ipc.rendezvous import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
 from edgeveil.edge_runtime.outside.link.inside_link import InsideLink, LinkOwner
 
 
@@ -29,7 +20,7 @@ class ExternalInside(InsideLink):
 
     def __init__(self, folder: str, owner: LinkOwner) -> None:
         # The inside waits for the last of them.
-        for name in (ROUNDS, RECORDS, NOTES) if owner.rounds else (RECORDS, NOTES):
+        for name in (RECORDS, NOTES):
             make_pipe(os.path.join(folder, name))
         super(ExternalInside, self).__init__(page_at(os.path.join(folder, COUNTERS)), owner)
         # The page may hold the counts of an earlier service.
@@ -56,13 +47,6 @@ class ExternalInside(InsideLink):
                 # Its unit says nothing: what a library printed there could be a frame.
                 self._owner.say("inside-ended", message=str(event.facts.get("message"))[:400])
         return events
-
-    def offer(self, data: bytes) -> bool:
-        """See ``InsideLink``; an inside that ended leaves the pipe to the next one."""
-        if self._rounds is None:
-            handle = open_rounds_for_outside(self._folder)
-            self._rounds = None if handle is None else RoundWriter(handle)
-        return super(ExternalInside, self).offer(data)
 
     def records(self) -> Iterator[Union[Record, Counted]]:
         """See ``InsideLink``."""

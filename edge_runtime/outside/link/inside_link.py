@@ -7,7 +7,6 @@ from edgeveil.edge_runtime.ipc.counted import Counted
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes
 from edgeveil.edge_runtime.ipc.record import Layout, Record, RecordBroken, RecordReader
-from edgeveil.edge_runtime.ipc.rounds import RoundWriter
 
 LinkOwner = NamedTuple(
     "LinkOwner",
@@ -17,7 +16,6 @@ LinkOwner = NamedTuple(
         ("say", Callable[..., None]),  # say(event, **facts) logs restarts and faults
         ("manifest_sha256", str),  # of the bundle that the inside must run
         ("on_end", Callable[[], None]),  # called when an inside has ended and all its records were read
-        ("rounds", bool),  # whether the inside is told of the rounds of a training
     ],
 )
 
@@ -35,7 +33,6 @@ class InsideLink(object):
         self.ended = False
         self._records, self._notes, self._text = -1, -1, b""
         self._reader: Optional[RecordReader] = None
-        self._rounds: Optional[RoundWriter] = None
 
     def start(self) -> None:
         """Listen, and start an inside if this link starts them."""
@@ -61,10 +58,6 @@ class InsideLink(object):
         self._owner.counters.add("fault:record")
         self._owner.say("record", message=problem)
         self._record_broken()
-
-    def offer(self, data: bytes) -> bool:
-        """Whether the record of a round is on its way to the inside; nothing: whether none is under way."""
-        return self._rounds is not None and self._rounds.offer(data)
 
     def stop(self) -> None:
         """Tell the inside to finish; ``ended`` is true when it has."""

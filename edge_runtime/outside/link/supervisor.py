@@ -14,7 +14,6 @@ from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.pipe import widen
 from edgeveil.edge_runtime.ipc.record import RecordReader
-from edgeveil.edge_runtime.ipc.rounds import RoundWriter
 from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.outside.link.inside_link import InsideLink, LinkOwner
 from edgeveil.edge_runtime.outside.process_table import Process, environment
@@ -86,11 +85,7 @@ class Supervisor(InsideLink):
         widen(records)
         notes, their_notes = os.pipe()
         os.set_blocking(notes, False)
-        their_rounds: Optional[int] = None
-        if self._owner.rounds:
-            their_rounds, rounds = os.pipe()
-            self._rounds = RoundWriter(rounds)
-        ends = {"records": their_records, "notes": their_notes, "frames": frames, "rounds": their_rounds}
+        ends = {"records": their_records, "notes": their_notes, "frames": frames}
         shared = {"counters": self._page, "bundle": self._bundle}
         self._process = self._spawn(
             self._inside_process, ends, shared=shared, stdin=self._stdin, retry=self._ever_opened
@@ -278,6 +273,4 @@ class Supervisor(InsideLink):
         for handle in (self._records, self._notes):
             if handle >= 0:
                 os.close(handle)
-        if self._rounds is not None:
-            os.close(self._rounds.handle)
-        self._process, self._reader, self._records, self._notes, self._rounds = None, None, -1, -1, None
+        self._process, self._reader, self._records, self._notes = None, None, -1, -1

@@ -2,12 +2,12 @@
 
 from typing import Any, Dict, Mapping, Optional
 
-from edgeveil.edge_runtime.acceptance.shift import reference_of
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.audit_scope import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
+from edgeveil.edge_runtime.shift.distance import reference_of
 
 
 def about(manifest: Optional[Manifest], privacy: Optional[bytes], runs: Mapping[str, str]) -> Dict[str, Any]:

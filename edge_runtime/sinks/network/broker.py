@@ -56,10 +56,9 @@ class Broker(object):
         self._tls = tls.context(self.options) if secure else None
         self.name = "{}://{}/{}".format("mqtts" if secure else "mqtt", self.where, self.topic)
 
-    def client(self, client_id: str, *, reconnect: bool, session: bool = False) -> Any:
-        """A client that is not connected. ``reconnect``: it comes back by itself after a lost connection; ``session``:
-        the broker keeps what comes meanwhile."""
-        settings = {"client_id": client_id, "reconnect_on_failure": reconnect, "clean_session": not session}
+    def client(self, client_id: str, *, reconnect: bool) -> Any:
+        """A client that is not connected. ``reconnect``: it comes back by itself after a lost connection."""
+        settings = {"client_id": client_id, "reconnect_on_failure": reconnect, "clean_session": True}
         if hasattr(self.paho, "CallbackAPIVersion"):
             settings["callback_api_version"] = self.paho.CallbackAPIVersion.VERSION2
         client = self.paho.Client(**settings)

@@ -18,12 +18,10 @@ from edgeveil.edge_runtime.ipc.focus_levels import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.sinks.count_report import CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
-from edgeveil.edge_runtime.sinks.preview.acceptance import Acceptance
 from edgeveil.edge_runtime.sinks.preview.card import card_lines
 from edgeveil.edge_runtime.sinks.preview.page import files
-from edgeveil.edge_runtime.sinks.uri import duration_s, secret, split
+from edgeveil.edge_runtime.sinks.uri import secret, split
 
 WINDOW_S = 5.0  # the fps figure is over the last of these
 _ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for this device alone."
@@ -35,7 +33,7 @@ class PreviewSink(Sink):
     live = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
-        number, options = split(uri, {"token": str, "token_file": str, "bind": str, "accept": duration_s})
+        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")
@@ -55,16 +53,13 @@ class PreviewSink(Sink):
             settings.get("notes", ()),
             self._slots,
         )
-        sha256, length_s = settings.get("manifest_sha256", ""), options.get("accept")
-        self._acceptance = None if length_s is None else Acceptance(manifest, audit, length_s=length_s, sha256=sha256)
         self._lock = threading.Lock()
         self._last: Dict[int, Any] = {}
         self._ticks: Deque[Tuple[int, float]] = collections.deque()
         self._state, self._shown = "waiting", 0
         self._local: Tuple[Dict[str, int], Dict[str, int], Optional[float]] = ({}, {}, None)
         try:
-            posts = None if self._acceptance is None else self._acceptance.post
-            self._server = PageServer(bind, int(number), token, self._answer, posts)
+            self._server = PageServer(bind, int(number), token, self._answer)
         except OSError as error:
             problem = str(error.strerror or error).lower()
             raise BadInput(
@@ -73,11 +68,9 @@ class PreviewSink(Sink):
         self.port = self._server.server_address[1]
         say = settings.get("say")
         if say:
-            say(_invitation(bind, self.port, token is not None, accept=self._acceptance is not None))
+            say(_invitation(bind, self.port, token is not None))
 
     def _write(self, frame: Any) -> None:
-        if self._acceptance is not None:
-            self._acceptance.tallies.write(frame)
         now = time.monotonic()
         with self._lock:
             if self._state == "waiting":
@@ -89,10 +82,6 @@ class PreviewSink(Sink):
                 self._ticks.append((frame.index, now))
             while self._ticks[0][1] < now - WINDOW_S:
                 self._ticks.popleft()
-
-    def _write_count(self, report: CountReport) -> None:
-        if self._acceptance is not None:
-            self._acceptance.tallies.write_count(report)
 
     def announce(self, state: str, tick_ns: Optional[int]) -> None:  # noqa: ARG002 - the page shows the present
         """Show the state next to the title."""
@@ -129,9 +118,7 @@ class PreviewSink(Sink):
                 return None
             return Answer("image/png", encode(self._picture(frame.outputs[self._main])))
         file = self._files.get(path)
-        if file is None:
-            return None if self._acceptance is None else self._acceptance.answer(path)
-        return Answer(*file)
+        return None if file is None else Answer(*file)
 
     def _state_now(self, is_local: bool) -> Dict[str, Any]:
         now = time.monotonic()
@@ -157,17 +144,15 @@ class PreviewSink(Sink):
         return {"slot": slot, "width": width, "height": height, "label": ", ".join(shown)}
 
 
-def _invitation(bind: str, port: int, has_token: bool, *, accept: bool) -> str:
+def _invitation(bind: str, port: int, has_token: bool) -> str:
     """Where the page is and what a person can do there, without the token."""
     alone = ipaddress.ip_address(bind).is_loopback
     everywhere = ipaddress.ip_address(bind).is_unspecified
     host = "THIS-DEVICE" if everywhere else "[{}]".format(bind) if ":" in bind else bind
-    return "open http://{}:{}/{}{} to {}; nothing can be changed there{}".format(
+    return "open http://{}:{}/{} to watch what leaves and read its privacy card; nothing can be changed there{}".format(
         host,
         port,
-        "accept" if accept else "",
         "?token=TOKEN" if has_token else "",
-        "tap what is really there" if accept else "watch what leaves and read its privacy card",
         " (from elsewhere: ssh -L {0}:{1}:{0} THIS-DEVICE)".format(port, host) if alone else "",
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from scripts.reproduce.counting import accept_site, count_people, from_empty
+from scripts.reproduce.counting import count_people, from_empty
 from scripts.reproduce.counting.count_people import DOWN, MIDDLE, SHAPE
 from scripts.reproduce.counting.truth import crossings
 from scripts.reproduce.pages.rendering import render, write_from
@@ -76,12 +76,11 @@ def draw(record: Record, target: Path = PICTURE) -> None:
 
 def page(record: dict[str, Any]) -> str:
     """The page on counting people as Markdown."""
-    site = json.loads(accept_site.RESULT.read_text()) if accept_site.RESULT.is_file() else None
     walk = json.loads(from_empty.RESULT.read_text()) if from_empty.RESULT.is_file() else None
     steps = [] if walk is None else walk["steps"]
     own = sum(one.get("processor_s", 0.0) for one in steps if one["step"] != from_empty.FETCH) / 60
     shown = list(steps_of(steps))
-    return render("counting", record=record, rows=list(rows(record)), site=site, walk=walk, steps=shown, own=own)
+    return render("counting", record=record, rows=list(rows(record)), walk=walk, steps=shown, own=own)
 
 
 def write() -> None:

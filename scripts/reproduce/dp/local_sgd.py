@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.collect import lpsgd
 from edgeveil.trainer.measures.intervals import mean
 from scripts.reproduce import record
 from scripts.reproduce.dp.shipped import Vectors
@@ -38,14 +39,11 @@ def people(n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 def learn(x: np.ndarray, y: np.ndarray, mechanism: Vectors | None, step: float) -> np.ndarray:
     """theta (2,) after one pass; ``mechanism`` None: gradients as they are, clipped alike."""
-    theta, later = np.zeros(2), []
-    for t, lot in enumerate(np.array_split(np.arange(len(y)), LOTS), 1):
-        gradient = np.clip((sigmoid(x[lot] @ theta) - y[lot])[:, None] * x[lot], -CLIP, CLIP)
-        told = gradient if mechanism is None else mechanism.estimates(gradient).astype(np.float64)
-        theta = theta - step / np.sqrt(t) * told.mean(axis=0)
-        if t > LOTS // 2:
-            later.append(theta)
-    return np.mean(later, axis=0)
+
+    def report(gradients: np.ndarray) -> np.ndarray:
+        return gradients if mechanism is None else mechanism.estimates(gradients).astype(np.float64)
+
+    return lpsgd.fit(x, y, report, clip=CLIP, rounds=LOTS, step=step)
 
 
 def rows(repeats: int, sizes: tuple[int, ...] = SIZES) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.manifest import dataflow, names, schema
 from tests.hostile_bundles import audits, manifests, museum, promises, signatures, zips  # noqa: F401 - they register
 from tests.support import bundles
 from tests.support.checkout import ROOT
-from tests.support.promised import gradient_examples, local_examples
+from tests.support.promised import local_examples
 
 TEXT = (ROOT / "docs" / "reference" / "bundle-format.md").read_text()
 SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.json").read_text())
@@ -116,7 +116,6 @@ def test_the_schema_takes_the_examples():
         bundles.artefact_example(),
         bundles.channel_example(),
         *(local_examples.example(op) for op in local_examples.OPS),
-        gradient_examples.example(),
     ]
     for document, members in (*examples, bundles.cleaner_example(), bundles.cleaner_example(code=True)):
         jsonschema.validate(bundles.with_members(document, members), SCHEMA)

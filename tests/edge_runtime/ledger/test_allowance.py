@@ -82,7 +82,7 @@ def test_a_tick_does_not_wait_for_the_disk(board, monkeypatch):
     assert sum(made.take(1) for _ in range(10)) == 6
     assert time.monotonic() - since < 0.5
     assert not made.spent()
-    assert made.take_of(0)  # for a file, which has no ticks
+    assert made.take_one()  # for a file, which has no ticks
 
 
 def test_the_next_period_is_noticed(board, monkeypatch):

@@ -2,7 +2,7 @@
 
 from edgeveil.edge_runtime.ipc.counters import Counters, shared_page
 from edgeveil.edge_runtime.ledger.book import Limit, Price
-from edgeveil.edge_runtime.ledger.inside_count import INSIDE_SPENT, InsideCount, SubjectCount, tell
+from edgeveil.edge_runtime.ledger.inside_count import INSIDE_SPENT, InsideCount, tell
 
 
 def count(told, *limits, now=None):
@@ -70,8 +70,3 @@ def test_it_goes_through_the_memory_that_both_have():
     handle = shared_page()
     tell(Counters(handle), [(3, None)])
     assert made(InsideCount(Counters(handle), Price(10, [Limit(1000, None)]))) == 3
-
-
-def test_each_subject_has_a_count_of_its_own_that_nothing_renews():
-    inside = SubjectCount(Price(10, [Limit(25, None), Limit(1000, 1.0)]))
-    assert [inside.take(subject) for subject in (1, 2, 1, 1, 2, 2, 3)] == [True, True, True, False, True, False, True]

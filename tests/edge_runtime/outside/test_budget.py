@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.schedule import Schedule
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
-from edgeveil.edge_runtime.outside.budget import OfSubjects, Unlimited, open_allowance
+from edgeveil.edge_runtime.outside.budget import Unlimited, open_allowance
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
 from tests.support.promised import held_examples, local_examples
-from tests.support.promised.counted_bundles import COST, Board, counted_example, price
+from tests.support.promised.counted_bundles import COST, counted_example
 
 MICRO = 10**6
 # The policy of the owner allows less from the moment that a file is there.
@@ -147,32 +147,15 @@ def test_without_a_ledger_nothing_leaves(counted, tmp_path, data):
 
 def test_a_bundle_that_counts_nothing_needs_none(tmp_path):
     manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
-    assert isinstance(open_allowance(None, manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited)
+    assert isinstance(
+        open_allowance(SimpleNamespace(subject_column=None), manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited
+    )
 
 
-def test_each_subject_is_charged_when_its_report_leaves_and_the_disk_knows(tmp_path):
-    board = Board(tmp_path)
-    allowance = OfSubjects(board.ledger(), price(1))
-    assert [allowance.take_of(subject) for subject in (5, 6, 5, 6, 7)] == [True, True, False, False, True]
-    assert board.spent() == 3
-    assert not OfSubjects(board.ledger(), price(1)).take_of(5)  # after a restart
-    assert not allowance.take(1)
-    board.path.unlink()
-    with pytest.raises(PrivacyStop):
-        allowance.take_of(8)
-
-
-def test_a_service_with_a_column_of_subjects_charges_each_of_them(tmp_path):
-    made = bundles.make_bundle(tmp_path, example=counted_example(releases=1, unit="subject"))
-    create(str(tmp_path / "ledger"))
-    settings = SimpleNamespace(trust=str(made.trust), ledger=str(tmp_path / "ledger"), subject_column=1)
-    manifest = read_bundle(made.path, bundles.trust()).manifest
-    allowance = open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0, 1))
-    assert [allowance.take_of(subject) for subject in (5, 6, 5)] == [True, True, False]
-    assert not allowance.take(1)  # of nobody
-    settings.ledger = str(tmp_path / "none")
-    with pytest.raises(PrivacyStop):
-        open_allowance(settings, manifest, Schedule(0.1, 1, "flat", 60.0, 1)).take_of(5)
+def test_a_service_refuses_a_column_of_subjects(tmp_path):
+    manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
+    with pytest.raises(BadInput, match="--subject-column with files alone"):
+        open_allowance(SimpleNamespace(subject_column=1), manifest, Schedule(0.1, 1, "flat", 60.0, 1))
 
 
 @pytest.fixture(scope="module")

@@ -60,12 +60,9 @@ class OnBoard:
 
 
 def draws(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Entries of outputs that hand out what each draw stage drew, and the parameters of a gradient."""
+    """Entries of outputs that hand out what each draw stage drew."""
     found = []
     for stage in manifest["stages"]:
-        if stage["stage"] == "parameters":
-            entry = {"kind": "code", "tensor": stage["output"], "shape": list(stage["shape"]), "dtype": "float32"}
-            found.append({"name": _DRAWN + stage["output"], **entry})
         if stage["stage"] == "draw":
             dtype, shaped = _DRAWS[stage["distribution"]]
             shape = list(stage["shape"]) if shaped else []

@@ -10,33 +10,22 @@ from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.sinks.network.base import TIMEOUT_S
 from edgeveil.edge_runtime.sinks.network.broker import Broker
 
-NO_DEVICES = ("format", "about", "status", "count", "model")  # what devices on TOPIC itself, and who trains, put there
+NO_DEVICES = ("format", "about", "status", "count")  # what devices on TOPIC itself put there
 
 
 class Subscription:
     """To the devices of ``uri``, TOPIC/DEVICE each, and with ``topic_too`` to one that publishes on TOPIC itself.
 
-    ``take`` gets the device's name and payload of each message, in the connection's thread. ``name`` is the client's
-    where the URI gives none; with ``session`` the broker keeps messages for it while it is away. Raises ``BadInput``
-    for a bad URI.
+    ``take`` gets the device's name and payload of each message, in the connection's thread. Raises ``BadInput`` for a
+    bad URI.
     """
 
-    def __init__(
-        self,
-        uri: str,
-        take: Callable[[str, bytes], None],
-        *,
-        name: str = "",
-        session: bool = False,
-        topic_too: bool = False,
-        connected: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._broker, self._take, self._connected = Broker(uri), take, connected
+    def __init__(self, uri: str, take: Callable[[str, bytes], None], *, topic_too: bool = False) -> None:
+        self._broker, self._take = Broker(uri), take
         self.topic = self._broker.topic
         self._asked = [(f"{self.topic}/+", 1), *([(self.topic, 1)] if topic_too else [])]
         self._answers: queue.Queue[str] = queue.Queue()
-        name = self._broker.options.get("client_id") or name
-        self.client = self._broker.client(name, reconnect=True, session=session)
+        self.client = self._broker.client(self._broker.options.get("client_id") or "", reconnect=True)
         self.client.reconnect_delay_set(0.2, 5)
         self.client.on_connect, self.client.on_message = self._on_connect, self._on_message
         self.client.on_subscribe = lambda *_: self._answers.put("")
@@ -66,7 +55,6 @@ class Subscription:
             self._answers.put(str(code))
             return
         client.subscribe(self._asked)
-        self._connected()
 
     def _on_message(self, _client: Any, _data: Any, message: Any) -> None:
         device = message.topic[len(self.topic) + 1 :]

@@ -16,7 +16,6 @@ from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.ipc.rounds import RoundFormat
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
@@ -120,8 +119,6 @@ class Opened:
 
 def _require_single_frames(manifest: Manifest) -> None:
     capture = manifest.capture
-    if RoundFormat.of(manifest) is not None:
-        raise BadInput("This bundle reports gradients of a training, and these are no frames. Take another bundle.")
     if manifest.stream is not None and manifest.stream.hold != "frame":
         raise BadInput(
             "This bundle holds what it sends over the frames of a person or a time, and a publication works each frame "

@@ -17,12 +17,12 @@ class Local(Section):
     """A report that is alpha-locally differentially private (paper 002, Definition 3): of many, a collector learns."""
 
     kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
-    of: Literal["reading", "gradient", "label", "code"] = Field(
-        description='What is reported: "reading", the vector itself; "gradient", that of a loss at the parameters of a '
-        'training round (edgeveil federate); "label", the class that D_y predicts; "code", the code of a `codebook`.'
+    of: Literal["reading", "label", "code"] = Field(
+        description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
+        "code of a `codebook`."
     )
     mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
-        description='Of a reading or gradient: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
+        description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
         'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
         'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
         "sends an instantaneous one of it with every frame."
@@ -38,17 +38,6 @@ class Local(Section):
         le=1e6,
         description="reading: how far from the middle of `data.low` and `data.high` a value may be, in half ranges "
         "(duchi-l2: the length of all of them together); what is further is clipped. Smaller has less noise.",
-    )
-    loss: Literal["logistic", "squared", "median"] | None = Field(
-        default=None,
-        description="gradient: of the score theta . features and the label, the last value of a reading: logistic "
-        "regression (labels 0 and 1), least squares, or least absolute deviations.",
-    )
-    clip: float | None = Field(
-        default=None,
-        gt=0,
-        le=1e6,
-        description="gradient: the most of each of its values, either way; what is further is clipped.",
     )
     codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
     hold: str = Field(
@@ -68,17 +57,13 @@ class Local(Section):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Local:
-        wants_vector = self.of in ("reading", "gradient")
+        wants_vector = self.of == "reading"
         if (self.mechanism in VECTOR_MECHANISMS) != wants_vector:
             known = VECTOR_MECHANISMS if wants_vector else CATEGORY_MECHANISMS
             names = ", ".join(f'"{one}"' for one in known)
             raise ValueError(f'one of {names} with `of = "{self.of}"`; got "{self.mechanism}"')
         if self.of != "reading" and self.radius != 1.0:
-            raise ValueError("no `radius` but with readings: `clip` bounds a gradient, and classes have no distance")
-        gradient = {"`loss`": self.loss is not None, "`clip`": self.clip is not None}
-        if set(gradient.values()) != {self.of == "gradient"}:
-            wrong = next(name for name, there in gradient.items() if there != (self.of == "gradient"))
-            raise ValueError(f'{"" if self.of == "gradient" else "no "}{wrong} with `of = "{self.of}"`')
+            raise ValueError("no `radius` but with readings: classes have no distance")
         self._keeps(wants_vector)
         if (self.of == "code") != (self.codebook is not None):
             wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"

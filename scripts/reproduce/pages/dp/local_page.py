@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.storage.atomic import write_atomic
-from scripts.reproduce.dp import federated_devices, local, local_sgd
+from scripts.reproduce.dp import local, local_sgd
 from scripts.reproduce.pages.rendering import render
 
 NAME = "local-privacy"
-RECORDS, PAGE = (local.RESULT, local_sgd.RESULT, federated_devices.RESULT), Path("docs/results/local-privacy.md")
+RECORDS, PAGE = (local.RESULT, local_sgd.RESULT), Path("docs/results/local-privacy.md")
 
 Record = Mapping[str, Any]
 CONVERGES = 0.5  # of the largest step in error from the smallest to the largest n that still counts as convergence
@@ -133,13 +133,12 @@ def _verdict(row: Record) -> str:
     return "**not held**" if row["refuted"] else "outside, not told apart from its range"
 
 
-def page(record: dict[str, Any], federated: dict[str, Any], devices: dict[str, Any]) -> str:
+def page(record: dict[str, Any], federated: dict[str, Any]) -> str:
     """The page on local differential privacy as Markdown."""
     return render(
         "local-privacy",
         local=record,
         federated=federated,
-        devices=devices,
         claims=claims(record["means"], federated),
         laws=list(law_rows(record)),
         unbiased=list(unbiased_rows(record)),

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from edgeveil.edge_runtime.manifest.count import Line
-from scripts.reproduce.counting import accept_site, count_people, counting_page
+from scripts.reproduce.counting import count_people, counting_page
 from scripts.reproduce.counting.truth import Crossing, crossings, match, nearest
 from tests.support.checkout import ROOT
 
@@ -25,24 +25,6 @@ def test_the_goals_are_met_where_the_page_says_so():
     assert simulated["occupancy_but_for_the_border"] >= 0.99
     assert len(simulated["scenes"]) >= 20
     assert replayed["right"] >= 0.97 * replayed["judged"] > 30
-
-
-def test_a_site_as_audited_is_not_refused_and_another_sensor_is_an_alarm():
-    site = json.loads((ROOT / accept_site.RESULT).read_text())
-    audited, *others = site["sensors"]
-    assert (audited["sensor"], audited["shift"]["word"]) == ("as audited", "accepted")
-    # Slips cost what the sensor does not lose: 300 taps are at the border of what half an hour can show.
-    assert audited["verdict"] == ("accepted" if audited["y"]["low"] >= audited["y"]["least"] else "cannot tell")
-    assert audited["y"]["accuracy"] > audited["y"]["least"]
-    assert len(others) == 2
-    assert {one["verdict"] for one in others} == {"refused"}
-    assert others[0]["shift"]["word"] == "refused"
-
-
-@pytest.mark.data
-def test_the_taps_of_the_replay_are_judged_as_recorded(data_folder):
-    found = accept_site.counted(data_folder / count_people.RECORDING, seed=0)
-    assert found == json.loads((ROOT / accept_site.RESULT).read_text())["counts"]
 
 
 def test_a_scene_counts_today_as_it_was_recorded():

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.acceptance.histogram import BLOCK_S, Histogram
-from edgeveil.edge_runtime.acceptance.shift import Reference, effective_number, reference_of, shift_of
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
+from edgeveil.edge_runtime.shift.distance import Reference, effective_number, reference_of, shift_of
+from edgeveil.edge_runtime.shift.histogram import BLOCK_S, Histogram
 
 P = np.array([0.4, 0.3, 0.2, 0.1])
 REFERENCE = Reference("code", [400, 300, 200, 100, 0], 1000.0, None)
@@ -22,9 +22,9 @@ def frame(code, slot=0):
     return PerturbedFrame(0, {"code": np.int64(code)}, _PIPELINE, slot=slot)
 
 
-def sent(codes, *, per_minute=60, reference=REFERENCE, **options):
+def sent(codes, *, per_minute=60, reference=REFERENCE, most_blocks=1000):
     clock = Clock()
-    found = Histogram(reference, clock=clock, **options)
+    found = Histogram(reference, clock=clock, most_blocks=most_blocks)
     for code in codes:
         found.add([frame(code)])
         clock.now += BLOCK_S / per_minute
@@ -73,7 +73,7 @@ def test_only_the_last_minutes_are_looked_at():
     rng = np.random.default_rng(3)
     early, late = rng.choice(4, 3600, p=P[::-1]), rng.choice(4, 3600, p=P)
     histogram = sent([*early, *late], most_blocks=60)
-    assert histogram.blocks == 60
+    assert sum(histogram.counts()) == 3600
     assert look(histogram).state == "as audited"
     assert look(sent(early, most_blocks=60)).state == "shifted"
 

@@ -6,11 +6,11 @@ worth one release.
 """
 
 import collections
-from typing import Any, Callable, Counter, Deque, Dict, List, Optional, Sequence
+from typing import Any, Callable, Counter, Deque, Dict, List, Sequence
 
 import numpy as np
 
-from edgeveil.edge_runtime.acceptance.shift import Reference, effective_number
+from edgeveil.edge_runtime.shift.distance import Reference, effective_number
 
 BLOCK_S = 60.0
 
@@ -27,12 +27,12 @@ class _Block(object):
 
 
 class Histogram(object):
-    """Counts the codes of sets of frames. ``most_blocks`` minutes are kept, those without a release aside; None: all.
+    """Counts the codes of sets of frames. ``most_blocks`` minutes are kept, those without a release aside.
 
     ``clock`` gives seconds, which never run back.
     """
 
-    def __init__(self, reference: Reference, *, clock: Callable[[], float], most_blocks: Optional[int] = None) -> None:
+    def __init__(self, reference: Reference, *, clock: Callable[[], float], most_blocks: int) -> None:
         self._reference, self._clock = reference, clock
         self._blocks: Deque[_Block] = collections.deque(maxlen=most_blocks)
         self._runs: Dict[int, List[int]] = {}  # slot -> code, length
@@ -59,11 +59,6 @@ class Histogram(object):
         block.lengths += run[1]
         block.squares += run[1] ** 2
         run[:] = [code, 1]
-
-    @property
-    def blocks(self) -> int:
-        """The minutes with a release."""
-        return len(self._blocks)
 
     def counts(self) -> List[int]:
         """How often each code left."""

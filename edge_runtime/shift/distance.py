@@ -16,7 +16,7 @@ from typing import Any, Dict, Mapping, NamedTuple, Optional, Sequence
 import numpy as np
 
 LEAST_EFFECTIVE = 30.0  # below, nothing is said
-MOST_SHIFT = 0.25  # of a policy or an acceptance that names none
+MOST_SHIFT = 0.25  # where no policy says another
 UNKNOWN, SAME, SHIFTED = STATES = ("unknown", "as audited", "shifted")
 
 

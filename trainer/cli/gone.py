@@ -1,0 +1,39 @@
+"""Commands and options of earlier versions that were deleted: each is refused with one sentence, which names what
+replaces it. A key is a command (``fleet replace``) or an option of one (``recipe new --of``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typer.core import TyperGroup
+
+from edgeveil.edge_runtime.errors import BadInput
+
+_ROUNDS = (
+    "training by rounds over MQTT was deleted: estimate from private reports with edgeveil collect, or train on "
+    "recorded or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
+)
+GONE = {
+    "accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "
+    "/healthz, on_shift of a policy); commit baecb1ef has them",
+    "federate": _ROUNDS,
+    "recipe new --of": _ROUNDS,
+}
+
+
+class Commands(TyperGroup):
+    """A group of commands that refuses the deleted ones."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As usual. Raises ``BadInput`` for a deleted command, or a deleted option of one."""
+        path = f"{_path(ctx)} {args[0]}".strip()
+        options = [f"{path} {word.partition('=')[0]}" for word in args[1:] if word.startswith("--")]
+        for word in (path, *options):
+            if word in GONE:
+                raise BadInput(f"edgeveil {word}: {GONE[word]}.")
+        return super().resolve_command(ctx, args)
+
+
+def _path(ctx: Any) -> str:
+    """The commands that lead to this group, without arguments between them."""
+    return "" if ctx.parent is None else f"{_path(ctx.parent)} {ctx.info_name}".strip()
