@@ -10,16 +10,24 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, reports, run, updaters
+from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, run, updaters
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
 from edgeveil.edge_runtime.cli.process_list import hide_secrets
-from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
+
+GONE = {
+    "report": "`edgeveil-edge report` was removed: read TOPIC/status of an MQTT sink, or let Mender or RAUC update the "
+    "board and report (commit baecb1ef had it)."
+}
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
     try:
-        arguments = _parser().parse_args(argv)
+        words = sys.argv[1:] if argv is None else argv
+        if words and words[0] in GONE:
+            raise BadInput(GONE[words[0]])
+        arguments = _parser().parse_args(words)
         hide_secrets(getattr(arguments, "source", None), getattr(arguments, "sink", None) or [])
         return arguments.call(arguments) or 0
     except EdgeVeilError as error:
@@ -51,5 +59,4 @@ def _parser() -> argparse.ArgumentParser:
     releases.add_commands(commands)
     ledgers.add_commands(commands)
     updaters.add_commands(commands)
-    reports.add_commands(commands)
     return parser

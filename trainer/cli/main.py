@@ -29,6 +29,7 @@ from edgeveil.trainer.cli.common import (
     print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.gone import gone
 from edgeveil.trainer.cli.publishing.pseudonym_command import pseudonym
 from edgeveil.trainer.cli.publishing.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
@@ -384,7 +385,11 @@ def main() -> None:
     except BrokenPipeError:
         code = 0
     except TyperException as error:  # a wrong option or argument: usage, what was wrong, how to get help
-        error.show()  # type: ignore[attr-defined]
+        removed = gone(error)
+        if removed is None:
+            error.show()  # type: ignore[attr-defined]
+        else:
+            say(f"error: {removed}")
         code = error.exit_code
     sys.exit(code or 0)
 

@@ -43,6 +43,11 @@ def run(capsys, bundle, source, sink, *more):
     return edge(capsys, "run", bundle.path, "--trust", bundle.trust, "--source", source, "--sink", sink, *more)
 
 
+def test_what_was_removed_is_refused_by_name_with_what_replaces_it(capsys):
+    words = "report --root /opt/edgeveil --to mqtts://broker/hall-1".split()  # as an update unit of before calls it
+    assert edge(capsys, *words) == (2, "", f"error: {main.GONE['report']}\n")
+
+
 def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):
     code, out, _ = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz", "--json")
     assert code == 0
@@ -251,7 +256,7 @@ def test_version_and_help(capsys):
 
 def test_every_command_has_an_example_that_is_understood(capsys):
     (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
-    assert len(commands) == 19
+    assert len(commands) == 18
     for command in commands:
         code, text, _ = edge(capsys, command, "--help")
         assert code == 0
