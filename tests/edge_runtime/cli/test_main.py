@@ -44,7 +44,7 @@ def run(capsys, bundle, source, sink, *more):
 
 
 def test_what_was_removed_is_refused_by_name_with_what_replaces_it(capsys):
-    words = "report --root /opt/edgeveil --to mqtts://broker/hall-1".split()  # as an update unit of before calls it
+    words = ["report", "--root", "/opt/edgeveil", "--to", "mqtts://broker/hall-1"]  # by an older update unit
     assert edge(capsys, *words) == (2, "", f"error: {main.GONE['report']}\n")
 
 
