@@ -16,6 +16,8 @@ GONE = {
     "publishes TOPIC/status (commit baecb1ef had it).",
     "fleet status --silent-after": "--silent-after was removed with --reports: watch the age of TOPIC/status at your "
     "broker (commit baecb1ef had it).",
+    "estimate --reference": "--reference was removed with the estimates: edgeveil estimate shows the nearest published "
+    "rows (commit baecb1ef had it).",
     "flash --report-to": "--report-to was removed: an MQTT sink publishes TOPIC/status, and Mender and RAUC report "
     "updates (commit baecb1ef had it).",
     "flash --report-logs": "--report-logs was removed with --report-to: edgeveil logs --on TARGET prints the log "

@@ -95,7 +95,9 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             },
             "units": units(board),
             "health after the first boot": health,
-            "log of the first boot": board.run(f"cat /boot/firmware/{first_boot.TREE}.log").stdout.decode().splitlines()[-3:],
+            "log of the first boot": board.run(f"cat /boot/firmware/{first_boot.TREE}.log")
+            .stdout.decode()
+            .splitlines()[-3:],
         }
         emulated_boards.record("card.json", record)
 
