@@ -27,7 +27,8 @@ GONE = {
 
 def gone(error: Exception) -> str | None:
     """The sentence for the removed verb or option that the parser's ``error`` is about; None for any other error."""
-    words, context = [], getattr(error, "ctx", None)
+    words: list[str] = []
+    context = getattr(error, "ctx", None)
     while context is not None and context.parent is not None:
         words.insert(0, context.info_name)
         context = context.parent
