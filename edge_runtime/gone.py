@@ -11,6 +11,8 @@ _ROUNDS = (
     "commit baecb1ef of EdgeVeil has it"
 )
 GONE: Dict[str, str] = {
+    "report": "signed reports were deleted: read TOPIC/status of an MQTT sink, or let Mender or RAUC update the board "
+    "and report; commit baecb1ef of EdgeVeil has them",
     "run --model": _ROUNDS,
     "run --turn": _ROUNDS,
     "stage parameters": _ROUNDS,

@@ -12,7 +12,7 @@ import sys
 from typing import Any, Dict, List
 
 
-def main(here: str, start: bool) -> None:
+def main(here: str) -> None:
     """Check the card's files, place them, install the release and enable the service. Exits if a part fails."""
     for name, sha in json.loads(_read(here, "files.json").decode()).items():
         if hashlib.sha256(_read(here, name)).hexdigest() != sha:
@@ -44,8 +44,6 @@ def main(here: str, start: bool) -> None:
         _make_ledger(runtime, job["ledger"]["place"], job["ledger"]["owner"])
     for command in job["enabling"]:
         _run(*command)
-    if job["units"] and start:
-        _run("systemctl", "start", "--no-block", job["units"][-1])
     os.sync()
     shutil.rmtree(here)
 
@@ -111,4 +109,4 @@ def _run(*command: str) -> None:
 
 
 if __name__ == "__main__":
-    main(os.path.dirname(os.path.abspath(__file__)), "--start" in sys.argv)
+    main(os.path.dirname(os.path.abspath(__file__)))

@@ -187,21 +187,6 @@ class Board:
             self.control("restart")
         return output.decode("utf-8", "replace").strip()
 
-    def take_trust(self, chain: bytes) -> bool:
-        """Have the board follow the owner's versions of trust; whether it lacked any. Raises the board's own error."""
-        incoming = posixpath.join(self._incoming_folder(), "trust-chain.json")
-        self.transport.put(chain, incoming)
-        output = runtime_output(self.edge("trust", incoming, "--root", self.root))
-        self._forget_incoming()
-        return output.startswith(b"taken")
-
-    def device_key(self) -> str:
-        """The public key that this board signs its reports with, made where there was none. Raises its own error."""
-        done = self.edge("report", "--key", "--root", self.root)
-        if b"invalid choice" in done.err:
-            raise BadInput(f"The release on {self.transport.name} makes no reports yet: flash a newer one.")
-        return runtime_output(done).decode("ascii", "replace").strip()
-
     def control(self, what: str, device: str = CPU) -> None:
         """``start``, ``stop`` or ``restart`` the service, which runs its model on ``device``.
 

@@ -40,8 +40,7 @@ def flash_card(
 ) -> Flashed:
     """Write a card (``image:FILE``, ``dir:FOLDER``) whose board flashes itself at its first boot.
 
-    What only the board knows, such as its interpreters, is checked there. ``setup`` goes to its boot partition. Raises
-    ``EdgeVeilError``.
+    What only the board knows, such as its interpreters, is checked there. Raises ``EdgeVeilError``.
     """
     made = plan_card(
         inputs.bundle,
@@ -55,15 +54,14 @@ def flash_card(
     tree = first_boot.tree(made, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
     # It looks for what an earlier flash wrote, so it comes before this one's.
-    boot = None if setup is None else sd_card.open_boot(target, card)
-    own = {} if setup is None or boot is None else boot_files.files(setup, boot.read, boot.name)
+    own = {} if setup is None else boot_files.files(setup, card.read, card.name)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if setup is not None:
         show(f"and it sets itself up, by {', '.join(path[1:] for path in own)}: {setup.text()}")
     if not dry_run:
-        if boot is not None:
-            sd_card.write_setup(boot, own)
-        for line in sd_card.write_card(card, tree, inputs.profile.architecture):
+        if own:
+            sd_card.write_setup(card, own)
+        for line in sd_card.write_card(card, tree):
             show(line)
     return Flashed(made, inputs.bundle.sha)
 

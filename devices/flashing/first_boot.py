@@ -18,7 +18,7 @@ from edgeveil.devices.flashing.steps import InstallRelease, MakeLedger, TrustKey
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.paths import LEDGER
 
-TREE, UNIT, KEYS_UNIT = "edgeveil-first-boot", "edgeveil-first-boot.service", "edgeveil-host-keys.service"
+TREE = "edgeveil-first-boot"
 RUN = (
     f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
     "systemd.unit=kernel-command-line.target"
@@ -26,10 +26,6 @@ RUN = (
 BEFORE = "before"  # in the tree: the program of another first run
 _PROGRAM = re.compile(r"/boot/[A-Za-z0-9._/-]+")
 _WITH_A_RUN = {"systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target"}
-# Boards that share a copied root file system must not share an identity.
-EMPTIED = ("/etc/machine-id",)
-REMOVED = ("/var/lib/dbus/machine-id", "/var/lib/systemd/random-seed", "/var/lib/systemd/credential.secret")
-HOST_KEYS = "/etc/ssh"  # and in it ssh_host_*
 
 
 def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, bytes]:
@@ -39,7 +35,7 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
     """
     made: dict[str, bytes] = {}
     places: dict[str, str] = {}
-    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": [], "units": []}
+    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": []}
     job |= {"groups": {}, "removed": [], "ledger": None, "environment": dict(environment)}
     for step in plan.steps:
         match step:
@@ -60,7 +56,6 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
                 job["users"] = [[user, command] for user, command in service_files.user_commands(owner, files).items()]
                 job |= {
                     "enabling": service_files.enable_commands(files),
-                    "units": service_files.UNITS,
                     "groups": service_files.groups(owner),
                     "removed": service_files.left_over(files),
                 }
@@ -70,11 +65,6 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
     made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
     made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()
     return made
-
-
-def units(folder: str) -> dict[str, bytes]:
-    """The units of a root file system, by name: new host keys before sshd starts, then the first boot."""
-    return {name: service_files.filled(name, {"@FOLDER@": folder}) for name in (KEYS_UNIT, UNIT)}
 
 
 def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:

@@ -17,7 +17,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class MountedCard:
-    """A file system that is mounted: ``dir:/media/rootfs`` or ``dir:/media/bootfs``.
+    """A boot partition that is mounted: ``dir:/media/bootfs``.
 
     Whoever had the card before may have put links on it that lead into this machine. Each part of each path is opened
     from the descriptor of the one before and no link is followed, so nothing is read or written outside the card.
@@ -25,7 +25,6 @@ class MountedCard:
 
     def __init__(self, folder: Path) -> None:
         self._folder, self.name = folder, str(folder)
-        self.is_root = all((folder / name).is_dir() and not (folder / name).is_symlink() for name in ("etc", "usr"))
 
     def free_bytes(self) -> int:
         """Free space."""
@@ -44,48 +43,21 @@ class MountedCard:
                 return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
         return None
 
-    def write(self, files: dict[str, bytes], *, links: dict[str, str] | None = None) -> None:
-        """Write files, then symbolic links, and create their folders. A file that is there is replaced, not changed."""
+    def write(self, files: dict[str, bytes]) -> None:
+        """Write files, and create their folders. A file that is there is replaced, not changed."""
         try:
             for path, data in files.items():
                 with self._parent(path, make=True) as (folder, last):
                     self._refuse_link(path, folder, last)
                     _replace(folder, last, data)
-            for path, target in (links or {}).items():
-                with self._parent(path, make=True) as (folder, last):
-                    with contextlib.suppress(FileNotFoundError):
-                        os.unlink(last, dir_fd=folder)
-                    os.symlink(target, last, dir_fd=folder)
         except OSError as error:
             raise self._failed(error) from None
-
-    def remove(self, paths: list[str]) -> None:
-        """Remove files and links; one that does not exist is no error."""
-        for path in paths:
-            with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
-                os.unlink(last, dir_fd=folder)  # a link itself, not what it leads to
-
-    def names(self, folder: str) -> list[str]:
-        """The names in a folder."""
-        with contextlib.suppress(FileNotFoundError), self._parent(folder + "/.") as (handle, _):
-            return sorted(os.listdir(handle))  # noqa: PTH208 - by its descriptor
-        return []
-
-    def has(self, path: str) -> bool:
-        """Whether there is anything of that name."""
-        with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
-            os.lstat(last, dir_fd=folder)
-            return True
-        return False
 
     def refuse_links(self, paths: list[str]) -> None:
         """Raise ``BadInput`` if a part of a path is a symbolic link."""
         for path in paths:
             with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
                 self._refuse_link(path, folder, last)
-
-    def check(self) -> None:
-        """It was checked when it was mounted."""
 
     @contextlib.contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:

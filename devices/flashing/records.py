@@ -161,15 +161,13 @@ class Wanted:
     again: bool = False
     trusted_channel: bool = True
     update_from: str | None = None
-    report_to: str | None = None  # where the board reports after each look for updates; with the log's last lines, too
-    report_logs: bool = False
     device: str | None = None
     accept_raw_on_network: bool = False
 
     @property
     def mqtt(self) -> bool:
-        """Whether a sink or the reports need a broker's client there."""
-        return any(place.startswith(("mqtt:", "mqtts:")) for place in (*self.sinks, self.report_to or ""))
+        """Whether a sink needs a broker's client there."""
+        return any(sink.startswith(("mqtt:", "mqtts:")) for sink in self.sinks)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -19,7 +19,6 @@ from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_us
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import WRITES_FILES
 from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, named, service_of
-from edgeveil.edge_runtime.sinks.uri import without_secrets
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
 UNITS = [RECOVER, INSIDE, MAIN]  # beside them, camera_unit.UNIT where a process of its own gets the frames
@@ -39,8 +38,7 @@ _DEVICES = {
 }
 _NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
-_REPORTS = re.compile(r"(mqtts?|https?)://[A-Za-z0-9._~:/\[\]-]+/[A-Za-z0-9][A-Za-z0-9._-]*(\?[A-Za-z0-9._~:/=&-]+)?")
-_REPEATED = ("@REPORT@", "@DEVICE@", "@ENVIRONMENT@", "@CACHE@", "@FRAMES@")
+_REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@", "@FRAMES@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _PLACE = re.compile(r"/dev/[A-Za-z0-9._/-]+")
 
@@ -66,39 +64,20 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
         accept_raw = wanted.accept_raw_on_network
         made |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=accept_raw, pages=pages)
     if wanted.update_from:
-        reports = _reports(wanted.report_to, logs=wanted.report_logs)
-        made |= update_files(root, wanted.update_from, profile.service, device=device, reports=reports)
-    elif wanted.report_to or wanted.report_logs:
-        raise BadInput("A board reports after each look for updates: give --update-from, too.")
+        made |= update_files(root, wanted.update_from, profile.service, device=device)
     return made
 
 
-def update_files(
-    root: str, place: str, service: Service, *, device: str = CPU, reports: Sequence[str] = ()
-) -> dict[str, bytes]:
+def update_files(root: str, place: str, service: Service, *, device: str = CPU) -> dict[str, bytes]:
     """The units that look for a newer release at ``place`` every six hours, by their paths on the board.
 
-    ``device`` is what a release is tried on, ``reports`` the arguments of each report after that. Raises ``BadInput``
-    for a ``place`` that is not valid.
+    ``device`` is what a release is tried on. Raises ``BadInput`` for a ``place`` that is not valid.
     """
     if not _UPDATES.fullmatch(place):
         raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": service.python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
-    lines, own = {"@ENVIRONMENT@": _environment(service), "@REPORT@": reports}, service_of(root)
+    lines, own = {"@ENVIRONMENT@": _environment(service)}, service_of(root)
     return {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in (UPDATE, TIMER)}
-
-
-def _reports(place: str | None, *, logs: bool) -> list[str]:
-    if place is None:
-        if logs:
-            raise BadInput("--report-logs says what goes along with a report: give --report-to, too.")
-        return []
-    if not _REPORTS.fullmatch(place):
-        raise BadInput(
-            f"Expected --report-to as mqtts://HOST/TOPIC/NAME or https://HOST/PATH/NAME, with the board's name at its "
-            f"end; got {without_secrets(place)!r}."
-        )
-    return [f"--to {place}{' --logs' if logs else ''}"]
 
 
 def user_commands(service: Service, made: Mapping[str, bytes]) -> dict[str, list[str]]:

@@ -43,7 +43,7 @@ def collect(
 ) -> Wheels:
     """Get wheels for the profile's board into the folder ``out``: those of its recipe, or of ``requirements``.
 
-    ``mqtt``: with ``MQTT``, the client that sinks and reports to a broker need.
+    ``mqtt``: with ``MQTT``, the client that sinks to a broker need.
 
     pip chooses them for the board's processor, C library and Python (``python`` names another one of the profile's).
     Dependencies are not followed: name every package that is needed. Only wheels of a known SHA-256 are taken: those of

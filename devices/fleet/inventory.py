@@ -16,14 +16,14 @@
     name = "hall-1"
     target = "ssh://pi@10.0.0.11"
 
-Paths are relative to the file's folder; ``{name}`` in a source, a sink or ``report_to`` is the board's name.
+Paths are relative to the file's folder; ``{name}`` in a source or a sink is the board's name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -45,8 +45,6 @@ class _Options(Table):
     sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
     device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
     update_from: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
-    report_to: Text | None = Field(default=None, description="where it reports, such as mqtts://broker/fleet/{name}")
-    report_logs: bool = Field(default=Wanted.report_logs, description="true or false")
     wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
     service: bool = Field(default=Wanted.service, description="true or false")
     frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
@@ -93,7 +91,9 @@ class Fleet:
 
 def load(path: Path) -> Fleet:
     """The fleet that a TOML file describes. Raises ``BadInput`` for a file that is not valid."""
-    file = checked(_File, read_toml(path, "fleet", PAGE), str(path), PAGE)
+    document = read_toml(path, "fleet", PAGE)
+    _refuse_gone(path, document)
+    file = checked(_File, document, str(path), PAGE)
     boards = [_board(board, file.all, path, number) for number, board in enumerate(file.board)]
     for what, found in (
         ("name", [b.name for b in boards]),
@@ -106,6 +106,17 @@ def load(path: Path) -> Fleet:
     if first not in [board.name for board in boards]:
         raise BadInput(f"{path}: the canary {first!r} is none of the boards ({', '.join(b.name for b in boards)}).")
     return Fleet(tuple(sorted(boards, key=lambda board: board.name != first)), file.parallel, file.most_failures)
+
+
+def _refuse_gone(path: Path, document: dict[str, Any]) -> None:
+    boards = document.get("board")
+    for table in [document.get("all"), *(boards if isinstance(boards, list) else [])]:
+        for key in ("report_to", "report_logs"):
+            if isinstance(table, dict) and key in table:
+                raise BadInput(
+                    f"{path}: {key} was removed with the boards' reports: delete the key, and read TOPIC/status of "
+                    "each board's MQTT sink (commit baecb1ef had it)."
+                )
 
 
 def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard:
@@ -131,8 +142,6 @@ def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard
             frames=board.frames,
             device=board.device and check_device(board.device),
             update_from=board.update_from,
-            report_to=board.report_to and board.report_to.replace("{name}", board.name),
-            report_logs=board.report_logs,
         ),
         wheels=at(board.wheels),
         connection=Connection(

@@ -85,17 +85,16 @@ class OnnxLimits(Table):
 class Calibration(Table):
     """Which published rows stand for the board: ``group`` as in published.csv (``jetson-nano/tensorrt``).
 
-    ``precision`` is what the board makes of the artefact. ``range_only`` is 1 where estimates give no single figure.
+    ``precision`` is what the board makes of the artefact.
     """
 
     group: Annotated[str, matching(r"[a-z0-9-]+/[a-z0-9-]+", 'as "jetson-nano/tensorrt"')]
     artefact: str
     precision: Annotated[str, matching("int8|fp16|fp32", "int8 | fp16 | fp32")]
-    range_only: int = Field(default=0, ge=0, le=1)
 
 
 class Published(Table):
-    """A latency that others published of the board, which no estimate uses: what it is shown for, and by whom."""
+    """A latency that others published of the board, shown on its page alone: of what, and by whom."""
 
     network: Text
     input: Annotated[str, matching(r"[0-9]+x[0-9]+", 'as "640x640"')]

@@ -129,18 +129,6 @@ def install_bundle(
 
 
 def _update(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.outside.report.condition import update_noted
-    from edgeveil.edge_runtime.outside.report.report_form import INSTALLED
-    from edgeveil.edge_runtime.releases.trial import open_releases
-
-    open_releases(arguments.root)
-    with update_noted(arguments.root) as noted:
-        if _fetch_and_install(arguments):
-            noted.outcome = INSTALLED
-
-
-def _fetch_and_install(arguments: argparse.Namespace) -> bool:
-    """``update``; whether something new runs."""
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
     from edgeveil.edge_runtime.releases.update import update
@@ -167,7 +155,6 @@ def _fetch_and_install(arguments: argparse.Namespace) -> bool:
     sys.stdout.write("{} {}\n".format("now runs" if changed else "runs already:", releases.state().committed))
     if changed:
         restart_service(arguments.root)
-    return changed
 
 
 def restart_service(root: str) -> None:

@@ -1,6 +1,6 @@
 """The one verifier of Ed25519 signatures (RFC 8032, section 5.1.7), in pure Python and strict.
 
-Every value is public here, so no care is taken about timing. What a device signs with is in ``device_key``.
+Every value is public here, so no care is taken about timing.
 
 What is checked beyond the equation, so that no signature can be turned into a second one without the private key:
 
@@ -67,11 +67,6 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
         raise Rejected("equation")
     if _is_small_order(r):
         raise Rejected("r-small-order")
-
-
-def base_product(scalar: int) -> bytes:
-    """``scalar`` (below 2**256) times the base point, encoded: a public key, or the first half of a signature."""
-    return _encode(_two_products(scalar, BASE, 0, NEUTRAL))
 
 
 def _key_point(public_key: bytes) -> Point:

@@ -66,18 +66,16 @@ def _boot(pristine: Path, folder: Path, card: Path, more: dict[str, str]) -> Non
 
 
 def _root(pristine: Path, folder: Path, card: Path, size: int) -> None:
-    """The tree, with what a card from a drawer has: a machine id, a seed and host keys, all of another board."""
+    """The tree, with what a set-up system has: a machine id and host keys."""
     root = folder / "root"
     trees.run(["cp", "-a", "--reflink=auto", str(pristine), str(root)])
     running.authorize(root, folder / "user.pub")
     (root / "boot/firmware").mkdir(exist_ok=True)
     (root / "etc/fstab").write_text(FSTAB)
     (root / "etc/machine-id").write_text("0123456789abcdef" * 2 + "\n")
-    (root / "var/lib/systemd").mkdir(parents=True, exist_ok=True)
-    (root / "var/lib/systemd/random-seed").write_bytes(bytes(512))
-    running.key(folder, "drawer")
+    running.key(folder, "host")
     for ending in ("", ".pub"):
-        shutil.copy(folder / f"drawer{ending}", root / f"etc/ssh/ssh_host_ed25519_key{ending}")
+        shutil.copy(folder / f"host{ending}", root / f"etc/ssh/ssh_host_ed25519_key{ending}")
     # The kernel's own test camera, as others have one on a ribbon cable.
     (root / "etc/modules-load.d/camera.conf").write_text("vivid\n")
     blocks = f"{(size - ROOT_AT) // 1024}k"

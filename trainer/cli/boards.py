@@ -135,12 +135,6 @@ def flash(
     update_from: Annotated[
         str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
     ] = None,
-    report_to: Annotated[
-        str | None, typer.Option(help="Have it report there after each look: mqtts://HOST/TOPIC/NAME or https://...")
-    ] = None,
-    report_logs: Annotated[
-        bool, typer.Option("--report-logs", help="With --report-to: the last lines of its log go along.")
-    ] = False,
     setup: Annotated[
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
@@ -160,8 +154,6 @@ def flash(
         frames,
         again,
         update_from=update_from,
-        report_to=report_to,
-        report_logs=report_logs,
         device=None if device is None else check_device(device),
         accept_raw_on_network=accept_raw_on_network,
     )
@@ -291,7 +283,7 @@ def wheels(
     requirement: Annotated[
         list[str] | None, typer.Option("--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0.")
     ] = None,
-    mqtt: Annotated[bool, typer.Option("--mqtt", help="With paho-mqtt, for sinks and reports by MQTT.")] = False,
+    mqtt: Annotated[bool, typer.Option("--mqtt", help="With paho-mqtt, for sinks by MQTT.")] = False,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,

@@ -1,4 +1,4 @@
-"""``edgeveil fleet FILE flash|status|accept|rollback|trust|replace``: many boards at once, a row for each."""
+"""``edgeveil fleet FILE flash|status|rollback``: many boards at once, a row for each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, print_json
 from edgeveil.trainer.progress import say
 
 fleet = typer.Typer(
@@ -65,57 +65,15 @@ def flash(
     _run(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
 
 
-@fleet.command(epilog="Example: edgeveil fleet hall.toml status --reports mqtts://broker/fleet")
-def status(
-    context: typer.Context,
-    reports: Annotated[
-        str | None,
-        typer.Option(metavar="WHERE", help="Ask no board; read their reports: mqtts://HOST/TOPIC, or a folder."),
-    ] = None,
-    silent_after: Annotated[str, typer.Option(help="With --reports: a board is silent after 12h, 2d, ...")] = "1d",
-    parallel: Parallel = None,
-    as_json: Json = False,
-) -> None:
-    """Ask every board what it runs, or read what they reported; who is silent, and since when."""
+@fleet.command(epilog="Example: edgeveil fleet hall.toml status")
+def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
+    """Ask every board what it runs."""
     from edgeveil.devices.fleet.commands import read_status
     from edgeveil.devices.fleet.inventory import load
-    from edgeveil.devices.fleet.last_seen import LastSeen
 
     boards = load(context.obj)
-    if reports is not None:
-        _show_reports(context.obj, boards, reports, silent_after, as_json)
-        return
-    seen = LastSeen(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
-    _run(boards.boards, seen.asking(read_status), {**settings, "keep": seen.keep}, as_json, {})
-
-
-@fleet.command(epilog="Example: edgeveil fleet hall.toml accept hall-1 --key keys/signing.key")
-def accept(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The board's name in the file.")],
-    device_key: Annotated[
-        str | None,
-        typer.Argument(metavar="[KEY]", help="Its device key; left out, the board is asked for it."),
-    ] = None,
-    key: Annotated[str | None, typer.Option(help="The owner's signing key: countersign the accepted keys.")] = None,
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Believe the reports of a board that are signed by its device key."""
-    from edgeveil.devices.fleet.accepted import Accepted
-    from edgeveil.devices.fleet.commands import open_board
-    from edgeveil.devices.fleet.inventory import load
-    from edgeveil.devices.fleet.upkeep import named
-    from edgeveil.trainer.sealing.keys import Signer
-
-    boards = load(context.obj)
-    board, accepted = named(boards, name), Accepted.of(context.obj, boards)
-    signer = None if key is None else Signer.open(key, passphrase=passphrase_of(key, passphrase_file))
-    if device_key is None:
-        with open_board(board, say) as there:
-            device_key = there.device_key()
-    new = accepted.accept(name, device_key, None if signer is None else signer.envelope)
-    print(f"{name}: {'accepted' if new else 'has already'} the device key {device_key}")
+    _run(boards.boards, read_status, settings, as_json, {})
 
 
 @fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
@@ -137,86 +95,6 @@ def rollback(
     many = boards.most_failures if most_failures is None else most_failures
     settings = {"parallel": parallel or boards.parallel, "most_failures": many}
     _run(boards.boards, rollback_work(record.release), settings, as_json, {"release": record.release})
-
-
-@fleet.command(epilog="Example: edgeveil fleet hall.toml trust")
-def trust(
-    context: typer.Context,
-    parallel: Parallel = None,
-    most_failures: MostFailures = None,
-    as_json: Json = False,
-) -> None:
-    """Bring each board the newest version of its trust folder: a key added or revoked, root keys replaced."""
-    from edgeveil.devices.fleet.inventory import load
-    from edgeveil.devices.fleet.upkeep import send_trust
-
-    boards = load(context.obj)
-    many = boards.most_failures if most_failures is None else most_failures
-    _run(boards.boards, send_trust, {"parallel": parallel or boards.parallel, "most_failures": many}, as_json, {})
-
-
-@fleet.command(epilog="Example: edgeveil fleet hall.toml replace hall-1 mnist.veil --host-key hall-1.pub")
-def replace(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(help="The broken board's name in the file.")],
-    bundle: Annotated[Path, typer.Argument(help="The .veil file that the fleet runs.")],
-    host_key: Annotated[
-        Path | None, typer.Option(help="The new board's /etc/ssh/ssh_host_ed25519_key.pub; it replaces the old one's.")
-    ] = None,
-    card: Annotated[
-        str | None, typer.Option(metavar="TARGET", help="Write its card instead: image:FILE or dir:FOLDER.")
-    ] = None,
-    setup: Annotated[
-        Path | None, typer.Option(help="With --card: TOML file with host name, user and Wi-Fi of a fresh image.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask the new board, and change nothing.")] = False,
-) -> None:
-    """Put a new board in the place of a broken one: its name, settings, trust and release."""
-    from edgeveil.devices.flashing import sd_card
-    from edgeveil.devices.fleet.commands import Record
-    from edgeveil.devices.fleet.inventory import load
-    from edgeveil.devices.fleet.rollout import DONE, Outcome
-    from edgeveil.devices.fleet.upkeep import named, replace_board
-    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
-    board, record = named(load(context.obj), name), Record.of(context.obj)
-    if card is not None and not card.startswith(sd_card.KINDS):
-        raise BadInput(f"--card takes image:FILE or dir:FOLDER; got {card!r}.")
-    release = read_bundle(read_file(str(bundle)), open_trust(board.trust)).manifest_sha256
-    if record.release not in (None, release):
-        raise BadInput(
-            f"The fleet runs {record.release:.12}, and {bundle} is {release:.12}: give the fleet's bundle, and flash "
-            "the other one on all boards afterwards."
-        )
-    more: dict[str, Any] = {"host_key": host_key, "card": card, "setup": setup, "dry_run": dry_run}
-    said = replace_board(board, bundle, say=say, **more)
-    if not dry_run and card is None and record.release is not None:
-        record.keep(Outcome(name, DONE, said))
-    print(f"{name}: {said}")
-
-
-def _show_reports(file: Path, boards: Any, where: str, silent_after: str, as_json: bool) -> None:
-    from edgeveil.devices.fleet.accepted import Accepted
-    from edgeveil.devices.fleet.reports import WELL, Memory, judged, read_folder
-    from edgeveil.edge_runtime.sinks.uri import duration_s
-    from edgeveil.trainer.collect.feeds.last_messages import retained
-
-    accepted, memory, silent_after_s = Accepted.of(file, boards), Memory.of(file), duration_s(silent_after)
-    names = [board.name for board in boards.boards]
-    found = retained(where, names) if where.startswith(("mqtt://", "mqtts://")) else read_folder(Path(where))
-    rows = judged(names, found, accepted, memory, silent_after_s=silent_after_s)
-    memory.keep()
-    if as_json:
-        print_json({"schema": 1, "boards": [vars(row) for row in rows]})
-    else:
-        for row in rows:
-            # A name that is not the file's may be anything that a stranger made of the topic.
-            shown = row.board if row.board in names else f"{ascii(row.board)[:70]} (not in {file.name})"
-            print(f"{shown}: {row.state}: {row.said}")
-    bad = [row.board for row in rows if row.board in names and row.state != WELL]
-    if bad:
-        raise LimitNotMet(f"{len(bad)} of {len(names)} boards are not well: {', '.join(bad)}.")
 
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:

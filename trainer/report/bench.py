@@ -1,15 +1,13 @@
 """``edgeveil report bench``: tables and pictures of recorded benchmarks.
 
 Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``, and
-records of ``scripts/reproduce``: Tables 3 and 4, the harness's overhead, repeated runs, start-up, the estimator.
-Estimated and measured figures are in separate tables.
+records of ``scripts/reproduce``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,22 +17,17 @@ from edgeveil.trainer.audit.text import percent
 from edgeveil.trainer.report import bench_page
 from edgeveil.trainer.report.bench_tables import (
     bench_table,
-    both_table,
-    estimator_table,
     flag,
     harness_table,
-    others_table,
     repeat_table,
     side_table,
-    small_table,
     start_table,
 )
-from edgeveil.trainer.report.marked import filled
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 SCHEMA = 3
 FILES = {"Latency": "latency.svg", "Windows": "windows.svg", "Cost and leakage": "cost-leakage.svg"}
-KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start", "estimator")
+KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start")
 
 
 def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None) -> list[Path]:
@@ -94,8 +87,6 @@ def read_results(folder: Path) -> dict[str, list[tuple[str, Any]]]:
             found["bench"] += [
                 (f"{path.stem} {n}", run) for n, run in enumerate(runs, 1) if run.get("schema") == SCHEMA
             ]
-        elif "spreads_of_the_whole_table" in document:
-            found["estimator"].append((path.stem, document))
     return found
 
 
@@ -137,27 +128,7 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
     ):
         for _, document in found[kind]:
             parts.append(f"## {title}\n\n{document['what'].rstrip('.')}.{flag(document)}\n\n" + table(document))
-    for _, document in found["estimator"]:
-        parts.append("## How good the estimates are\n\n" + estimator_table(document))
-        both = both_table(document)
-        if both:
-            parts.append("On the rows that both methods answer:\n\n" + both)
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
-
-
-def write_guide(results: Path, guide: Path) -> None:
-    """Bring the tables of docs/results/estimator.md up to date with its three records."""
-    document = json.loads((results / "estimator.json").read_text())
-    small = json.loads((results / "small-networks.json").read_text())
-    others = json.loads((results / "not-in-table.json").read_text())
-    makers = {
-        "estimator": partial(estimator_table, document),
-        "both": partial(both_table, document),
-        "small": partial(small_table, small),
-        "others": partial(others_table, others),
-    }
-    text = filled(guide.read_text(encoding="utf-8"), makers)
-    write_atomic(guide, text.encode())
 
 
 def _svg(draw: Any, size: tuple[float, float]) -> bytes:

@@ -52,64 +52,6 @@ def side_table(document: Any) -> str:
     return markdown(["network", "artefact", "backend", "M MACs", "p50 ms", "frames/s", "ratio (95 %)"], rows)
 
 
-def estimator_table(document: Any) -> str:
-    """Coverage, width, score and refusals for each board and method."""
-    head = ["board / runtime", "rows", "networks", "method", "refused", *_SCORES]
-    rows = []
-    for group, methods in [*document["boards"].items(), ("all", document["all"])]:
-        for method, s in methods.items():
-            if "coverage" not in s and method == "line":
-                continue  # refused for want of networks measured on both: that is what "all" counts
-            row = [group, str(s["rows"]), str(s["networks"]), method, f"{s['refused']:.0%}"]
-            rows.append(row + (_scores(s) if "coverage" in s else [""] * len(_SCORES)))
-    return markdown(head, rows)
-
-
-def both_table(document: Any) -> str:
-    """The two methods on the rows that neither refused; empty where there are none."""
-    head = ["method", "rows", "networks", *_SCORES]
-    rows = [
-        [method, str(s["rows"]), str(s["networks"]), *_scores(s)]
-        for method, s in document["both_answered"].items()
-        if "coverage" in s
-    ]
-    return markdown(head, rows) if rows else ""
-
-
-def small_table(document: Any) -> str:
-    """What is said of small networks against what was measured; the line through those that were timed."""
-    rows = [
-        ["published boards: the smaller half of the networks from larger ones", document["left_out"]],
-        ["workstation: the recipes' generators from networks of 290 M MACs or more", document["workstation"]],
-    ]
-    for one in document["shape"]:
-        kind = f"{one['precision']} convolutions on {one['where']}"
-        rows.append([f"{kind}: off the line through all", one["off_line"]])
-        rows.append([f"{kind}: the smaller half from the larger", one["below"]])
-    head = ["check", "times", "median error", "worst", "faster than said"]
-    cells = [
-        [what, str(s["checks"]), f"{s['median_error']:.2f} x", f"{s['worst_error']:.2f} x", str(s["faster_than_said"])]
-        for what, s in rows
-    ]
-    return markdown(head, cells)
-
-
-def others_table(document: Any) -> str:
-    """Networks that the published table does not have: what was measured, and what is said of them."""
-    cells = [
-        [
-            row["network"],
-            row["group"],
-            row["precision"],
-            f"{row['measured_fps']:.1f}",
-            row["refused"] or f"{row['fps_low']:.1f} to {row['fps_high']:.1f}",
-            "" if row["refused"] else "yes" if row["fps_low"] <= row["measured_fps"] <= row["fps_high"] else "no",
-        ]
-        for row in document["rows"]
-    ]
-    return markdown(["network", "board / runtime", "precision", "measured fps", "estimate", "inside"], cells)
-
-
 def harness_table(document: Any) -> str:
     """The harness's median over that of a bare loop, and of OpenVINO's benchmark_app."""
     limits = document["limits"]
@@ -161,12 +103,3 @@ def start_table(document: Any) -> str:
 def flag(document: Any) -> str:
     """The mark of an invalid record, with its reasons; empty for a valid one."""
     return "" if document["verdict"] == "VALID" else f" **INVALID: {'; '.join(document['reasons'])}.**"
-
-
-_SCORES = ("inside the 80 % range", "by network", "median width", "interval score", "median error")
-
-
-def _scores(s: Any) -> list[str]:
-    width = f"{s['median_width']:.2f} x" if s["median_width"] else "unbounded"
-    found = [f"{s['coverage']:.0%}", f"{s['coverage_by_network']:.0%}", width]
-    return [*found, f"{s['interval_score']:.2f}", f"{s['median_error']:.2f} x"]

@@ -1,4 +1,4 @@
-"""Write devices/latency/published.csv: what others measured on boards, with MACs that were counted or published.
+"""Write devices/published.csv: what others measured on boards, with MACs that were counted or published.
 
 Reads a table of published figures (``--from``; its columns are those of the result, less what is added here) and adds,
 for each model and input, MACs, depthwise MACs, parameters and the bytes of a frame in and out. Each row says in
@@ -22,7 +22,7 @@ from typing import Any
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from scripts.reproduce import record
 
-RESULT = Path("devices/latency/published.csv")
+RESULT = Path("devices/published.csv")
 DROPPED = ("gflops_2xmac", "gmacs", "mparams", "effective_gflops", "fps", "published_as")
 # published spelling -> the board, and what the interpreter runs on there
 DEVICES = {

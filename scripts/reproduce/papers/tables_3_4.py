@@ -3,8 +3,7 @@
 Ours are the generators of the recipes, the depth one at 180 x 180 and once four times as wide, untrained: time does not
 depend on what a network has learned. Every network goes through every interpreter of the ``bench`` environment, float32
 and int8, in turns in one process, so that ratios (with 95 % bootstrap intervals over rounds) survive a noisy machine.
-Table 4's board columns are the paper's own estimates; ours are ranges of ``edgeveil estimate``, in rows of their own.
-Measured here, published and estimated never share a column.
+Table 4's board columns are the paper's own estimates. Measured here and published never share a column.
 
 Can be interrupted: exported networks are kept in --work, and networks are timed in groups of which each is recorded
 when it is done. A group takes about two minutes, 15 in all, and exporting a network before one or two more. Begins once
@@ -58,7 +57,6 @@ PAPER_SPEED = {
     "OccuTherm": (595.8, 46.7, 19.1, 82.0),
 }
 PAPER_BOARDS = ("GTX 1080 Ti", "Jetson Nano (est.)", "RPi3 + NCS2 (est.)", "Coral Dev Board (est.)")
-PROFILES = ("jetson-nano", "raspberry-pi3-ncs2", "coral-dev-board", "raspberry-pi-cpu")
 
 
 def our_network(name: str) -> Any:
@@ -108,26 +106,6 @@ def costs(work: Path, names: list[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def estimates(work: Path, names: list[str]) -> list[dict[str, Any]]:
-    """Ranges for boards that nobody has here."""
-    from edgeveil.devices import profiles
-    from edgeveil.devices.latency import calibration
-    from edgeveil.devices.latency.estimate import Network, for_profile
-    from edgeveil.trainer.graphs.cost import file_cost
-
-    rows = []
-    for name in names:
-        networks = {}
-        for artefact in benchmark.ARTEFACTS:
-            kind = artefact.partition("-")[0]
-            cost = file_cost((work / name / f"{artefact}.{kind}").read_bytes(), kind)
-            networks[artefact] = Network(name, cost.macs, cost.depthwise_macs, cost.parameters, cost.input_values)
-        for profile in PROFILES:
-            for one in for_profile(networks, profiles.load(profile), calibration.published()):
-                rows.append({"network": name, **one.document()})
-    return [row for number, row in enumerate(rows) if row not in rows[:number]]  # boards that two profiles share: once
-
-
 def markdown(document: dict[str, Any]) -> list[str]:
     """Both tables."""
     from edgeveil.trainer.report.bench_tables import markdown as table
@@ -152,12 +130,6 @@ def markdown(document: dict[str, Any]) -> list[str]:
         for row in group["refused"]:
             if row["name"] == name:
                 measured.append([name, row["artefact"], row["backend"], "REFUSED", row["refused"]])
-    boards = []
-    for row in document["estimates"]:
-        said = f"{row['fps_low']:.3g} to {row['fps_high']:.3g}" if not row["refused"] else f"REFUSED: {row['refused']}"
-        if row["fps_at_least"] is not None:
-            said = f"at least {row['fps_at_least']:.3g}: {row['because']}"
-        boards.append([row["network"], row["group"], row["precision"], said])
     paper = [[name, *(f"{v:,g}" for v in values)] for name, values in PAPER_SPEED.items()]
     return [
         "Table 3, counted\n\n"
@@ -165,8 +137,6 @@ def markdown(document: dict[str, Any]) -> list[str]:
         "Table 4, measured here\n\n"
         + table(["network", "artefact", "backend", "inputs/s", f"times {BASE} (95 %)"], measured),
         "Table 4, as published (est. = the authors' regression)\n\n" + table(["network", *PAPER_BOARDS], paper),
-        "Table 4, estimated by us (80 % ranges, or 90 % lower bounds, inputs/s)\n\n"
-        + table(["network", "board / runtime", "precision", "inputs/s"], boards),
     ]
 
 
@@ -199,7 +169,6 @@ def main() -> int:
             "base": BASE,
             "costs": costs(options.work, names),
             "groups": recorded,
-            "estimates": estimates(options.work, [n for n in names if n in OURS]),
             "machine": machine.facts(),
         }
         document["markdown"] = markdown(document)

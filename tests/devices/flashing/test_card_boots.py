@@ -61,8 +61,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     out, written_s = edgeveil("flash", first.path, "--on", f"image:{card}", *common, *service, "--json")
     sha = json.loads(out)["sha"]
-    back = sd_card.open_media(f"image:{card}")
-    assert back.read(f"/opt/{first_boot.TREE}/bundle.veil") == first.path.read_bytes()
+    assert sd_card.open_media(f"image:{card}").read(f"/{first_boot.TREE}/bundle.veil") == first.path.read_bytes()
 
     began = time.monotonic()
     with emulated_boards.board("vm", card=card) as board:
@@ -75,7 +74,6 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         assert health["bundle"] == "first"
         assert "seccomp filter" in health["isolation"]
         assert board.run("ls /opt").stdout == b"edgeveil\n"
-        assert board.run("cat /etc/machine-id").stdout.strip() not in (b"", b"0123456789abcdef" * 2)
         assert units(board) == ["active", "active", "active"]
         owner_of = "grep ^Uid: /proc/$(systemctl show -P MainPID edgeveil-inside)/status | cut -f2"
         assert board.run(owner_of).stdout == board.run("id -u edgeveil-inside").stdout
@@ -87,7 +85,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             "kernel": board.run("uname -r").stdout.decode().strip(),
             "system": json.loads(probed)["system"],
             "machine": "qemu-system-aarch64 virt, Cortex-A53, two cores; the machine under it was busy",
-            "image": "MBR, FAT boot partition, ext4 root file system (1.6 GB)",
+            "image": "MBR, FAT boot partition (written), ext4 root file system (1.6 GB)",
             "bundle": sha,
             "wheels": list(WHEELS),
             "seconds": {
@@ -97,7 +95,9 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             },
             "units": units(board),
             "health after the first boot": health,
-            "journal of the first boot": first_lines(board),
+            "log of the first boot": board.run(f"cat /boot/firmware/{first_boot.TREE}.log")
+            .stdout.decode()
+            .splitlines()[-3:],
         }
         emulated_boards.record("card.json", record)
 
@@ -162,8 +162,3 @@ def hang(board):
     said = board.run("journalctl --no-pager -o cat -u edgeveil | grep -m1 Failed.with.result").stdout.decode().strip()
     assert "watchdog" in said
     return said
-
-
-def first_lines(board):
-    said = board.run("journalctl --no-pager -o short-monotonic -u edgeveil-first-boot -n 4", any_code=True).stdout
-    return said.decode().splitlines()

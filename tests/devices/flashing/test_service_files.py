@@ -142,29 +142,6 @@ def test_a_timer_looks_for_newer_releases():
             service_files.update_files(ROOT, place, Service())
 
 
-def test_a_board_reports_after_each_look_however_it_ended():
-    profile, place = profiles.load("raspberry-pi-cpu"), "mqtts://broker:8883/fleet/hall-1?ca=/etc/ca.pem&user=hall"
-
-    def stop_post(**more):
-        wanted = Wanted("camera:0", ("none",), update_from="https://x", **more)
-        made = service_files.for_board(ROOT, profile, wanted, None, "cpu")
-        return unit(made, service_files.UPDATE)["Service"].get("ExecStopPost")
-
-    assert stop_post() is None
-    for logs in (False, True):
-        words = stop_post(report_to=place, report_logs=logs).split()
-        assert words[0] == "-" + Service().python, "a broker that is down makes no update fail"
-        asked = main._parser().parse_args(words[2:])
-        assert (asked.command, asked.to, asked.logs, asked.root) == ("report", place, logs, ROOT)
-    for wrong in ("https://x/$(id)", "mqtts://broker", "https://host/", "https://host/a%41", "ftp://x/hall-1"):
-        with pytest.raises(BadInput, match="--report-to"):
-            stop_post(report_to=wrong)
-    with pytest.raises(BadInput, match="--report-to, too"):
-        stop_post(report_logs=True)
-    with pytest.raises(BadInput, match="--update-from, too"):
-        service_files.for_board(ROOT, profile, Wanted("camera:0", ("none",), report_to=place), None, "cpu")
-
-
 def test_a_board_in_use_keeps_its_settings_and_may_be_told_where_updates_are():
     profile, used = profiles.load("raspberry-pi-cpu"), Installed("00", service=True)
     facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, edgeveil=used)

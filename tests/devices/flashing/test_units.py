@@ -24,7 +24,6 @@ WORDS = {
     "@INSIDE@": "edgeveil-inside",
     "@PYTHON@": "/usr/bin/python3",
     "@FROM@": "https://updates.example",
-    "@FOLDER@": "/var/lib/edgeveil-first-boot",
     "@CAMERA@": "edgeveil-camera",
     "@ACCEPT@": "",
 }

@@ -48,13 +48,12 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     said = []
 
     def run(*words):
-        as_json = [] if words[0] in ("accept", "replace") else ["--json"]
-        monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), *as_json])
+        monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), "--json"])
         with pytest.raises(SystemExit) as ended:
             main()
         out = capfd.readouterr()
         said.append(f"edgeveil fleet {words[0]}: {ended.value.code}\n{out.out}{out.err}")
-        found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if as_json and out.out else {}
+        found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if out.out else {}
         return ended.value.code, found, out
 
     yield run

@@ -14,6 +14,7 @@ import pytest
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.cli import run as run_command
+from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.manifest import manifest as manifests
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT
@@ -41,6 +42,11 @@ def edge(capsys, *arguments):
 
 def run(capsys, bundle, source, sink, *more):
     return edge(capsys, "run", bundle.path, "--trust", bundle.trust, "--source", source, "--sink", sink, *more)
+
+
+def test_what_was_removed_is_refused_by_name_with_what_replaces_it(capsys):
+    words = ["report", "--root", "/opt/edgeveil", "--to", "mqtts://broker/hall-1"]  # by an older update unit
+    assert edge(capsys, *words) == (2, "", f"error: edgeveil-edge report: {GONE['report']}.\n")
 
 
 def test_run_writes_frames_and_sums_up(made, tmp_path, capsys):
@@ -251,7 +257,7 @@ def test_version_and_help(capsys):
 
 def test_every_command_has_an_example_that_is_understood(capsys):
     (commands,) = (action.choices for action in main._parser()._actions if action.dest == "command")
-    assert len(commands) == 19
+    assert len(commands) == 18
     for command in commands:
         code, text, _ = edge(capsys, command, "--help")
         assert code == 0

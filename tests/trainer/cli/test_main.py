@@ -13,6 +13,7 @@ import typer.main
 from edgeveil import __version__
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.cli import main
+from edgeveil.trainer.cli.gone import GONE
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 
 # What is said of such a flag is the same in every command that has it.
@@ -82,13 +83,28 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
         has[flag].add(name)
     assert has["--no-passphrase"] == {"keygen", "trust init", "pseudonym keygen"}
     trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
-    signs = {"seal", "index", "audit", "runtime", "fleet accept"} | {f"trust {name}" for name in trust}
+    signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
     master = {
         "publish table",
         "publish archive",
         *(f"pseudonym {name}" for name in ("reveal", "subject", "rotate", "erase")),
     }
     assert has["--passphrase-file"] == has["--no-passphrase"] | signs | master
+
+
+@pytest.mark.parametrize("words", GONE)
+def test_what_was_removed_is_refused_by_name_with_what_replaces_it(edgeveil, words):
+    verb, *options = words.split(" --")
+    command, *rest = verb.split()
+    typed = [command, *(["hall.toml"] if command == "fleet" else []), *rest, *(f"--{option}" for option in options)]
+    assert edgeveil(*typed, "x") == (2, "", f"error: edgeveil {words}: {GONE[words]}.\n")
+    assert "baecb1ef" in GONE[words]
+
+
+def test_another_unknown_option_or_verb_is_refused_as_usual(edgeveil):
+    for typed in (["flash", "--report"], ["fleet", "hall.toml", "accepts"], ["accepts"]):
+        code, _, err = edgeveil(*typed)
+        assert (code, "baecb1ef" in err, "No such" in err) == (2, False, True)
 
 
 def test_the_version_is_said(edgeveil):

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
-from pathlib import Path
 
-from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
+from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
-
-PUBLISHED = Path(calibration.__file__).parent / "published.csv"
 
 
 def page(profile: Profile) -> str:
@@ -69,7 +66,7 @@ def _lines(profile: Profile) -> Iterator[str]:
 def _published(profile: Profile) -> list[str]:
     """Rows of the published table that stand for this board, and those that its profile has beside them."""
     groups = {one.group for one in profile.calibration}
-    with PUBLISHED.open(newline="") as file:
+    with TABLE.open(newline="") as file:
         found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
     lines = {"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found}
     lines |= {f"| {p.network} | {p.input} | {p.precision} | {p.ms:g} | {p.source} |" for p in profile.published}

@@ -149,34 +149,11 @@ def test_what_is_wrong_in_the_file_is_one_sentence_without_a_password(setup, old
         assert secret not in str(refused.value)
 
 
-def test_it_is_written_beside_the_root_file_system_and_read_back(setup, tmp_path):
-    """A card's image with both file systems, as Raspberry Pi OS has them."""
-    image, fat = tmp_path / "sd.img", tmp_path / "fat"
-    fat.write_bytes(bytes(4 << 20))
-    (tmp_path / "ext").write_bytes(bytes(8 << 20))
+def test_it_is_written_to_the_boot_partition_and_read_back(setup, tmp_path):
     (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
-    for command in (
-        ["mformat", "-i", fat, "-T", str((4 << 20) // 512), "-h", "16", "-s", "32", "::"],
-        ["mcopy", "-i", fat, tmp_path / "cmdline.txt", "::"],
-        ["mke2fs", "-q", "-t", "ext4", tmp_path / "ext"],
-    ):
-        subprocess.run([str(word) for word in command], check=True, capture_output=True, env=TOOLS)
-    table = bytearray(1 << 20)
-    starts = (1 << 20, 5 << 20)
-    for number, (kind, start, size) in enumerate(((0x0C, starts[0], 4 << 20), (0x83, starts[1], 8 << 20))):
-        entry = bytes([0, 0, 0, 0, kind, 0, 0, 0]) + (start // 512).to_bytes(4, "little")
-        table[446 + 16 * number : 462 + 16 * number] = entry + (size // 512).to_bytes(4, "little")
-    table[510:512] = b"\x55\xaa"
-    image.write_bytes(bytes(table) + fat.read_bytes() + (tmp_path / "ext").read_bytes())
-    media = sd_card.open_media(f"image:{image}")
-    assert media.is_root
-    boot = sd_card.open_boot(f"image:{image}", media)
+    boot = MountedCard(tmp_path)
     sd_card.write_setup(boot, boot_files.files(setup(), boot.read, boot.name))
-    assert b"edgepi" in (boot.read("/custom.toml") or b"")
-    (tmp_path / "root/etc").mkdir(parents=True)
-    (tmp_path / "root/usr").mkdir()
-    with pytest.raises(BadInput, match="boot partition"):
-        sd_card.open_boot(f"dir:{tmp_path}/root", MountedCard(tmp_path / "root"))
+    assert b"edgepi" in (tmp_path / "custom.toml").read_bytes()
 
 
 def test_a_board_that_is_reached_is_set_up_already(tmp_path, monkeypatch, capsys):

@@ -6,12 +6,13 @@ card, and its update index, of which no newer version comes, ends it on the day 
 
 import json
 import shutil
+import subprocess
 import time
 
 import pytest
 
-from edgeveil.devices.flashing import sd_card
 from edgeveil.trainer.sealing.trust_file import TrustFolder
+from scripts.emulation.card import ROOT_AT
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
 from tests.support.watching_bundle import watching_bundle
@@ -36,9 +37,11 @@ def card(edgeveil, tmp_path):
     edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", trust, "--wheels", tmp_path / "wheels"]
     place = emulated_boards.new_card(tmp_path / "card.img")
-    media = sd_card.open_media(f"image:{place}")
-    media.remove([CAMERA_LIST])
-    media.write({"/etc/systemd/journald.conf.d/days.conf": JOURNAL.encode()})
+    (tmp_path / "days.conf").write_text(JOURNAL)
+    folder = "/etc/systemd/journald.conf.d"
+    commands = (f"rm {CAMERA_LIST}", f"mkdir {folder}", f"write {tmp_path}/days.conf {folder}/days.conf")
+    debugfs = ["/sbin/debugfs", "-w", "-f", "-", f"{place}?offset={ROOT_AT}"]
+    subprocess.run(debugfs, input="\n".join(commands), text=True, check=True)
     service = ["--source", "camera:0", "--sink", f"npz:/var/lib/edgeveil/hall?rotate=1MB,20s&keep={PARTS}"]
     edgeveil("flash", first.path, "--on", f"image:{place}", *common, *service)
     yield place, second, common

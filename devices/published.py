@@ -1,4 +1,4 @@
-"""Measured latencies, published and of your own boards: the rows that an estimate is based on.
+"""Latencies that others published of boards, and your own: those of the networks that are nearest by MACs.
 
 ``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md explains its
 columns and their pitfalls.
@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.errors import BadInput, reason
 
-_TABLE = Path(__file__).parent / "published.csv"
-_SAME = {"resnet50_v1": "resnet50"}  # one network under two names: leaving it out must leave out both
+TABLE = Path(__file__).parent / "published.csv"
+NEAREST = 3
 BENCH_SCHEMAS = (2, 3)  # the keys used here are the same in both
 _PRECISIONS = {"float32": "fp32", "float16": "fp16"}
 
@@ -31,38 +33,70 @@ class Row:
     input: str
     latency_ms: float
     macs: float
-    depthwise_macs: float
-    parameters: float
-    input_values: float
-    threads: float  # 0 where it does not apply
+    threads: int  # 0: not stated, or it does not apply
     source: str
     cost_from: str
-    usb: str = ""  # "2" or "3" where the accelerator is on USB
-    detector: bool = False  # ends in decoding and suppressing boxes, which run on the host's processor
-
-    @property
-    def runtime(self) -> str:
-        """What runs networks there: edgetpu, tensorrt, tflite, ..."""
-        return self.group.partition("/")[2]
 
     def describe(self) -> str:
         """The row for people."""
-        threads = f", {self.threads:g} threads" if self.threads else ""
-        where = f"{self.precision} on {self.group}{threads}"
-        return f"{self.model} {self.input} {where}: {self.latency_ms:g} ms ({self.source})"
+        threads = f", {self.threads} thread{'s' * (self.threads > 1)}" if self.threads else ""
+        return f"{self.latency_ms:g} ms: {self.model} {self.input} as {self.precision}{threads} ({self.source})"
 
 
-def published(path: Path = _TABLE) -> list[Row]:
+@dataclass(frozen=True)
+class Nearest:
+    """The rows of a board that are nearest to a network of ``macs``, its own precision first; maybe none."""
+
+    group: str
+    artefact: str
+    precision: str
+    macs: float
+    rows: tuple[Row, ...]
+
+    def document(self) -> dict[str, Any]:
+        """As plain values, for JSON."""
+        return asdict(self)
+
+
+def for_profile(
+    macs: Mapping[str, float], profile: Profile, rows: Sequence[Row], own: Sequence[Row] = ()
+) -> list[Nearest]:
+    """The nearest rows for each artefact and each board of a profile, and for each board of your own rows.
+
+    ``macs`` are those of a frame, by artefact name, above 0. Raises ``BadInput`` if the profile has no rows, or the
+    bundle no artefact for it.
+    """
+    places = [(c.group, c.artefact, c.precision) for c in profile.calibration]
+    groups = dict.fromkeys(row.group for row in own)
+    places += [(group, artefact, precision_of(artefact)) for group in groups for artefact in profile.artefacts]
+    if not places:
+        raise BadInput(
+            f"Nothing measured on {profile.title} is in the table. Give results of edgeveil-edge bench --json from one "
+            "with --measured."
+        )
+    found = []
+    for group, artefact, precision in places:
+        if artefact in macs:
+            there = [row for row in (*rows, *own) if row.group == group]
+            there.sort(key=lambda row: (row.precision != precision, abs(math.log(row.macs / macs[artefact]))))
+            found.append(Nearest(group, artefact, precision, macs[artefact], tuple(there[:NEAREST])))
+    if not found:
+        raise BadInput(
+            f"The profile {profile.name} runs {', '.join(profile.artefacts)}; here are {', '.join(macs)}. "
+            f"Export the run with --for {profile.name}."
+        )
+    return found
+
+
+def published(path: Path = TABLE) -> list[Row]:
     """The rows that have a latency and MACs, in the file's order. Raises ``BadInput`` for an invalid table."""
-    rows = []
     try:
         with path.open(newline="", encoding="utf-8") as file:
-            for line in csv.DictReader(file):
-                if line["latency_ms"] and line["macs"] and line["device"] and line["runtime"]:
-                    rows.append(_row(line))
+            lines = [line for line in csv.DictReader(file) if line["latency_ms"] and line["macs"] and line["device"]]
+        rows = [_row(line) for line in lines if line["runtime"]]
     except (OSError, KeyError, ValueError, TypeError) as error:
         raise BadInput(
-            f"{path} is not a calibration table: {reason(error)}. docs/reference/benchmarks.md names its columns."
+            f"{path} is not a table of latencies: {reason(error)}. docs/reference/benchmarks.md names its columns."
         ) from None
     for row in rows:
         if row.latency_ms <= 0 or row.macs <= 0:
@@ -71,24 +105,16 @@ def published(path: Path = _TABLE) -> list[Row]:
 
 
 def _row(line: Mapping[str, str]) -> Row:
-    cpu = line["runtime"] in ("tflite", "ncnn", "tensorflow", "framework", "tf-trt")
-    default = 4.0 if cpu else 0.0  # these boards have four cores; sources that do not name the threads used all of them
-    note = line["note"] + line["published_device"]
     return Row(
         group=f"{line['device']}/{line['runtime']}",
         precision=line["precision"],
-        model=_SAME.get(line["model"], line["model"]),
+        model=line["model"],
         input=line["input"],
         latency_ms=float(line["latency_ms"]),
         macs=float(line["macs"]),
-        depthwise_macs=float(line["depthwise_macs"] or 0),
-        parameters=float(line["parameters"]),
-        input_values=float(line["input_values"]),
-        threads=float(line["threads"] or default) if cpu else 0.0,
+        threads=int(line["threads"] or 0),
         source=line["source"],
         cost_from=line["cost_from"],
-        usb="2" if "USB2" in note else "3" if "USB" in note or "NCS" in note else "",
-        detector=line["model"].startswith(("ssd", "tiny_yolo", "yolo", "efficientdet")),
     )
 
 
@@ -118,9 +144,7 @@ def measured(paths: Iterable[Path]) -> list[Row]:
         if document["verdict"] != "VALID":
             raise BadInput(f"{path} is INVALID ({'; '.join(document['reasons'])}); measure again before it counts.")
         if not document["macs"]:
-            raise BadInput(
-                f"{path} is of a pipeline without networks, so it cannot be used for other networks. Leave it out."
-            )
+            raise BadInput(f"{path} is of a pipeline without networks, so it has no MACs to compare. Leave it out.")
         rows.append(_of_result(document, path))
     return rows
 
@@ -134,10 +158,7 @@ def _of_result(document: Mapping[str, Any], path: Path) -> Row:
         input="x".join(str(n) for n in document["input_shape"]),
         latency_ms=float(document["latency_ms"]["p50"]),
         macs=float(document["macs"]),
-        depthwise_macs=0.0,
-        parameters=float(document["parameters"]),
-        input_values=float(document["input_values"]),
-        threads=float(document["threads"]),
+        threads=document["threads"],
         source=f"measured: {path.name}",
         cost_from="manifest",
     )
