@@ -10,7 +10,7 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, reports, run, updaters
+from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, run, updaters
 from edgeveil.edge_runtime.cli.output import EXIT_CODES
 from edgeveil.edge_runtime.cli.process_list import hide_secrets
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
@@ -55,5 +55,4 @@ def _parser() -> argparse.ArgumentParser:
     releases.add_commands(commands)
     ledgers.add_commands(commands)
     updaters.add_commands(commands)
-    reports.add_commands(commands)
     return parser

@@ -21,13 +21,14 @@ GONE = {
     "fleet accept": "boards' reports were deleted: an MQTT sink publishes TOPIC/status; commit baecb1ef has them",
     "fleet replace": "set the new board up as docs/how-to/replace-a-board.md describes, then run edgeveil fleet FILE "
     "flash; commit baecb1ef has it",
-    "fleet trust": "run edgeveil-edge trust trust-chain.json on each board, see docs/how-to/rotate-root-keys.md; commit "
-    "baecb1ef has it",
+    "fleet trust": "run edgeveil-edge trust trust-chain.json on each board, see docs/how-to/rotate-root-keys.md; "
+    "commit baecb1ef has it",
     "fleet status --reports": "edgeveil fleet FILE status asks each board, and an MQTT sink publishes TOPIC/status; "
     "commit baecb1ef has it",
     "fleet status --silent-after": "watch the age of TOPIC/status at your broker; commit baecb1ef has it",
     "estimate --reference": "edgeveil estimate shows the nearest published rows; commit baecb1ef has it",
-    "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; commit baecb1ef has it",
+    "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
+    "commit baecb1ef has it",
     "flash --report-logs": "edgeveil logs --on TARGET prints the log; commit baecb1ef has it",
 }
 
