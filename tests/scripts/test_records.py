@@ -1,29 +1,23 @@
-"""Every recorded result says which script makes it, every script has a purpose, and two runs can be compared."""
+"""Every script has a purpose and says how it is run, and two runs can be compared."""
 
 from __future__ import annotations
 
 import ast
 import importlib
-import json
-import shlex
 import sys
 from pathlib import Path
 
 import pytest
 
-from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.sweep.axes import points
-from scripts.reproduce import record
-from scripts.reproduce.codebooks import frontiers
-from scripts.reproduce.pages import write_pages
-from scripts.reproduce.papers import digits, predictors
-from scripts.reproduce.runtime import serial_goodput
+from scripts import record
+from scripts.measure import soak
+from scripts.papers import predictors
 from tests.support.checkout import ROOT
 
-RESULTS = ROOT / "docs/results"
-RECORDS = sorted(RESULTS.rglob("*.json"))
-SCRIPTS = sorted((ROOT / "scripts/reproduce").rglob("*.py"))
-MADE_BY = {path: shlex.split(json.loads(path.read_text()).get("made_by", "nothing"))[0] for path in RECORDS}
+FOLDERS = ("papers", "measure", "codebooks")
+SCRIPTS = sorted(
+    [*(ROOT / "scripts").glob("*.py"), *(path for one in FOLDERS for path in (ROOT / "scripts" / one).glob("*.py"))]
+)
 
 
 def name_of(path: Path) -> str:
@@ -42,29 +36,10 @@ def imports(path: Path) -> set[str]:
     return found
 
 
-@pytest.mark.parametrize("path", RECORDS, ids=lambda path: path.relative_to(RESULTS).as_posix())
-def test_a_record_names_the_script_that_makes_it(path):
-    script = ROOT / MADE_BY[path]
-    assert script.suffix == ".py"
-    assert script.is_file()
-    text = script.read_text()
-    # Scripts that are told where a record goes, as tests on boards are, name its folder or the file.
-    folder = path.parent.relative_to(ROOT).as_posix()
-    assert folder in text or path.name in text, f"{MADE_BY[path]} says nothing of {path}"
-
-
-def test_every_script_makes_a_record_or_a_page_or_is_imported_by_one_that_does():
-    pages = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
+def test_every_script_is_a_command_or_is_imported_by_one_or_by_a_test():
     modules = {name_of(path): path for path in SCRIPTS}
-    named = {
-        name
-        for name, path in modules.items()
-        if path.relative_to(ROOT).as_posix() in {*MADE_BY.values()}
-        or name in pages
-        or name in write_pages.modules()
-        or f"{path.relative_to(ROOT)}" in pages
-    }
-    reached, todo = set(), sorted(named)
+    reached, todo = set(), [name for name, path in modules.items() if "__main__" in path.read_text()]
+    todo += [name for path in (ROOT / "tests").rglob("*.py") for name in imports(path) if name in modules]
     while todo:
         name = todo.pop()
         if name not in reached:
@@ -81,7 +56,7 @@ def test_nothing_that_is_installed_imports_scripts(root):
     assert at_fault == set()
 
 
-COMMANDS = [path for path in SCRIPTS if "__main__" in path.read_text()]
+COMMANDS = [path for path in SCRIPTS if "record.run(main)" in path.read_text() or path.stem in ("pages", "reference")]
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=name_of)
@@ -98,20 +73,20 @@ def test_a_script_says_how_it_is_run(path, monkeypatch, capsys):
 def test_an_option_that_is_not_known_is_the_users_mistake(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["x", "--no-such"])
     with pytest.raises(SystemExit) as ended:
-        record.run(serial_goodput.main)
+        record.run(soak.main)
     assert ended.value.code == 2
     assert "--no-such" in capsys.readouterr().err
 
 
 def test_a_record_says_what_was_asked_for_and_no_path(tmp_path):
-    script = record.Script(str(ROOT / "scripts/reproduce/runtime/soak.py"), "Soaks.", out=tmp_path / "a", timing=True)
+    script = record.Script(str(ROOT / "scripts/measure/soak.py"), "Soaks.", out=tmp_path / "a", timing=True)
     script.add_argument("--seconds", type=float, default=1800.0)
     script.add_argument("--seeds", type=int, nargs="+", default=[0])
     script.add_argument("--again", action="store_true")
-    assert script.made_by(script.parse_args([])) == "scripts/reproduce/runtime/soak.py"
+    assert script.made_by(script.parse_args([])) == "scripts/measure/soak.py"
     words = ["--seconds", "60", "--seeds", "1", "2", "--again", "--anyway", "--out", "elsewhere"]
     by = script.made_by(script.parse_args(words))
-    assert by == "scripts/reproduce/runtime/soak.py --seconds 60.0 --seeds 1 2 --again"
+    assert by == "scripts/measure/soak.py --seconds 60.0 --seeds 1 2 --again"
     record.write(tmp_path / "new/a.json", by, {"made_by": "something older", "rows": [1.5]})
     assert list(record.read(tmp_path / "new/a.json").items()) == [("made_by", by), ("rows", [1.5])]
 
@@ -149,41 +124,3 @@ def test_there_must_be_a_record_to_compare_with(tmp_path, capsys):
         record.run(lambda: record.recorded(tmp_path / "none.json") and 0)
     assert ended.value.code == 2
     assert "record it first" in capsys.readouterr().err
-
-
-def test_goodput_is_compared_with_what_was_recorded():
-    def rows(*goodput, cuts=0, exact=True):
-        return {"clean": [{"goodput": one, "cuts": cuts, "exact": exact} for one in goodput]}
-
-    old = rows(0.78, 0.85, 0.87)
-    assert list(serial_goodput.unequal(old, rows(0.1, 0.70, 0.9))) == []
-    assert "goodput" in next(serial_goodput.unequal(old, rows(0.6, 0.6, 0.9)))
-    assert "cuts" in next(serial_goodput.unequal(old, rows(0.8, 0.8, 0.8, cuts=1)))
-    assert "did not arrive" in next(serial_goodput.unequal(old, rows(0.8, 0.8, 0.8, exact=False)))
-
-
-def test_the_audit_of_digits_is_compared_by_its_intervals():
-    def found(best):
-        def rate(accuracy):
-            return {"accuracy": accuracy, "low": accuracy - 0.02, "high": accuracy + 0.02}
-
-        adversaries = [
-            {"kind": "fixed", **rate(0.5)},
-            {"kind": "fixed", **rate(0.6)},
-            {"kind": "transfer", **rate(0.7)},
-        ]
-        audit = {"target": rate(0.97), "worst_adaptive": rate(best), "adversaries": adversaries}
-        return {"rows": {"prgan": {"audit": audit}}}
-
-    assert list(digits.unequal(found(0.9), found(0.935))) == []
-    assert list(digits.unequal(found(0.9), found(0.95))) == [
-        "prgan: z, best attack was 0.900 (0.880 to 0.920), now 0.950 (0.930 to 0.970)"
-    ]
-
-
-@pytest.mark.parametrize("data", list(frontiers.SWEEPS))
-def test_the_frontiers_are_of_the_points_that_the_script_sweeps(data):
-    recipe = Recipe.find(f"{data}-codebook")
-    swept = [dict(point.settings) for point in points([recipe], frontiers.SWEEPS[data])]
-    recorded = json.loads((RESULTS / f"privacy/frontier-{data}.json").read_text())["points"]
-    assert [row["settings"] for row in recorded if row["recipe"] == recipe.name] == swept

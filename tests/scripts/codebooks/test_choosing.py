@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.codebooks.choosing import compare, fold
+from scripts.codebooks.choosing import compare, fold
 from tests.support import seeds
 
 

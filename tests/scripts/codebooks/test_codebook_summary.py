@@ -7,8 +7,8 @@ from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.sections.utility import correlation
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
-from scripts.reproduce.codebooks import codebook_summary
-from scripts.reproduce.codebooks.codebook_summary import measure
+from scripts.codebooks import codebook_summary
+from scripts.codebooks.codebook_summary import measure
 
 
 def dataset(n: int = 3000) -> Dataset:

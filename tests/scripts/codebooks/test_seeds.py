@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.codebooks import seeds
-from scripts.reproduce.codebooks.seeds import over_seeds, paired
-from scripts.reproduce.pages import codebooks_page
+from scripts.codebooks import seeds
+from scripts.codebooks.seeds import over_seeds, paired
 
 
 def test_the_paired_test_sees_a_loss_and_bounds_what_it_cannot_see():
@@ -65,14 +64,6 @@ def attacked(best: float) -> dict:
         "adversaries": [rate("fixed", 0.52), rate("transfer", 0.51), rate("adaptive", best)],
         "worst_adaptive": {**rate("adaptive", best), "auc": 0.531},
     }
-
-
-def test_networks_stand_on_the_page_where_they_were_tried():
-    assert "not recorded" in codebooks_page.networks({"seeds": [{"seed": 0}]})[0]
-    lines = codebooks_page.networks({"seeds": [{"seed": 0}, {"seed": 1, "networks": attacked(0.6)}]})
-    row = "| 1 | quick | 52.0 [51.0, 53.0] | 51.0 [50.0, 52.0] | 60.0 [59.0, 61.0] CNN | 0.531 | 59.0 |"
-    assert lines[-1] == row
-    assert lines[2] == "| 0 | not recorded | | | | | |"
 
 
 def test_networks_are_added_to_what_is_on_record_and_asked_for_once(tmp_path, monkeypatch, capsys):

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
-from scripts.reproduce.codebooks.slice_leaks import by_slice
+from scripts.codebooks.slice_leaks import by_slice
 
 
 def test_a_leak_on_fresh_rows_is_counted_on_the_slices_that_did_not_train():

@@ -4,7 +4,7 @@ import numpy as np
 
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from scripts.reproduce.papers import baseline_pass
+from scripts.papers import baselines
 from tests.support.small_runs import small_recipe, write_npz
 
 
@@ -13,7 +13,7 @@ def test_substitutes_are_real_samples_that_tell_y_and_not_z(tmp_path):
     train(recipe, tmp_path / "run")
     run = Run.open(tmp_path / "run")
     dataset = run.dataset()
-    sent = baseline_pass.perturber(run, np.random.default_rng(0), steps=150).perturb(np.tile(dataset.x, (4, 1)))
+    sent = baselines.substitution(run, np.random.default_rng(0), steps=150).perturb(np.tile(dataset.x, (4, 1)))
     second = dataset.part("perturber")
     place = {row.tobytes(): number for number, row in enumerate(second.x)}
     drawn = np.array([place[row.tobytes()] for row in sent["frame"]])  # a KeyError is a sample that is not real

@@ -7,8 +7,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.recipe.schema import Recipe
-from scripts.reproduce.pages.papers import table_2_floors, table_2_page
-from scripts.reproduce.papers import floor_sweep, floors, table_2
+from scripts.papers import floor_sweep, floors, table_2
 from tests.support.small_runs import small_recipe, write_npz
 
 
@@ -65,36 +64,3 @@ def test_the_curve_of_laplace_noise_ends_where_y_is_lost_and_a_run_of_another_se
     least = raw["target_accuracy"] - floor_sweep.BELOW
     assert kept[-1] < least <= kept[:-1].min()
     assert found[-1]["distance"] > found[0]["distance"] > raw["distance"] == 0
-
-
-def test_the_page_shows_the_chosen_setting_and_where_none_keeps_y():
-    points = [point(100 / 2**step, round(0.94 - 0.01 * step, 2), 0.9 - 0.05 * step) for step in range(12)]
-    record = swept(points, 0.9)
-    shown = table_2_floors.shown(record)
-    assert record["chosen"] in shown
-    assert points[5] in shown  # the first below the floor
-    assert len(shown) <= table_2_floors.SHOWN + 2
-    section = table_2_floors.section([record], [], "depth")
-    assert [row[-1] for row in section["floors"]].count("chosen") == 1
-    line = section["floor_lines"][0]
-    assert "which is below the paper's floor of 95; the most that any setting kept is 94.0, at 100." in line
-    assert "same share of raw as the paper's 95 of 99.95" in line
-    lost = table_2_floors.section([swept(points, 0.99)], [], "depth")
-    assert "**No setting keeps it**: the most that any setting kept is 94.0, at 100." in lost["floor_lines"][0]
-    high = table_2_floors.section([swept([point(20, 0.96, 0.7)], 0.95)], [], "depth")
-    assert "the floor is the paper's 95.0. The paper tries no eps above 10" in high["floor_lines"][0]
-    assert table_2_floors.section([record], [], "mnist") == {"floors": [], "floor_lines": []}
-
-
-def test_a_row_of_another_setting_than_the_chosen_is_named():
-    record = swept([point(8.0, 0.92, 0.6)], 0.9)
-    rows = [
-        {"data": "depth", "row": "laplace", "seed": seed, "training": {"setting": setting}}
-        for seed, setting in enumerate((8.0, 9.0, None))
-    ]
-    assert "still has seed 1, 2 with" in table_2_floors.section([record], rows, "depth")["floor_lines"][0]
-    assert "still has" not in table_2_floors.section([record], rows[:1], "depth")["floor_lines"][0]
-
-
-def test_the_page_is_made_with_the_sweeps_there_are():
-    assert "### How much noise y bears" not in table_2_page.page([], {}, [])

@@ -22,10 +22,10 @@ from typing import Any
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.sensor import expected
-from scripts.reproduce import record
-from scripts.reproduce.runtime.soak import children
+from scripts import record
+from scripts.measure.soak import children
 
-ROOT = Path(__file__).resolve().parents[4]
+ROOT = Path(__file__).resolve().parents[3]
 RESULT = Path("docs/results/bench/rtsp-tls.json")
 SERVER, SYSTEM_PYTHON = ROOT / "scripts/emulation/rtsp_server.py", "/usr/bin/python3"
 WRITTEN = ("/dev/shm", "/var/tmp", "/run", "/tmp")  # noqa: S108 - where a leak would lie

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from scripts.reproduce.looks.chromium import Chromium
+from tests.support.browser.chromium import Chromium
 
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")

@@ -30,11 +30,11 @@ from edgeveil.trainer.private.noise import Seeded
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.publish import publication
 from edgeveil.trainer.publish.plan import Plan
-from scripts.reproduce import record
-from scripts.reproduce.dp.oracles import questions
-from scripts.reproduce.dp.shipped import Categories
-from scripts.reproduce.dp.training import erm
-from scripts.reproduce.dp.training.one_dimension import log_ratio
+from scripts import record
+from scripts.papers import erm
+from scripts.papers.one_dimension import log_ratio
+from scripts.papers.shipped import Categories
+from tests.support.oracles import questions
 
 RESULT = Path("docs/results/dp/oracles.json")
 LOCK = record.ROOT / "requirements/oracles.txt"

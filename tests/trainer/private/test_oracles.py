@@ -5,10 +5,10 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.private.estimators.losses import Logistic
-from scripts.reproduce.dp.oracles import oracles
-from scripts.reproduce.dp.training import erm
-from scripts.reproduce.dp.training.one_dimension import log_ratio
+from scripts.papers import erm
+from scripts.papers.one_dimension import log_ratio
 from tests.support.checkout import ROOT
+from tests.support.oracles import oracles
 
 there = [
     pytest.mark.oracles,

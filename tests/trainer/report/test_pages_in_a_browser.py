@@ -1,6 +1,5 @@
 """Pages as a browser shows them: nothing scrolls sideways, no wide table, words for each picture, no serious fault."""
 
-import json
 import os
 from pathlib import Path
 
@@ -11,18 +10,16 @@ from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
 from edgeveil.trainer.report.publication import card_html
-from scripts.reproduce.looks import check_pages, check_people, check_publication, draw, measured
-from scripts.reproduce.looks.chromium import Chromium, binary, file_url
 from tests.support import network_receivers
 from tests.support.audit_documents import document
-from tests.support.checkout import ROOT
+from tests.support.browser import measured
+from tests.support.browser.chromium import Chromium, binary, file_url
 from tests.support.publishing import publication_documents
 
 BROWSER = pytest.mark.skipif(binary() is None, reason="no Chromium here, so nobody looks at a page: install chromium")
 AXE = Path(os.environ["EDGEVEIL_AXE"]) if "EDGEVEIL_AXE" in os.environ else None  # axe.min.js of axe-core
 EACH = [(width, scheme) for width in measured.WIDTHS for scheme in measured.SCHEMES]
 NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
-RECORD = ROOT / check_pages.OUT
 
 
 @pytest.fixture(scope="module")
@@ -133,25 +130,3 @@ def test_a_serious_fault_is_a_problem_and_a_minor_one_is_not():
     sizes = {"page_px": 390, "widest_table_px": 1064, "pictures_without_words": 0}
     faults = [{"rule": "color-contrast", "impact": "serious"}, {"rule": "empty-table-header", "impact": "minor"}]
     assert measured.problems({**sizes, "faults": faults}, 390) == ["serious: color-contrast"]
-
-
-def test_the_record_covers_every_page_and_its_pictures_are_small():
-    recorded = json.loads(RECORD.read_text())
-    assert recorded["verdict"] == "VALID"
-    assert recorded["widest_table_px"] <= measured.WIDTHS[0]
-    pages = {"report", "report-invalid", "card", "terminal", "bench", "preview"}
-    assert {(row["page"], row["width"], row["scheme"]) for row in recorded["pages"]} == {
-        (page, *each) for page in pages for each in EACH
-    }
-    assert all(row["problems"] == [] and "faults" in row for row in recorded["pages"])
-    names = (*check_pages.SHOWN, *check_people.SHOWN, *check_publication.SHOWN)
-    sizes = {name: (ROOT / draw.DOCS / name).stat().st_size for name in names}
-    assert all(size < 150_000 for size in sizes.values()), sizes
-
-
-@pytest.mark.parametrize("script", [check_people, check_publication])
-def test_the_record_covers_the_page_of(script):
-    recorded = json.loads((ROOT / script.OUT).read_text())
-    assert recorded["verdict"] == "VALID"
-    assert [(row["width"], row["scheme"]) for row in recorded["pages"]] == EACH
-    assert all(row["problems"] == [] and "faults" in row for row in recorded["pages"])
