@@ -1,7 +1,7 @@
 """Measured latencies, published and of your own boards: the rows that an estimate is based on.
 
-``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md explains its
-columns and their pitfalls.
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py`` at commit baecb1ef;
+docs/reference/benchmarks.md explains its columns and their pitfalls.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ On a small network a runtime spends its time around the MACs, so that a rate alo
 come from the published networks of that board and runtime, which are hundreds of times larger: the answer is an
 extrapolation. How far off it was is found on the smaller half of those networks, each predicted from the larger ones
 alone. What large networks spend beside their MACs all counts as overhead: of a small one the answer is likely too slow
-(docs/results/estimator.md).
+(docs/results/bench/small-networks.json).
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ COST_KEYS: tuple[tuple[str, Key], ...] = (
     ("board", lambda r: r.group),
 )
 CALIBRATED = 0.8  # the share that calibrated ranges must contain
-# Chosen among nine by leaving networks out (scripts/reproduce/estimator): "stiffer boards, calibrated by kind".
+# Chosen among nine by leaving networks out (docs/results/bench/estimator.json): "stiffer boards, calibrated by kind".
 COSTS = (0.6, 0.3, 0.15)  # the priors' scales of kind, runtime and board in the logarithm of a term's cost
 FREEDOM = 4.0  # of the t distribution of networks' own effects: the smaller, the less an unusual network counts
 _ROUNDS, _STEPS, _STEP = 6, 5, 0.7

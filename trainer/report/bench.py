@@ -1,7 +1,7 @@
 """``edgeveil report bench``: tables and pictures of recorded benchmarks.
 
 Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``, and
-records of ``scripts/reproduce``: Tables 3 and 4, the harness's overhead, repeated runs, start-up, the estimator.
+records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up, the estimator.
 Estimated and measured figures are in separate tables.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,10 @@ from edgeveil.trainer.report.bench_tables import (
     estimator_table,
     flag,
     harness_table,
-    others_table,
     repeat_table,
     side_table,
-    small_table,
     start_table,
 )
-from edgeveil.trainer.report.marked import filled
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 SCHEMA = 3
@@ -143,21 +139,6 @@ def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
         if both:
             parts.append("On the rows that both methods answer:\n\n" + both)
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
-
-
-def write_guide(results: Path, guide: Path) -> None:
-    """Bring the tables of docs/results/estimator.md up to date with its three records."""
-    document = json.loads((results / "estimator.json").read_text())
-    small = json.loads((results / "small-networks.json").read_text())
-    others = json.loads((results / "not-in-table.json").read_text())
-    makers = {
-        "estimator": partial(estimator_table, document),
-        "both": partial(both_table, document),
-        "small": partial(small_table, small),
-        "others": partial(others_table, others),
-    }
-    text = filled(guide.read_text(encoding="utf-8"), makers)
-    write_atomic(guide, text.encode())
 
 
 def _svg(draw: Any, size: tuple[float, float]) -> bytes:

@@ -76,40 +76,6 @@ def both_table(document: Any) -> str:
     return markdown(head, rows) if rows else ""
 
 
-def small_table(document: Any) -> str:
-    """What is said of small networks against what was measured; the line through those that were timed."""
-    rows = [
-        ["published boards: the smaller half of the networks from larger ones", document["left_out"]],
-        ["workstation: the recipes' generators from networks of 290 M MACs or more", document["workstation"]],
-    ]
-    for one in document["shape"]:
-        kind = f"{one['precision']} convolutions on {one['where']}"
-        rows.append([f"{kind}: off the line through all", one["off_line"]])
-        rows.append([f"{kind}: the smaller half from the larger", one["below"]])
-    head = ["check", "times", "median error", "worst", "faster than said"]
-    cells = [
-        [what, str(s["checks"]), f"{s['median_error']:.2f} x", f"{s['worst_error']:.2f} x", str(s["faster_than_said"])]
-        for what, s in rows
-    ]
-    return markdown(head, cells)
-
-
-def others_table(document: Any) -> str:
-    """Networks that the published table does not have: what was measured, and what is said of them."""
-    cells = [
-        [
-            row["network"],
-            row["group"],
-            row["precision"],
-            f"{row['measured_fps']:.1f}",
-            row["refused"] or f"{row['fps_low']:.1f} to {row['fps_high']:.1f}",
-            "" if row["refused"] else "yes" if row["fps_low"] <= row["measured_fps"] <= row["fps_high"] else "no",
-        ]
-        for row in document["rows"]
-    ]
-    return markdown(["network", "board / runtime", "precision", "measured fps", "estimate", "inside"], cells)
-
-
 def harness_table(document: Any) -> str:
     """The harness's median over that of a bare loop, and of OpenVINO's benchmark_app."""
     limits = document["limits"]
