@@ -259,7 +259,7 @@ def footer(description: Mapping[str, Any]) -> str:
         for script in map(made_by, paths_of(pattern)):
             place = here_now(script)
             (gone if place is None else now)[place or script] = None
-    scripts = [f"`{place}`" for place in now] + [f"`{place}` (commit {COMMIT})" for place in gone]
+    scripts = [f"`{place}`" for place in now] + [f"`{COMMIT}:{place}`" for place in gone]
     return f"Records: {', '.join(links)}; made by {', '.join(scripts)}."
 
 
@@ -288,17 +288,19 @@ def page(name: str) -> str:
 
 def index() -> str:
     """The list of pages, and of records that no page shows."""
-    lines, shown = ["# Results", "", "| page | records |", "| --- | --- |"], set[Path]()
+    shown, others = set[Path](), dict[str, list[str]]()
+    lines = ["# Results", "", "| page | records |", "| --- | --- |"]
     for name in names_of_pages():
         description = described(name)
         patterns = list(description["records"].values())
         shown |= {path for pattern in patterns for path in paths_of(pattern)}
-        lines.append(f"| [{description['title']}]({name}.md) | {', '.join(f'`{one}`' for one in patterns)} |")
-    others: dict[str, list[str]] = {}
+        said = ", ".join(pattern.removesuffix(".json").replace("*", "\\*") for pattern in patterns)
+        lines.append(f"| [{description['title']}]({name}.md) | {said} |")
     for path in sorted((ROOT / RESULTS).rglob("*.json")):
         if path not in shown:
             others.setdefault(path.parent.relative_to(ROOT / RESULTS).as_posix(), []).append(path.stem)
-    lines += ["", f"`made_by` of a record names its script, as commit {COMMIT} has it if not here. Without a page:", ""]
+    said = f"`made_by` of a record names its script. If it is not here, `git show {COMMIT}:SCRIPT` shows it."
+    lines += ["", said, "", "Records without a page:", ""]
     lines += [f"* [{folder}]({folder}): {', '.join(names)}" for folder, names in sorted(others.items())]
     return "\n".join(lines) + "\n"
 

@@ -191,7 +191,7 @@ def boards() -> str:
     """The list of all boards."""
     lines = [f"* [{profiles.load(name).title}]({name}.md)" for name in profiles.names()]
     lines += ["", "[What of each was run, and on what](../results/boards.md); none of it on the board itself."]
-    return "\n".join(["# Boards, one by one", "", *lines, ""])
+    return "\n".join(["# Boards, one by one", "", "<!-- recorded: boards -->", *lines, "<!-- end -->", ""])
 
 
 def main() -> None:
