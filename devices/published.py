@@ -1,7 +1,7 @@
 """Latencies that others published of boards, and your own: those of the networks that are nearest by MACs.
 
-``published.csv`` was written by ``scripts/reproduce/estimator/count.py``; docs/reference/benchmarks.md explains its
-columns and their pitfalls.
+``published.csv`` was written by ``scripts/reproduce/estimator/count.py`` at commit baecb1ef;
+docs/reference/benchmarks.md explains its columns and their pitfalls.
 """
 
 from __future__ import annotations

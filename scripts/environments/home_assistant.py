@@ -17,8 +17,8 @@ import sys
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import DeviceFailed
+from scripts import record
 from scripts.environments.pythons import ROOT, interpreter
-from scripts.reproduce import record
 
 VERSION = "2026.11.0"
 PYTHON = "3.14"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from scripts.reproduce.runtime import soak
+from scripts.measure import soak
 from tests.support.checkout import ROOT
 
 

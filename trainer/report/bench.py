@@ -1,7 +1,7 @@
 """``edgeveil report bench``: tables and pictures of recorded benchmarks.
 
 Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``, and
-records of ``scripts/reproduce``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
+records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
 """
 
 from __future__ import annotations

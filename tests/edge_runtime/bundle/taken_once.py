@@ -56,7 +56,7 @@ WAYS = ("install", "index", "rollback", "start", "service")
 
 
 def counted(record_property, way, attack, cases=1):
-    """For scripts/reproduce/security/downgrades.py: of a test that passes, all ``cases`` were refused."""
+    """Notes that all ``cases`` of a test that passes were refused."""
     for name, value in (("way", way), ("attack", attack), ("cases", cases)):
         record_property(name, value)
 

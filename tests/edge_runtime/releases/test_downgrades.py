@@ -1,7 +1,6 @@
 """Downgrades through faults: two commands at once, a power cut, a read error, and parts of a backup put back.
 
 The bundle is one that the board took once and that its owner's newest files forbid. It never comes in again.
-``scripts/reproduce/security/downgrades.py`` counts these cases, and those of ``test_trust_matrix``.
 """
 
 import errno

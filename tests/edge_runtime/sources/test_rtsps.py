@@ -15,10 +15,9 @@ from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
 from edgeveil.edge_runtime.sandbox import allowed_calls
 from edgeveil.edge_runtime.sources.network import tls_tunnel
-from scripts.reproduce.runtime.cameras import rtsp_tls
-from scripts.reproduce.runtime.cameras.rtsp_tls import SYSTEM_PYTHON
 from tests.support import network_receivers
-from tests.support.boards import rtsp_bundle
+from tests.support.boards import rtsp_bundle, rtsp_tls
+from tests.support.boards.rtsp_tls import SYSTEM_PYTHON
 from tests.support.checkout import ROOT
 
 

@@ -5,9 +5,9 @@ import os
 import pytest
 import tomllib
 
+from scripts.environments import locked_wheels, workstation_pythons
+from scripts.environments.locked_wheels import LOCK, MUST, PYTHONS
 from scripts.environments.pythons import interpreter
-from scripts.reproduce.installing import locked_wheels, workstation_pythons
-from scripts.reproduce.installing.locked_wheels import LOCK, MUST, PYTHONS
 from tests.support.checkout import ROOT
 
 

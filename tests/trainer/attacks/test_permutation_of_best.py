@@ -12,7 +12,7 @@ from edgeveil.trainer.attacks.protocol import Adaptive
 from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
-from scripts.reproduce.attacks import planted
+from tests.support import planted
 
 
 def problem(strength: float, seed: int = 0) -> Problem:

@@ -20,7 +20,7 @@ from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.scores.scoring import Scored, answers, score
 from edgeveil.trainer.datasets import LOADERS, downloads
 from edgeveil.trainer.measures.permutation import permutation_test
-from scripts.reproduce.attacks import planted
+from tests.support import planted
 
 FAMILIES = {family.name: family for family in BUILT_IN}
 BUDGET = replace(BUDGETS["quick"], trees=60)

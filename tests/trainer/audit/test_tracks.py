@@ -7,8 +7,6 @@ from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections import tracks
 from edgeveil.trainer.audit.sections.track_network import sequence_network
-from edgeveil.trainer.measures.attack_metrics import counted_prior
-from scripts.reproduce.streams import people
 
 CLASSES, CODES = (2, 3), 8
 
@@ -71,47 +69,6 @@ def test_a_track_is_judged_by_attackers_that_did_not_see_it():
     one = made(n=120, leak=0.0)
     for p in tracks.cross_validated(one, classes=CLASSES, codes=CODES, trees=60).values():
         assert (p.argmax(axis=1) == one.z).mean() < 0.5
-
-
-# Of 18 out of 38 there are too many choices to list.
-@pytest.mark.parametrize(("number", "unseen", "count"), [(8, 3, 16), (38, 18, 16), (38, 19, 16)])
-def test_splits_leave_everybody_out_equally_often(number, unseen, count):
-    found = people.splits(number, unseen=unseen, count=count)
-    assert found == people.splits(number, unseen=unseen, count=count)
-    assert len(set(found)) == count
-    assert {len(set(choice)) for choice in found} == {unseen}
-    often = np.bincount(np.concatenate(found), minlength=number)
-    assert often.max() - often.min() <= 1
-
-
-def test_many_splits_come_to_an_end_where_the_fairest_choice_was_taken():
-    for seed in range(60):
-        assert len(set(people.splits(20, unseen=5, count=120, seed=seed))) == 120
-
-
-def test_the_worst_person_is_found():
-    right = np.array([1, 1, 0, 1, 0, 0])
-    assert people.by_person(right, np.array([0, 0, 1, 1, 2, 2])) == (0.0, pytest.approx(0.5))
-
-
-def test_equal_error_of_known_scores():
-    assert people.equal_error(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == (0.0, 1.0)
-    assert people.equal_error(np.ones(5), np.ones(9)) == (0.5, 0.5)
-    same, different = np.random.default_rng(0).normal([[2.0], [0.0]], 1.0, (2, 20_000))
-    eer, auc = people.equal_error(same, different)
-    assert eer == pytest.approx(0.1587, abs=0.01)  # Phi(-1)
-    assert auc == pytest.approx(0.921, abs=0.01)  # Phi(2 / sqrt 2)
-
-
-def test_linkage_tells_pairs_of_people_nobody_knows():
-    rng = np.random.default_rng(0)
-    person, y = np.repeat(np.arange(4), 20), rng.integers(0, 2, 80)
-    likeness = rng.dirichlet(np.full(5, 0.3), 4)  # whom of the known each looks like
-    prior = counted_prior(np.arange(10) % 2, np.arange(10) % 5, (2, 5))
-    assert people.linkage(likeness[person], prior, y, person).eer < 0.1
-    blind = people.linkage(prior[y], prior, y, person)
-    assert blind.eer == pytest.approx(0.5, abs=0.02)
-    assert blind.pairs == 80 * 79 // 2
 
 
 def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():

@@ -126,7 +126,7 @@ def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, cap
 
 
 def test_a_codebook_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
-    from scripts.reproduce.codebooks import certify_people
+    from scripts.codebooks import certify_people
 
     record = work / "people.json"
     words = ["certify", str(work / "own.toml"), "--splits", "2", "--budget", "quick", "--artefact", "onnx-float32"]

@@ -9,7 +9,7 @@ import pytest
 from edgeveil.edge_runtime.pipeline.mechanisms import duchi_cube
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import mechanism_stages
-from scripts.reproduce.dp import local_laws
+from scripts.papers import local_laws
 
 OUT = [{"tensor": mechanism_stages.REPORT}]
 

@@ -25,7 +25,7 @@ from edgeveil.trainer.private.estimators.minimiser import minimum
 from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
 from edgeveil.trainer.private.guarantee import Guarantee, together
 from edgeveil.trainer.private.noise import Seeded
-from scripts.reproduce.dp.training.one_dimension import log_ratio
+from scripts.papers.one_dimension import log_ratio
 
 CLASSIFIERS = [
     PrivateLogisticRegression(1.0, data_norm=10.0),

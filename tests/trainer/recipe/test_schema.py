@@ -15,7 +15,7 @@ from edgeveil.trainer.perturbers import KINDS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
-from scripts.reproduce.pages import recipes_page
+from scripts import reference
 from tests.support.checkout import ROOT
 
 GOOD = tomllib.loads(Recipe.find("digits-prgan").toml())
@@ -172,13 +172,13 @@ def test_npz_paths_are_taken_from_the_folder_of_the_recipe(tmp_path):
 
 def test_the_reference_is_the_one_the_models_give():
     text = (ROOT / "docs/reference/recipes.md").read_text()
-    assert recipes_page.page(text) == text, recipes_page.HOW
+    assert reference.page(text) == text, reference.HOW
 
 
 def rows():
     """(heading, key, what the page says of its value, what it says of it left out, field) of every key of the page."""
     text = (ROOT / "docs/reference/recipes.md").read_text()
-    for heading, model in recipes_page.sections():
+    for heading, model in reference.sections():
         table = text.partition(f"### {heading}\n\n{model.__doc__}\n")[2].partition("\n### ")[0]
         for line in table.splitlines():
             cells = [cell.strip() for cell in line.strip("|").split(" | ")]

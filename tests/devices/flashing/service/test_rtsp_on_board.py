@@ -13,10 +13,9 @@ import time
 import pytest
 
 from edgeveil.edge_runtime.manifest.sensor import expected
-from scripts.reproduce.runtime.cameras import rtsp_tls
 from tests.edge_runtime.sources.test_rtsps import _has_server
 from tests.support import network_receivers
-from tests.support.boards import emulated_boards, rtsp_bundle
+from tests.support.boards import emulated_boards, rtsp_bundle, rtsp_tls
 from tests.support.boards.board_service import healthy, process, units
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import CAPTURE, watching_bundle

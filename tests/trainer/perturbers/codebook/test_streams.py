@@ -26,7 +26,7 @@ from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
-from scripts.reproduce.codebooks import seeds as over_seeds
+from scripts.codebooks import seeds as over_seeds
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
 

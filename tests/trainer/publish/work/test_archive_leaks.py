@@ -1,7 +1,6 @@
 """Nothing raw, named or secret is in what is written, worked with, said or handed to workers; and every guard counts.
 
-Each guard is taken away once, and the search then finds something. Through Ray the same cases are searched by
-``scripts/reproduce/publishing/ray_leaks.py``.
+Each guard is taken away once, and the search then finds something.
 """
 
 import json
@@ -12,9 +11,9 @@ import pytest
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.trainer.publish.work import finishing
 from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
-from scripts.reproduce.publishing.ray_leak_cases import AS_IT_IS, CASES, JOBS, REFUSED
 from tests.support.publishing import archives
 from tests.support.publishing.leak_search import LeakSearch, pieces_of
+from tests.support.ray_leak_cases import AS_IT_IS, CASES, JOBS, REFUSED
 
 
 class Search:

@@ -1,0 +1,132 @@
+"""Pages as a browser shows them: nothing scrolls sideways, no wide table, words for each picture, no serious fault."""
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.trainer.audit.card import SUBSTITUTED
+from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
+from edgeveil.trainer.report.publication import card_html
+from tests.support import network_receivers
+from tests.support.audit_documents import document
+from tests.support.browser import measured
+from tests.support.browser.chromium import Chromium, binary, file_url
+from tests.support.publishing import publication_documents
+
+BROWSER = pytest.mark.skipif(binary() is None, reason="no Chromium here, so nobody looks at a page: install chromium")
+AXE = Path(os.environ["EDGEVEIL_AXE"]) if "EDGEVEIL_AXE" in os.environ else None  # axe.min.js of axe-core
+EACH = [(width, scheme) for width in measured.WIDTHS for scheme in measured.SCHEMES]
+NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with Chromium() as opened:
+        yield opened
+
+
+def found(browser, url):
+    """What must be mended, of each width and scheme."""
+    said = {}
+    for width, scheme in EACH:
+        browser.show(url, width=width, dark=scheme == "dark", wait_s=0.6)
+        said[width, scheme] = measured.problems(measured.measure(browser, AXE), width)
+    return said
+
+
+def report(folder):
+    """A report of invented numbers with many properties of long names, and a benchmark that is INVALID."""
+    audit = document()
+    learned = [audit["collateral"]["perturbed"], *audit["label_only"]["collateral"].values()]
+    names = [f"a-property-with-a-long-name-{n}" for n in range(5)]
+    for score in {
+        id(part[key]): part[key] for part in learned for key in ("train_on_it", "read_from_it") if key in part
+    }.values():
+        score["attributes"] = dict.fromkeys(names, score["attributes"]["ink"])
+    audit["collateral"]["attributes"] = dict.fromkeys(names, audit["collateral"]["attributes"]["ink"])
+    bench = {
+        **{
+            "artefact": "tflite-int8",
+            "backend": "ai-edge-litert",
+            "latency_ms": {"p50": 0.04, "p90": 0.05, "p99": 0.09},
+        },
+        **{"fps": 23112.5, "macs": 48231, "flops": 96462, "parameters": 12034, "peak_rss_bytes": 88 * 2**20},
+        "machine": {"board": None, "processor": "AMD EPYC", "architecture": "x86_64", "cores": 2, "system": "Linux"},
+        **{"verdict": "INVALID", "reasons": ["busy: " + "a-long-name-of-a-process" * 3]},
+    }
+    lines = [{"stage": "target", "step": step, "time_s": 1.0, "loss": 1 / step} for step in range(1, 9)]
+    picture = pictures.png(np.arange(64).reshape(8, 8, 1), 0.0, 63.0)
+    page = run_page.render(
+        {
+            **page_facts.summary(audit),
+            **{"title": "digits-codebook", "development": True, "substituted": SUBSTITUTED},
+            **{"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)},
+            **{"curves": pictures.curves(lines), "training_note": "as recorded"},
+            **{"comparison": picture, "comparison_says": "why this one"},
+            "boards": [{"profile": "coral-dev-board", "artefact": "tflite-int8", "status": "s" * 90, "audited": "it"}],
+            "identities": page_facts.identities(audit, {"models": {}}, None),
+            "pictures": [{"before": picture, "after": picture, "label": "parity: even"}] * 12,
+            **{"pictures_raw": True, "pictures_note": "as they leave"},
+        }
+    )
+    (folder / "report.html").write_text(page)
+    return file_url(folder / "report.html")
+
+
+@BROWSER
+def test_a_report_fits_and_has_no_fault(browser, tmp_path):
+    assert found(browser, report(tmp_path)) == NOTHING
+
+
+@BROWSER
+def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
+    wide = "## Measured\n\n| result | what it is called | verdict |\n| --- | --- | --- |\n" + (
+        f"| {'a-name ' * 12}| {'words ' * 40}| INVALID: {'busy ' * 30}|\n"
+    )
+    (tmp_path / "bench.html").write_text(bench_page.render(wide, {"Latency": ("a frame", b"<svg/>")}))
+    assert found(browser, file_url(tmp_path / "bench.html")) == NOTHING
+
+
+@BROWSER
+@pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
+def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
+    (tmp_path / "card.html").write_text(card_html.render(of()))
+    assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
+
+
+@BROWSER
+def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
+    sink = open_sink(
+        "preview:0", network_receivers.OUTPUTS, network_receivers.MANIFEST, {"notes": ["simulated: no sensor"]}
+    )
+    try:
+        sink.write(network_receivers.frame(3))
+        sink.local({"late": 3}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
+        assert found(browser, f"http://127.0.0.1:{sink.port}/") == NOTHING
+        assert not browser.evaluate("document.getElementById('camera-aid').hidden")
+    finally:
+        sink.close()
+
+
+@BROWSER
+def test_what_does_not_fit_or_has_no_words_is_found(browser, tmp_path):
+    (tmp_path / "bad.html").write_text(
+        '<!doctype html><meta name="viewport" content="width=device-width"><table style="width:1300px"><tr><td>1'
+        '</table><img src="data:,">'
+    )
+    browser.show(file_url(tmp_path / "bad.html"), width=1280)
+    said = measured.problems(measured.measure(browser), 1280)
+    assert [one.split(" ", 1)[1] for one in said] == [
+        "page is 1308 px wide",
+        "table is 1300 px wide",
+        "pictures have no words",
+    ]
+
+
+def test_a_serious_fault_is_a_problem_and_a_minor_one_is_not():
+    sizes = {"page_px": 390, "widest_table_px": 1064, "pictures_without_words": 0}
+    faults = [{"rule": "color-contrast", "impact": "serious"}, {"rule": "empty-table-header", "impact": "minor"}]
+    assert measured.problems({**sizes, "faults": faults}, 390) == ["serious: color-contrast"]
