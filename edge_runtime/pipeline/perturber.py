@@ -39,7 +39,7 @@ class Perturber(object):
         detector: Optional[Any] = None,
     ) -> None:
         self.manifest, self.price, self.count_price = bundle.manifest, price, count_price
-        self.artefact, self.detector = artefact, detector
+        self.artefact, self.detector, self.promises = artefact, detector, pipeline.promises
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
         self.info = {
@@ -130,6 +130,10 @@ class Perturber(object):
             raise
         self._passthrough.watch(in_flight.frame, out)
         return out
+
+    def late(self, in_flight: InFlight) -> PerturbedFrame:
+        """The report of a frame whose own is not there in time, where the bundle promises an epsilon."""
+        return self.pipeline.late(in_flight)
 
     def perturb_batch(
         self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None
