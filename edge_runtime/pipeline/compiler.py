@@ -59,7 +59,11 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
     if len(middle) > 1 or not isinstance(model, ModelStage):
         return Program(before, middle, after, made, [], set())
     # One model: the conversions of its tensors can run on the neighbouring threads.
-    before, middle, after = before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after
+    before, middle, after = (
+        before + [(model.preprocess, None)],
+        [(model.infer, None)],
+        [(model.postprocess, None)] + after,
+    )
     return Program(before, middle, after, made, [], set())
 
 

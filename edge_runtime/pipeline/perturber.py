@@ -131,6 +131,10 @@ class Perturber(object):
         self._passthrough.watch(in_flight.frame, out)
         return out
 
+    def no_reading(self, frame: RawFrame) -> str:
+        """Why a frame has not the shape and type of the input; empty where it has."""
+        return self.pipeline.no_reading(frame)
+
     def late(self, in_flight: InFlight) -> PerturbedFrame:
         """The report of a frame whose own is not there in time, where the bundle promises an epsilon."""
         return self.pipeline.late(in_flight)

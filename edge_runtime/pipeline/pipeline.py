@@ -119,11 +119,12 @@ class Pipeline(object):
 
         in_flight.step(lambda: self._infer(in_flight.flow, None, [in_flight.frame.track]))
 
-    def late(self, in_flight: "InFlight") -> PerturbedFrame:
-        """The report of a reading whose own did not come in time; only where a promise is made. It is of a fixed input.
+    def no_reading(self, frame: RawFrame) -> str:
+        """Why this is no valid reading, whatever its values are: ``shape`` or ``dtype``; empty where it is one."""
+        return "shape" if frame._data.shape != self.shape else "dtype" if frame._data.dtype != self.dtype else ""
 
-        Raises ``FrameDropped`` for what is no valid reading.
-        """
+    def late(self, in_flight: "InFlight") -> PerturbedFrame:
+        """The report of a valid reading whose own is not there in time, where a promise is made: of a fixed input."""
         late = InFlight(in_flight.frame)
         late.reason = in_flight.reason or "late"
         return self.postprocess(late)
@@ -282,8 +283,7 @@ class Pipeline(object):
 
     def _can_answer(self, frame: RawFrame) -> bool:
         """Whether this is a valid reading of a promise, which gets a report although it failed."""
-        data = frame._data
-        return self._fixed is not None and data.shape == self.shape and data.dtype == self.dtype
+        return self._fixed is not None and not self.no_reading(frame)
 
     def _answer(self, tracks: List[int], reason: str) -> Tuple[Dict[str, np.ndarray], List[int]]:
         """The outputs (1, ...) for a reading that failed, and the name of their draws. Raises nothing."""
