@@ -32,6 +32,7 @@ def answer(
     The report has the number of its round. ``may_make`` says whether a subject has a budget left here, ``beat`` feeds
     the watchdog.
     """
+    source.total = perturber.promises
     reports = _reports(source, perturber, may_make, counters)
     while not (stopped() or rounds.ended):
         beat()

@@ -214,6 +214,7 @@ class LiveLoop(object):
 
     def _drain(self, source: Any) -> bool:
         """Preprocess every frame; True at the end of the source, False after an unexpected error of its driver."""
+        source.total = self._promises
         source.beat = self._beat  # a window of a slow sensor takes longer than a frame of a camera
         while not self._stopping.is_set():
             self._beat()

@@ -59,12 +59,8 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
     if len(middle) > 1 or not isinstance(model, ModelStage):
         return Program(before, middle, after, made, [], set())
     # One model: the conversions of its tensors can run on the neighbouring threads.
-    before, middle, after = (
-        before + [(model.preprocess, None)],
-        [(model.infer, None)],
-        [(model.postprocess, None)] + after,
-    )
-    return Program(before, middle, after, made, [], set())
+    before, after = before + [(model.preprocess, None)], [(model.postprocess, None)] + after
+    return Program(before, [(model.infer, None)], after, made, [], set())
 
 
 def _promising(manifest: Manifest, steps: List[Step], made: Set[str]) -> Program:

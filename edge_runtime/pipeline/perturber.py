@@ -79,6 +79,7 @@ class Perturber(object):
         would pass through.
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
+        from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
@@ -89,6 +90,7 @@ class Perturber(object):
 
         trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
+        check_all(verified.manifest.document, verified.members)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
         audited = is_audited(verified.manifest, verified.members, chosen, device, current_place())
         announce(verified, chosen, device, audited)

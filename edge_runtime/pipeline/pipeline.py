@@ -287,9 +287,8 @@ class Pipeline(object):
 
     def _answer(self, tracks: List[int], reason: str) -> Tuple[Dict[str, np.ndarray], List[int]]:
         """The outputs (1, ...) for a reading that failed, and the name of their draws. Raises nothing."""
-        fixed = self._fixed
-        assert fixed is not None
         self.answered[reason] += 1
+        fixed: Any = self._fixed
         try:
             return self._end(self._noise, fixed.flow(), None, tracks)
         except Exception:  # what comes after a report failed: that is of the report, and no more of the reading
@@ -376,10 +375,14 @@ def load_pipeline(
     golden = manifest.golden
     # While a folder is being exported there are none yet; where they do not run, the self-test says so.
     if manifest.spending is not None and golden.input in members:
-        load = lambda name: np.load(io.BytesIO(members[name]), allow_pickle=False)[:1]
+        draws = {name: _first_row(members[file]) for name, file in golden.draws.items()}
         with contextlib.suppress(FrameDropped):
-            pipeline.prepare(load(golden.input), {name: load(file) for name, file in golden.draws.items()})
+            pipeline.prepare(_first_row(members[golden.input]), draws)
     return pipeline
+
+
+def _first_row(member: bytes) -> np.ndarray:
+    return np.load(io.BytesIO(member), allow_pickle=False)[:1]
 
 
 def read_array(members: Mapping[str, bytes], table: Table) -> np.ndarray:
