@@ -56,8 +56,8 @@ def check(data: bytes, format: str, *, compiled: bool = False, what: str = "the 
     """
     found = problems(data, format, compiled=compiled)
     if found:
-        lines = ["{}: {}. Cure: {}.".format(*problem) for problem in found]
-        raise BundleRefused("model", "\n  ".join(["{} may not be used:".format(what)] + lines))
+        text = " ".join("{}: {}. Cure: {}.".format(*problem) for problem in found)
+        raise BundleRefused("model", "{} may not be used: {}".format(what, text))
 
 
 def check_all(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
