@@ -12,8 +12,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from edgeveil.edge_runtime.api import Perturber
+from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.backends.model_lint import check, check_all, problems
-from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.errors import BundleRefused, FrameDropped
 from edgeveil.trainer.audit import open as audit_open
 from edgeveil.trainer.export import export
 from edgeveil.trainer.export.artefact import Artefact
@@ -176,6 +177,25 @@ def test_it_takes_the_time_of_the_graph_and_not_of_the_weights():
     began = time.perf_counter()
     assert problems(large, "onnx") == []
     assert time.perf_counter() - began < 0.25
+
+
+def test_an_interpreter_that_fails_prints_no_value_of_a_reading(capfd):
+    """ONNX Runtime logs an index beyond a table, which is of the reading."""
+    table = numpy_helper.from_array(np.zeros((9, 1, 8, 8, 1), np.float32), "table")
+    nodes = [
+        node("ReduceMax", ["image"], ["most"], keepdims=0),
+        node("Cast", ["most"], ["index"], to=TensorProto.INT64),
+        node("Gather", ["table", "index"], ["output"]),
+    ]
+    data = model(*nodes, initial=[table])
+    manifest, _ = one_artefact.example("onnx", data)
+    entry = manifest["models"]["generator"]["artefacts"]["onnx-float32"]
+    backend = open_backend("onnx", data, entry)
+    noise = np.zeros((1, 16), np.float32)
+    backend.run({"image": np.full((1, 8, 8, 1), 8, np.float32), "noise": noise})
+    with pytest.raises(FrameDropped, match="backend"):
+        backend.run({"image": np.full((1, 8, 8, 1), 4711, np.float32), "noise": noise})
+    assert "4711" not in "".join(capfd.readouterr())
 
 
 # The four doors: what an honest maker's tool refuses is refused wherever another one's file comes in.
