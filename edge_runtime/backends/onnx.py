@@ -51,7 +51,8 @@ class ONNXRuntime(Backend):
         )
         options.intra_op_num_threads = self._threads
         options.inter_op_num_threads = 1
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # its errors quote values, as an index beyond a table; they are raised as well
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # what was looked into is what runs
         if self._threads > 1:
             # Without it, each thread spins on a whole core between frames.
             options.add_session_config_entry("session.intra_op.allow_spinning", "0")

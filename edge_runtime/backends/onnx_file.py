@@ -1,10 +1,12 @@
-"""An ONNX file's bytes, read as far as to refuse one whose weights lie in other files.
+"""An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.
 
 ONNX Runtime opens whatever path such a file names, and what it reads there becomes part of what leaves. A signed
 artefact is one file. Field numbers are those of onnx.proto, the wire format that of protocol buffers.
 """
 
-from typing import Dict, Iterator, Optional, Tuple
+from typing import Dict, Iterator, Optional, Set, Tuple
+
+from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_DEPTH = 64  # protocol buffers take 100; graphs nest where operations have bodies, as If and Loop have
@@ -19,30 +21,78 @@ _INNER: Dict[str, Dict[int, str]] = {
     "sparse": {1: "tensor", 2: "tensor"},
     "tensor": {},
 }
+_NONE = "it is damaged, or no ONNX model"
 _EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+
+
+class OnnxNode(NamedTuple):
+    """One node of a graph, a function or a branch: every operation and domain that it names (of a field that is there
+    twice, readers differ in which they take), how many inputs, and whether ``training_mode`` is set."""
+
+    kinds: Set[str]
+    domains: Set[str]
+    inputs: int
+    trains: bool
+
+
+class Damaged(Exception):
+    """These bytes are no ONNX model. The text is the end of a sentence."""
 
 
 def problem_of(model: bytes) -> Optional[str]:
     """Why no interpreter should get this file; None for an ONNX model that is whole in itself."""
-    waiting = [("model", 0, len(model), 0)]
     try:
-        while waiting:
-            message, begin, end, depth = waiting.pop()
-            if depth > _MOST_DEPTH:
-                return "its graphs are nested deeper than {} messages".format(_MOST_DEPTH)
-            for field, kind, value, length in _fields(model, begin, end):
-                if message == "tensor" and (field == _EXTERNAL_DATA or (field == _DATA_LOCATION and value)):
-                    return "its weights are in another file"
-                inner = _INNER[message].get(field)
-                if inner is not None and kind == _BYTES:
-                    waiting.append((inner, value, value + length, depth + 1))
-    except _Damaged:
-        return "it is damaged, or no ONNX model"
+        for message, begin, end in messages(model):
+            if message == "tensor":
+                for field, _, value, _ in _fields(model, begin, end):
+                    if field == _EXTERNAL_DATA or (field == _DATA_LOCATION and value):
+                        return "its weights are in another file"
+    except Damaged as error:
+        return str(error)
     return None
 
 
-class _Damaged(Exception):
-    pass
+def messages(model: bytes) -> Iterator[Tuple[str, int, int]]:
+    """Name (of ``_INNER``), begin and end of every message that may hold a node or a tensor, at any depth.
+
+    Raises ``Damaged``.
+    """
+    waiting = [("model", 0, len(model), 0)]
+    while waiting:
+        message, begin, end, depth = waiting.pop()
+        if depth > _MOST_DEPTH:
+            raise Damaged("its graphs are nested deeper than {} messages".format(_MOST_DEPTH))
+        yield message, begin, end
+        inner = _INNER[message]
+        for field, kind, value, length in _fields(model, begin, end) if inner else ():
+            if field in inner and kind == _BYTES:
+                waiting.append((inner[field], value, value + length, depth + 1))
+
+
+def node_of(model: bytes, begin: int, end: int) -> OnnxNode:
+    """The node whose message is there."""
+    kinds, domains, inputs, trains = set(), set(), 0, False
+    for field, kind, value, length in _fields(model, begin, end):
+        if kind != _BYTES:
+            continue
+        if field == 1:
+            inputs += 1
+        elif field in (4, 7):
+            (kinds if field == 4 else domains).add(model[value : value + length].decode("utf-8", "replace"))
+        elif field == 5:
+            trains = trains or _sets_training(model, value, value + length)
+    return OnnxNode(kinds, domains, inputs, trains)
+
+
+def _sets_training(model: bytes, begin: int, end: int) -> bool:
+    """Whether an attribute is a ``training_mode`` other than 0."""
+    name, number = b"", 0
+    for field, kind, value, length in _fields(model, begin, end):
+        if field == 1 and kind == _BYTES:
+            name = model[value : value + length]
+        elif field == 3 and kind == _VARINT:
+            number = number or value
+    return name == b"training_mode" and number != 0
 
 
 def _fields(data: bytes, at: int, end: int) -> Iterator[Tuple[int, int, int, int]]:
@@ -59,9 +109,9 @@ def _fields(data: bytes, at: int, end: int) -> Iterator[Tuple[int, int, int, int
         elif kind in (_FIXED32, _FIXED64):
             at += 4 if kind == _FIXED32 else 8
         else:
-            raise _Damaged
+            raise Damaged(_NONE)
         if at > end:
-            raise _Damaged
+            raise Damaged(_NONE)
         yield field, kind, value, length
 
 
@@ -74,4 +124,4 @@ def _varint(data: bytes, at: int, end: int) -> Tuple[int, int]:
         at += 1
         if data[at - 1] < 0x80:
             return value, at
-    raise _Damaged
+    raise Damaged(_NONE)

@@ -78,7 +78,12 @@ def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str,
 
 
 class _Releasing(object):
-    """A perturber that tells the source when the model takes a frame, so that no frame replaces another."""
+    """A perturber that tells the source when the model takes a frame, so that no frame replaces another.
+
+    Each set is sent when it is made, also where an epsilon is promised: what is asked is how many there can be.
+    """
+
+    promises = False
 
     def __init__(self, perturber: Any, source: Ready) -> None:
         self._perturber, self._source = perturber, source

@@ -156,6 +156,7 @@ def _file_to_file(settings: Settings) -> Document:
         document["sinks"] = {name: one._asdict() for name, one in sink.deliveries().items()}
         if manifest.spending is not None:
             document["clipped"] = perturber.pipeline.clipped
+            document["answered"] = dict(sorted(perturber.pipeline.answered.items()))
         document.update(perturber.info, manifest=manifest)
     return document
 
@@ -198,6 +199,8 @@ def _run_lines(document: Document) -> Iterator[str]:
         yield "  clipped: {} frames had a value beyond the public bounds, and count as at the bound".format(
             document["clipped"]
         )
+    for reason, count in document.get("answered", {}).items():
+        yield "  failed, {}: {} reports are of a fixed input in place of their reading".format(reason, count)
     for name, counts in document["sinks"].items():
         delivered = counted(counts["delivered"], "record")
         yield "  {}: {} delivered, {waiting:,} waiting, {lost:,} lost".format(name, delivered, **counts)

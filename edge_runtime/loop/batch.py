@@ -47,6 +47,7 @@ def perturb_all(
     Other errors of ``source``, ``perturber``, ``pay`` or ``emit`` end the loop: ``PrivacyStop``, ``DeviceFailed``,
     ``LedgerUnfit``.
     """
+    source.total = perturber.promises
     start, out = clock(), 0
     dropped: Dict[str, int] = collections.Counter()
     stopped = "end"

@@ -6,9 +6,14 @@ busy: as many as the schedule's backlog wait there for their ticks. Preprocessin
 capturing thread and postprocessing in the sending one, so that the frame rate comes near the slower of camera and model
 (inference releases the GIL). This runs inside; it sends sets, one ``PerturbedFrame`` for each slot, and the outside
 decides when to emit them (``outside.emission``).
+
+Where an epsilon is promised, a fourth thread sends: each set ``max_latency_s`` after its frame came, whatever the model
+does. Frames are then taken by the clock alone, one a tick, and each that is taken is sent: a slot whose own report is
+not there yet has that of a fixed input. So neither number nor times of the sets depend on how long a model runs.
 """
 
 import collections
+import queue
 import threading
 import time
 from typing import Any, Callable, List, Optional
@@ -30,10 +35,13 @@ _WAIT_S = 0.25  # how often a waiting thread checks whether to stop
 class _FrameSet(object):
     """One sensor frame between the threads: an ``InFlight`` for each slot, and whether a person is in it."""
 
-    __slots__ = ("busy_us", "came_s", "frame", "in_flight", "occupied")
+    __slots__ = ("busy_us", "came_s", "closing", "frame", "in_flight", "is_closed", "occupied", "reports")
 
     def __init__(self, frame: RawFrame, came_s: float) -> None:
         self.frame, self.came_s, self.busy_us = frame, came_s, 0
+        self.closing = threading.Lock()  # held where a promise is made, while its reports are made
+        self.is_closed = False  # what comes now is too late
+        self.reports: List[PerturbedFrame] = []
         self.in_flight: List[Any] = []
         self.occupied: List[bool] = []
 
@@ -44,6 +52,23 @@ class _FrameSet(object):
             if occupied:
                 in_flight.erase()
         self.frame.erase()
+
+
+class _Tokens(object):
+    """No more frames than ticks, with one spare for a slightly irregular camera, or ``most``. ``since_s`` is now."""
+
+    def __init__(self, tick_s: float, since_s: float, most: float = 2.0) -> None:
+        self._tick_s, self._since_s, self._most, self._tokens = tick_s, since_s, most, 1.0
+
+    def wait_s(self, now_s: float) -> float:
+        """Seconds until one may be taken; 0 or less: now."""
+        self._tokens = min(self._tokens + (now_s - self._since_s) / self._tick_s, self._most)
+        self._since_s = now_s
+        return (1 - self._tokens) * self._tick_s
+
+    def take(self) -> None:
+        """Count one."""
+        self._tokens -= 1
 
 
 class LiveLoop(object):
@@ -90,6 +115,10 @@ class LiveLoop(object):
         self._last: List[Optional[PerturbedFrame]] = []
         self._broken_off = False
         self._ended_tracks: Any = collections.deque()  # (when the frame came that ended it, track)
+        self._promises = perturber.promises
+        self._taking = _Tokens(schedule.tick_s, clock(), max(2.0, schedule.backlog)) if self._promises else None
+        self._owed: "queue.Queue[Optional[_FrameSet]]" = queue.Queue()  # sets of a promise, until they are sent
+        self._given_up = threading.Event()  # no more of them are
 
     def flat(self) -> List[PerturbedFrame]:
         """The set of an empty scene, emitted at ticks without a newer one. Raises ``DeviceFailed``."""
@@ -105,6 +134,7 @@ class LiveLoop(object):
     def stop(self) -> None:
         """Finish the current frame and return from ``run``."""
         self._stopping.set()
+        self._given_up.set()
 
     def run(self, source: Any) -> None:
         """Perturb the frames of ``source``, opening it again after a fault; returns at its end or after ``stop``.
@@ -113,11 +143,15 @@ class LiveLoop(object):
         """
         capture = threading.Thread(target=self._capture_frames, args=(source,), name="capture", daemon=True)
         send = threading.Thread(target=self._send_sets, name="send", daemon=True)
+        answer = threading.Thread(target=self._send_owed, name="answer", daemon=True)
         self._beat()
-        capture.start()
-        send.start()
+        for thread in [capture, send] + [answer] * self._promises:
+            thread.start()
         try:
             self._infer_sets()
+        except BaseException:
+            self._given_up.set()
+            raise
         finally:
             self._stopping.set()
             while not self._made.put(None, _WAIT_S) and self._failed is None:
@@ -125,7 +159,14 @@ class LiveLoop(object):
             send.join()
             capture.join(1.0)
             for left in iter(lambda: self._newest.take(0), None):
-                self._drop(left, "stopped")
+                if self._promises:
+                    left.erase()
+                else:
+                    self._drop(left, "stopped")
+            self._owed.put(None)
+            while answer.is_alive():
+                self._watchdog.beat("perturb")
+                answer.join(_WAIT_S)
         if self._failed is not None:
             raise self._failed
 
@@ -173,6 +214,7 @@ class LiveLoop(object):
 
     def _drain(self, source: Any) -> bool:
         """Preprocess every frame; True at the end of the source, False after an unexpected error of its driver."""
+        source.total = self._promises
         source.beat = self._beat  # a window of a slow sensor takes longer than a frame of a camera
         while not self._stopping.is_set():
             self._beat()
@@ -195,8 +237,14 @@ class LiveLoop(object):
                 return True
             self._counters.add("frames-in")
             entered = self._preprocess(frame)
-            old = None if entered is None else self._newest.put(entered)
-            if old is not None:
+            if entered is None:
+                continue
+            if self._promises:
+                self._owed.put(entered)
+            old = self._newest.put(entered)
+            if old is not None and self._promises:
+                old.erase()  # the model has no time for it; it is sent all the same
+            elif old is not None:
                 self._drop(old, "newer-frame")
         return True
 
@@ -214,6 +262,13 @@ class LiveLoop(object):
             self._drop(one, drop.reason)
             return None
         self._ended_tracks.extend((came_s, track) for track in self._capture.ended)
+        if self._taking is not None:
+            reasons = [self._perturber.no_reading(crop) for crop in crops.values()]
+            reason = next(filter(None, reasons), "newer-frame" if self._taking.wait_s(came_s) > 0 else "")
+            if reason:
+                self._drop(one, reason)
+                return None
+            self._taking.take()
         for slot in range(self._schedule.slots):
             one.occupied.append(slot in crops)
             one.in_flight.append(self._perturber.preprocess(crops.get(slot) or self._blank_frame()))
@@ -231,22 +286,21 @@ class LiveLoop(object):
         # A set is handed off just before inference of the next one, which releases the GIL for the sending thread, or
         # at once if there is no next one yet.
         done: Optional[_FrameSet] = None
-        tokens, since = 1.0, self._clock()
-        checked = since
+        tokens = _Tokens(self._schedule.tick_s, self._clock())
+        checked = self._clock()
         while not self._stopping.is_set():
             self._watchdog.beat("perturb")
             self._turn()
             now = self._clock()
-            # A token bucket: no more sets than ticks, with one spare for a slightly irregular camera.
-            tokens, since = min(tokens + (now - since) / self._schedule.tick_s, 2.0), now
+            wait_s = 0.0 if self._promises else tokens.wait_s(now)  # of a promise they were taken so
             if now - checked >= self._recheck_s:
                 self._perturber.recheck()
                 self._counters.add("rechecks")
                 checked = self._clock()
-            if tokens < 1:
+            if wait_s > 0:
                 self._hand_off(done)
                 done = None
-                self._stopping.wait(min((1 - tokens) * self._schedule.tick_s, _WAIT_S))
+                self._stopping.wait(min(wait_s, _WAIT_S))
                 continue
             one = self._newest.take(0)
             if one is None:
@@ -255,7 +309,7 @@ class LiveLoop(object):
                 self._perturber.draw_ahead()
                 one = self._newest.take(_WAIT_S)
             if one is not None:
-                tokens -= 1
+                tokens.take()
                 self._hand_off(done)
                 self._infer(one)
                 done = one
@@ -267,10 +321,14 @@ class LiveLoop(object):
         started = self._clock()
         for in_flight in one.in_flight:
             self._perturber.infer(in_flight)
-        # Tracks that ended in or before this frame: in later frames their numbers belong to other people.
+        if not self._promises:
+            self._forget_tracks(one)
+        one.busy_us = int((self._clock() - started) * 1e6)
+
+    def _forget_tracks(self, one: _FrameSet) -> None:
+        """Forget tracks that ended in or before this frame: in later frames their numbers belong to other people."""
         while self._ended_tracks and self._ended_tracks[0][0] <= one.came_s:
             self._perturber.forget(self._ended_tracks.popleft()[1])
-        one.busy_us = int((self._clock() - started) * 1e6)
 
     def _hand_off(self, one: Optional[_FrameSet]) -> None:
         """Pass a set to the sending thread, which may wait for a slow reader, or has ended without one."""
@@ -285,10 +343,52 @@ class LiveLoop(object):
                 one = self._made.get()
                 if one is None:
                     return
-                self._postprocess(one)
+                if self._promises:
+                    self._report(one)
+                else:
+                    self._postprocess(one)
         except Exception as error:
-            self._failed = error
-            self._stopping.set()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._failed = error
+        self.stop()
+
+    def _report(self, one: _FrameSet) -> None:
+        """Make the reports of a set of a promise, unless it is too late for them."""
+        self._counters.add("busy-us", one.busy_us)
+        self._counters.set("last-busy-us", one.busy_us)
+        with one.closing:
+            if not one.is_closed:
+                one.reports = [self._perturber.postprocess(in_flight) for in_flight in one.in_flight]
+        if self._camera_aid is not None:
+            self._camera_aid(one.frame._data)
+        one.erase()
+
+    def _send_owed(self) -> None:
+        """Send each set of a promise when it is due."""
+        try:
+            for one in iter(self._owed.get, None):
+                self._send_when_due(one)
+        except Exception as error:
+            self._fail(error)
+
+    def _send_when_due(self, one: _FrameSet) -> None:
+        due_s = one.came_s + self._max_latency_s
+        while not self._given_up.is_set() and self._clock() < due_s:
+            self._given_up.wait(min(_WAIT_S, max(due_s - self._clock(), 0.0)))
+        if self._given_up.is_set():
+            self._drop(one, "stopped")
+            return
+        with one.closing:
+            one.is_closed = True
+            reports = one.reports or [self._perturber.late(in_flight) for in_flight in one.in_flight]
+        self._forget_tracks(one)
+        chosen = [is_there or self._schedule.on_fault == "flat" for is_there in one.occupied]
+        self._last = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
+        self._send(list(self._last))
+        self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
+        self._counters.add("sets-out")
 
     def _postprocess(self, one: _FrameSet) -> None:
         """Postprocess and send a set, or drop the frame."""

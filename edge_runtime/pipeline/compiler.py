@@ -12,18 +12,25 @@ Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of
 
 
 class Program(NamedTuple):
-    """Compiled stages before the model, the model, and after it; and the names of all their values."""
+    """Compiled stages before the model, the model, and after it; and the names of all their values.
+
+    Where an epsilon is promised, ``uncovered`` names the values that are of the reading itself, and ``noise`` has the
+    stages that make all others.
+    """
 
     before: List[Step]
     middle: List[Step]
     after: List[Step]
     made: Set[str]
+    noise: List[Step]
+    uncovered: Set[str]
 
 
 def compile_stages(manifest: Manifest, context: Any) -> Program:
     """The stages in order; ``context`` as in ``compile_stage``. Raises ``BadInput`` if they do not fit together.
 
-    Without a model, and for a stream, all stages are the middle: the memory of tracks needs one thread, in order.
+    Without a model, and for a stream, all stages are the middle: the memory of tracks needs one thread, in order. Where
+    an epsilon is promised, that is the last one: hold stages and reports come after every model that reads x.
     """
     steps: List[Step] = []
     known = {manifest.input.name}
@@ -40,17 +47,36 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
         drawn = (stage.output, stage.shape) if stage.stage == "draw" else None
         steps.append((compile_stage(stage, context), drawn))
     made = known - {manifest.input.name}
+    if manifest.spending is not None:
+        return _promising(manifest, steps, made)
     models = [place for place, (run, _) in enumerate(steps) if isinstance(run, ModelStage)]
     if manifest.stream is not None or not models:
-        return Program([], steps, [], made)
+        return Program([], steps, [], made, [], set())
     before, middle, after = steps[: models[0]], steps[models[0] : models[-1] + 1], steps[models[-1] + 1 :]
     model = middle[0][0]
     if len(middle) > 1 or not isinstance(model, ModelStage):
-        return Program(before, middle, after, made)
+        return Program(before, middle, after, made, [], set())
     # One model: the conversions of its tensors can run on the neighbouring threads.
-    return Program(
-        before + [(model.preprocess, None)], [(model.infer, None)], [(model.postprocess, None)] + after, made
-    )
+    before, after = before + [(model.preprocess, None)], [(model.postprocess, None)] + after
+    return Program(before, [(model.infer, None)], after, made, [], set())
+
+
+def _promising(manifest: Manifest, steps: List[Step], made: Set[str]) -> Program:
+    """The program of a manifest with a promise."""
+    from edgeveil.edge_runtime.manifest.promises.spending import covered_values
+
+    stages, reports = manifest.stages, covered_values(manifest.document["stages"])
+    of_x = [stage.stage != "hold" and not reports.issuperset(reads_and_writes(stage)[1]) for stage in stages]
+    noise = [step for step, is_of_x in zip(steps, of_x) if not is_of_x]
+    uncovered = {name for stage, is_of_x in zip(stages, of_x) if is_of_x for name in reads_and_writes(stage)[1]}
+    uncovered.add(manifest.input.name)
+    models = [place for place, stage in enumerate(stages) if stage.stage == "artefact" and of_x[place]]
+    end = models[-1] + 1 if models else 0
+    shared = {stages[place].model for place in models} & {stage.model for stage in stages[end:] if stage.model}
+    if shared or any(stage.stage == "hold" for stage in stages[:end]):
+        end = 0  # one thread for all
+    first = models[0] if end else 0
+    return Program(steps[:first], steps[first:end], steps[end:], made, noise, uncovered)
 
 
 def compile_stage(stage: Stage, context: Any) -> Run:

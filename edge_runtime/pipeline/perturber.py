@@ -37,7 +37,7 @@ class Perturber(object):
         detector: Optional[Any] = None,
     ) -> None:
         self.manifest, self.price, self.count_price = bundle.manifest, price, count_price
-        self.artefact, self.detector = artefact, detector
+        self.artefact, self.detector, self.promises = artefact, detector, pipeline.promises
         self.pipeline = pipeline
         self.dropped: Dict[str, int] = collections.Counter()
         self.info = {
@@ -77,6 +77,7 @@ class Perturber(object):
         would pass through.
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
+        from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
         from edgeveil.edge_runtime.bundle.trust import Trust
@@ -87,6 +88,7 @@ class Perturber(object):
 
         trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
+        check_all(verified.manifest.document, verified.members)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
         audited = is_audited(verified.manifest, verified.members, chosen, device, current_place())
         announce(verified, chosen, device, audited)
@@ -128,6 +130,14 @@ class Perturber(object):
             raise
         self._passthrough.watch(in_flight.frame, out)
         return out
+
+    def no_reading(self, frame: RawFrame) -> str:
+        """Why a frame has not the shape and type of the input; empty where it has."""
+        return self.pipeline.no_reading(frame)
+
+    def late(self, in_flight: InFlight) -> PerturbedFrame:
+        """The report of a frame whose own is not there in time, where the bundle promises an epsilon."""
+        return self.pipeline.late(in_flight)
 
     def perturb_batch(
         self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None

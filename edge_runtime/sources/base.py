@@ -30,6 +30,7 @@ class Source(object):
     raw_on_network = False
     name = "source"
     beat: Callable[[], None] = staticmethod(lambda: None)  # to call while waiting: the loop sets it
+    total = False  # whether a complete window is given whatever its values are; the loop sets it for a promise
 
     def next(self) -> Optional[RawFrame]:
         """The next ``RawFrame`` with its number and capture time, or None after the last.

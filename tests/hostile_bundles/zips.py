@@ -231,7 +231,7 @@ def wrong_crc() -> bytes:
 @exhibit("wrong-crc")
 def one_bit_lost_on_the_way() -> bytes:
     data = bytearray(good_bytes())
-    data[data.index(b"not a model, int8")] ^= 1
+    data[data.index(bundles.EMPTY_TFLITE)] ^= 1
     return bytes(data)
 
 

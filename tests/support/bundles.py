@@ -11,6 +11,7 @@ import copy
 import hashlib
 import io
 import json
+import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -158,12 +159,17 @@ def whole_samples_example() -> tuple[Manifest, Members]:
     return manifest, members
 
 
+# One graph without operations: what a lint passes and no interpreter takes for the manifest's tensors.
+EMPTY_TFLITE = struct.pack("<I4s5H2xiIIIHHi", 20, b"TFL3", 10, 8, 0, 0, 4, 12, 4, 1, 8, 4, 4, 4)
+EMPTY_ONNX = b"\x08\x07" + b"\x32\x09" + b"no graph."  # IR version 7, and a text
+
+
 def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
-    """Image uint8 (8, 8, 1) -> a generator with noise, in two variants whose payloads no interpreter ever sees."""
+    """Image uint8 (8, 8, 1) -> a generator with noise, in two variants that no interpreter runs: they have no operation."""
     members = {
         RUNTIME_MEMBER: b"in a real bundle, the runtime as a zipapp",
-        "artefacts/generator.tflite-int8.tflite": b"not a model, int8",
-        "artefacts/generator.onnx-float32.onnx": b"not a model either, float32",
+        "artefacts/generator.tflite-int8.tflite": EMPTY_TFLITE,
+        "artefacts/generator.onnx-float32.onnx": EMPTY_ONNX,
         "golden/input.npy": npy(np.zeros((2, 8, 8, 1), np.uint8)),
         "golden/draws.noise.npy": npy(np.zeros((2, 16), np.float32)),
         "golden/tflite-int8.frame.npy": npy(np.zeros((2, 8, 8, 1), np.uint8)),

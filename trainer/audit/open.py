@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.trainer.audit.subject import KERAS, Subject
@@ -50,5 +51,9 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
 
 
 def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:
-    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``."""
+    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``.
+
+    Raises ``BundleRefused`` for a network that draws or keeps something: what is measured of it is of this run alone.
+    """
+    check_all(manifest, members)
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)

@@ -11,6 +11,7 @@ import numpy as np
 
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.backends.model_lint import check
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
 from edgeveil.trainer.export.lint import Finding, lint, refuse
 from edgeveil.trainer.export.manifest_entry import artefact_entry
@@ -38,6 +39,7 @@ def section(asked: CountedBy, profiles: Sequence[Profile]) -> tuple[dict[str, An
     except BadInput as error:
         raise BadInput(f"`count.detector.file`: {path} is no {form} file that can be read: {error}") from None
     entry = _entry(asked, data, graph)
+    check(data, graph.format, what="The detector")
     _lint(graph, entry, profiles)
     golden = {"input": "golden/detector.input.npy", "scores": "golden/detector.scores.npy"}
     pictures, scores = _golden(asked, data, entry)

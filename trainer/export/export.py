@@ -12,6 +12,7 @@ import numpy as np
 
 from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
+from edgeveil.edge_runtime.backends.model_lint import check, check_all
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import board_report, golden, runners, variants
@@ -123,6 +124,7 @@ def _export(
             "lint": findings,
             "profiles": board_report.rows(chosen, made, by_compiler, kind=fitted.kind),
         }
+        check_all(manifest, members)
         write(out, manifest, members, report)
         count()
     return ExportFolder.open(out)
@@ -192,6 +194,8 @@ def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str,
     """One row per artefact, model and board that runs it. Raises ``BadInput`` with all findings, if there are any."""
     rows, failures = [], []
     for one in made:
+        for model, data in one.data.items():
+            check(data, one.format, what=f"{one.name} of {model!r}")
         for model, graph in one.graphs.items():
             boards_of: list[Profile | None] = [
                 profile for profile in chosen if variants.runs_on(one.name, profile.artefacts)

@@ -2,7 +2,8 @@
 
 A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
 has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
-the operation, the tensor and the cure, and any finding refuses the export.
+the operation, the tensor and the cure, and any finding refuses the export. What no model may do, wherever it comes
+from, is held by ``edge_runtime.backends.model_lint``.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ class Finding:
 
 def lint(graph: Graph, precision: str, profile: Profile | None = None) -> list[Finding]:
     """The findings about an artefact of that precision (``"int8"``), for every board and then for that one."""
-    findings = [*_fixed_sizes(graph), *_pure(graph)]
+    findings = _fixed_sizes(graph)
     if graph.format == "tflite":
-        findings += _one_subgraph(graph) + _one_scale_per_dense(graph)
+        findings += _one_scale_per_dense(graph)
     if precision == "int8":
         findings += _no_float_in_tflite(graph) if graph.format == "tflite" else _no_float_in_onnx(graph)
     if profile is None or graph.format == "numpy":
@@ -63,9 +64,6 @@ def refuse(failures: Sequence[tuple[str, str, str | None, list[Finding]]]) -> No
         raise BadInput("\n".join([*lines, "Nothing was exported."]))
 
 
-_STATE = {"VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE"}
-_RANDOM = {"RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "RandomNormal", "RandomUniform"}
-_RANDOM |= {"RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
 _CURES = {
     "TILE": "resize through tf.raw_ops.ResizeNearestNeighbor(half_pixel_centers=False), not UpSampling2D('nearest')",
     "TRANSPOSE_CONV": "put no BatchNormalization with ReLU after Conv2DTranspose; resize and convolve",
@@ -96,31 +94,6 @@ def _fixed_sizes(graph: Graph) -> list[Finding]:
             cure = "give every size of the model's input, and reshape to fixed sizes only"
             found.append(Finding("dynamic-dimension", problem, cure, op, tensor))
     return found
-
-
-def _pure(graph: Graph) -> list[Finding]:
-    found = []
-    for op in graph.ops:
-        if op.kind in _STATE:
-            cure = "build the model without variables that change when it runs"
-            found.append(Finding("no-state", f"{op.kind} keeps a value between frames", cure, op))
-        if op.kind in _RANDOM:
-            problem = f"{op.kind} draws from a generator that is not the operating system's"
-            found.append(Finding("no-random", problem, "make the noise an input, drawn by a draw stage", op))
-        if op.kind.startswith("CUSTOM"):
-            problem = f"{op.kind} is no built-in operation of TFLite"
-            found.append(Finding("built-in", problem, _cure(op), op))
-        if op.domain not in ("", "ai.onnx"):
-            problem = f"{op.kind} is of the domain {op.domain}, which is not ONNX's own"
-            found.append(Finding("built-in", problem, _cure(op), op))
-    return found
-
-
-def _one_subgraph(graph: Graph) -> list[Finding]:
-    if graph.subgraphs == 1:
-        return []
-    problem = f"the file has {graph.subgraphs} subgraphs"
-    return [Finding("one-subgraph", problem, "build the model without conditions and loops")]
 
 
 def _one_scale_per_dense(graph: Graph) -> list[Finding]:

@@ -45,7 +45,6 @@ class Graph:
     ops: tuple[Op, ...]
     inputs: Mapping[str, Tensor]
     outputs: Mapping[str, Tensor]
-    subgraphs: int = 1
     min_runtime_version: str | None = None
     opset: int = 0  # ONNX only, as is ir
     ir: int = 0

@@ -55,7 +55,6 @@ def _read(model: Any, schema: Any) -> Graph:
         ops=tuple(ops),
         inputs=inputs,
         outputs=outputs,
-        subgraphs=model.SubgraphsLength(),
         min_runtime_version=_min_runtime_version(model),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.signing.envelope import parse, verify
@@ -22,6 +23,7 @@ def countersign(export_dir: Path, key: str | Path, *, passphrase: str | None = N
     folder.
     """
     folder = ExportFolder.open(Path(export_dir))
+    check_all(folder.manifest, folder.members)
     audit = audit_of(folder, allow_unaudited=False)
     if audit is None:
         raise BadInput(f"An audit was expected in {export_dir}. Run edgeveil audit {export_dir}.")

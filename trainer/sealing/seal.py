@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.devices.zipapp import zipapp_bytes
+from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
@@ -83,6 +84,7 @@ def _seal(
     trust: Path | None,
 ) -> Path:
     folder = ExportFolder.open(export_dir)
+    check_all(folder.manifest, folder.members)
     signer = Signer.open(key_path, passphrase=passphrase)
     manifest = copy.deepcopy(dict(folder.manifest))
     manifest["development"] = signer.key.development

@@ -29,7 +29,7 @@ def check_spending(spending: Any) -> None:
 
 def check_covered(stages: Sequence[Stage], outputs: Sequence[Stage]) -> None:
     """Raise ``BundleRefused`` where an output of a manifest whose flow is checked tells more than its reports do."""
-    covered = _covered(stages)
+    covered = covered_values(stages)
     for number, output in enumerate(outputs):
         if output["tensor"] not in covered:
             problem = "'{}' is not made of reports alone, and a promise is made for all that leaves"
@@ -50,7 +50,7 @@ def _charges(stage: Stage) -> bool:
     return stage["stage"] in ("mechanism", "add") or stage.get("distribution") == "channel"
 
 
-def _covered(stages: Sequence[Stage]) -> Set[str]:
+def covered_values(stages: Sequence[Stage]) -> Set[str]:
     """The names of the covered values."""
     covered: Set[str] = set()
     voted = _voted(stages)
@@ -79,7 +79,7 @@ def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
     It is kept by ``first``, or by ``keep`` for a class that was voted. With independent noise on top, an answer given
     again tells no more than what is kept (post-processing).
     """
-    covered, voted = _covered(stages), _voted(stages)
+    covered, voted = covered_values(stages), _voted(stages)
     needed, found = {output["tensor"] for output in outputs}, False
     for stage in reversed(stages):
         reads, writes = reads_and_writes(stage)
@@ -102,7 +102,7 @@ def repeats_paid(manifest: Manifest) -> bool:
 
 def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
     """The stages whose epsilon is spent by all that leaves, each once."""
-    covered = _covered(stages)
+    covered = covered_values(stages)
     needed = {output["tensor"] for output in outputs}
     found = []
     for stage in reversed(stages):

@@ -63,6 +63,7 @@ class WindowSource(Source):
     def next(self) -> Optional[RawFrame]:
         """The next window. Raises ``FrameDropped`` with the reason for one that was dropped, ``Stalled`` in silence."""
         since = self._clock()
+        self._windower.total = self.total
         while not self._results:
             self.beat()
             samples = self._samples.read()

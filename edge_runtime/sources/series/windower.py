@@ -2,7 +2,7 @@
 
 A window is made only of samples that follow each other without a gap. What breaks that (a gap, a sample that comes
 late, a clock that runs back) empties the buffer and counts as one window dropped; so does a window in which the sensor
-saturates or is stuck. Nothing is guessed.
+saturates or is stuck. Nothing is guessed. With ``total`` such a window is a reading as any other.
 """
 
 from typing import List, Optional, Union
@@ -22,6 +22,7 @@ class Windower(object):
     """
 
     def __init__(self, spec: Input, sampling: Sampling, rules: Windows) -> None:
+        self.total = False
         self._length, channels = spec.shape
         self._step_s, self._hop, self._longest_gap_s = 1.0 / sampling.rate_hz, rules.hop, rules.longest_gap_s
         ends = rules.full_scale
@@ -75,7 +76,7 @@ class Windower(object):
         """The window that the last step completed, if it did."""
         if self._steps < self._length or (self._steps - self._length) % self._hop:
             return []
-        if self._clipped.any():
+        if self._clipped.any() and not self.total:
             return [SATURATED]
         window = np.roll(self._ring, -(self._steps % self._length), axis=0)
-        return [STUCK if bool((window == window[0]).all()) else window]
+        return [STUCK if not self.total and bool((window == window[0]).all()) else window]

@@ -9,6 +9,7 @@ from edgeveil.edge_runtime.counting.counter import Counter
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
@@ -119,6 +120,27 @@ def test_the_picture_has_the_range_that_the_network_learned(opened):
 def test_a_network_that_gives_no_numbers_drops_the_frame(opened):
     with pytest.raises(FrameDropped, match="not-finite"):
         finder(opened, Fixed([[0, 0, 1, 1]], [np.nan]))(frame())
+
+
+@pytest.mark.parametrize("promises", [False, True])
+def test_where_a_promise_is_made_a_failure_of_it_drops_no_frame(opened, promises):
+    watcher = Places()
+    capture = Capture(opened.manifest, watcher, opened.detector)
+    capture._boxes, capture._promises = finder(opened, Fixed([[0, 0, 1, 1]], [np.nan])), promises
+    if promises:
+        assert [slot for slot, _ in capture.frames(RawFrame(frame(), 0))] == [0]
+        assert watcher.seen == [[]]
+    else:
+        with pytest.raises(FrameDropped, match="not-finite"):
+            capture.frames(RawFrame(frame(), 0))
+
+
+def test_noisy_counts_and_a_promised_epsilon_are_promises(example):
+    manifest = parse(dict(example[0]))
+    assert not Capture(manifest, Places(), None)._promises
+    noise = manifest.counts._replace(noise=object())
+    assert Capture(manifest._replace(counts=noise), Places(), None)._promises
+    assert Capture(manifest._replace(spending=object()), Places(), None)._promises
 
 
 def test_another_network_than_was_recorded_is_not_run(example, tmp_path):

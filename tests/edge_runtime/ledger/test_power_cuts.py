@@ -38,6 +38,8 @@ class Lines(Source):
 
 
 class Perturber:
+    promises = False
+
     def perturb_batch(self, frames, on_drop):
         return [PerturbedFrame(frame.index, {"code": np.int64(0)}, _PIPELINE) for frame in frames]
 

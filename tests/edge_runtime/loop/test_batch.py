@@ -33,6 +33,8 @@ class Frames(Source):
 
 
 class Perturber:
+    promises = False
+
     def __init__(self, **raises):
         self.raises = {int(index[1:]): error for index, error in raises.items()}
 

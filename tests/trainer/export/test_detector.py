@@ -50,9 +50,8 @@ def noisy() -> bytes:
 
 def test_it_is_linted_as_any_model(tmp_path):
     (tmp_path / "noisy.onnx").write_bytes(noisy())
-    with pytest.raises(BadInput, match=r"'detector' does not pass the lint.*\n.*no-random") as refused:
+    with pytest.raises(BadInput, match=r"The detector may not be used: no-random"):
         detector.section(asked(tmp_path / "noisy.onnx"), [profiles.load("workstation")])
-    assert "Nothing was exported" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from edgeveil.devices import profiles
+from edgeveil.edge_runtime.backends.model_lint import problems
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
 from edgeveil.trainer.export.lint import lint, refuse
@@ -123,7 +124,16 @@ def test_randomness_and_state_inside_an_artefact_are_refused():
         def call(self, x):
             return x + tf.random.uniform(x.shape[1:])
 
-    assert "no-random" in rules(lint(graph(image_net(Noise()), "float32"), "float32"))
+    model = image_net(Noise())
+    data = to_tflite.convert(model, ["float32"], calibration(model))["float32"]
+    assert "no-random" in rules(problems(data, "tflite"))
+
+
+def test_what_is_exported_of_a_network_draws_and_keeps_nothing():
+    model = image_net()
+    for module, form in ((to_tflite, "tflite"), (to_onnx, "onnx")):
+        for data in module.convert(model, ["float32", "float16", "int8"], calibration(model)).values():
+            assert problems(data, form) == []
 
 
 def test_onnx_beyond_a_boards_opset_and_operations_is_refused(good):

@@ -104,6 +104,18 @@ def test_a_gap_within_the_limit_is_bridged():
     assert len(found) == (60 + 25 - STEPS) // 4 + 1
 
 
+def test_where_a_promise_is_made_what_a_window_shows_drops_none():
+    time, values = recording(60)
+    values[30, 0] = -2.0
+    values[40:] = values[40]
+    for total, dropped in ((False, {SATURATED, STUCK}), (True, set())):
+        windower = Windower(SPEC, SPEC.series, rules(full_scale=[2.0, 4.0]))
+        windower.total = total
+        found = fed(windower, time, values)
+        assert set(reasons(found)) == dropped
+        assert len(found) == (60 - STEPS) // 4 + 1
+
+
 def test_a_saturated_sensor_drops_every_window_that_has_its_sample():
     def clip(time, values):
         values[30, 0] = -2.0

@@ -1,0 +1,166 @@
+"""What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
+
+The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
+another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
+value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
+
+Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be looked
+into. The model that they were made of is a variant of the same manifest, and that one is.
+"""
+
+import io
+from typing import Any, Iterator, List, Mapping, Set
+
+import numpy as np
+
+from edgeveil.edge_runtime.backends import onnx_file, tflite_file
+from edgeveil.edge_runtime.device import EDGETPU_OPERATION
+from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.named_tuple import NamedTuple
+
+# Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,
+# and three steps of int8 (1/85) at least; from a tenth on they warn. With more than a quarter, a self-test would take
+# most samples for any other: it would not see that the outputs are of chance.
+MOST_OF_RANGE = 0.25
+
+_KEEPING_TFLITE = {
+    **{129: "CALL_ONCE", 136: "HASHTABLE", 137: "HASHTABLE_FIND", 138: "HASHTABLE_IMPORT", 139: "HASHTABLE_SIZE"},
+    **{142: "VAR_HANDLE", 143: "READ_VARIABLE", 144: "ASSIGN_VARIABLE"},
+}
+_RANDOM_TFLITE = {
+    146: "RANDOM_STANDARD_NORMAL",
+    148: "RANDOM_UNIFORM",
+    149: "MULTINOMIAL",
+    204: "STABLEHLO_RNG_BIT_GENERATOR",
+}
+_OPAQUE_TFLITE = {51: "DELEGATE", 127: "PLACEHOLDER_FOR_GREATER_OP_CODES", 173: "STABLEHLO_CUSTOM_CALL"}
+_LAST_TFLITE = 209  # the newest built-in operation of which this list knows that it keeps and draws nothing
+_OWN_CUSTOM = ("TFLite_Detection_PostProcess",)  # in every interpreter, although its name is no number
+_RANDOM_ONNX = {"RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Multinomial", "Bernoulli"}
+_DOMAINS = {"", "ai.onnx"}
+_FUNCTIONS, _TRAINING, _ORT = 25, 20, b"ORTM"
+
+
+class Problem(NamedTuple):
+    """A rule that a file breaks, in what, and what cures it."""
+
+    rule: str
+    text: str
+    cure: str
+
+
+def check(data: bytes, format: str, *, compiled: bool = False, what: str = "the model") -> None:
+    """Raise ``BundleRefused`` (``model``), with each problem, unless an interpreter may get this file.
+
+    ``compiled``: the manifest says that a vendor's compiler made it.
+    """
+    found = problems(data, format, compiled=compiled)
+    if found:
+        text = " ".join("{}: {}. Cure: {}.".format(*problem) for problem in found)
+        raise BundleRefused("model", "{} may not be used: {}".format(what, text))
+
+
+def check_all(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
+    """As ``check``, for every file of a manifest's models and its detector; and for the models' tolerances."""
+    for name, model in manifest["models"].items():
+        for variant, entry in model["artefacts"].items():
+            what = "{} of {!r}".format(variant, name)
+            check(members[entry["file"]], entry["format"], compiled="compiled" in entry, what=what)
+            _check_tolerance(manifest, members, variant, entry["tolerance"]["max_abs"], what)
+    if manifest.get("detector") is not None:
+        entry = manifest["detector"]["artefact"]
+        check(members[entry["file"]], entry["format"], what="the detector")
+
+
+def problems(data: bytes, format: str, *, compiled: bool = False) -> List[Problem]:
+    """The problems of a file, each once; none for a format without a graph that could be read."""
+    kinds = {"onnx": _of_onnx, "tflite": _of_tflite}
+    found = kinds[format](data, compiled) if format in kinds else iter(())
+    return list(dict.fromkeys(found))
+
+
+def _of_tflite(data: bytes, compiled: bool) -> Iterator[Problem]:
+    try:
+        file = tflite_file.read(data)
+    except tflite_file.Damaged as error:
+        yield Problem("whole", str(error), "export it again")
+        return
+    if file.subgraphs != 1:
+        cure = "build the model without conditions and loops"
+        yield Problem("one-subgraph", "the file has {} subgraphs".format(file.subgraphs), cure)
+    if file.variables:
+        yield _keeps("{} of its tensors".format(file.variables))
+    for code in sorted(file.codes):
+        if code in _KEEPING_TFLITE:
+            yield _keeps(_KEEPING_TFLITE[code])
+        elif code in _RANDOM_TFLITE:
+            yield _draws(_RANDOM_TFLITE[code])
+        elif code in _OPAQUE_TFLITE or not 0 <= code <= _LAST_TFLITE:
+            yield _foreign(_OPAQUE_TFLITE.get(code, "operation {}".format(code)), "no built-in operation of TFLite")
+    for name in file.custom:
+        if name not in _OWN_CUSTOM and not (compiled and name == EDGETPU_OPERATION.decode()):
+            yield _foreign("CUSTOM {}".format(name), "no built-in operation of TFLite")
+
+
+def _of_onnx(data: bytes, _compiled: bool) -> Iterator[Problem]:
+    if data[4:8] == _ORT:
+        text = "it is a file of ONNX Runtime's own format too, and another graph may be in that"
+        yield Problem("one-format", text, "export it as ONNX")
+        return
+    try:
+        for message, begin, end in onnx_file.messages(data):
+            if message == "node":
+                yield from _of_node(onnx_file.node_of(data, begin, end))
+            elif message == "function":
+                yield Problem("built-in", "it has functions of its own", "export it with its functions inlined")
+            elif message == "training":
+                yield Problem("no-state", "it has graphs for its training", "export it for inference")
+    except onnx_file.Damaged as error:
+        yield Problem("whole", str(error), "export it again")
+
+
+def _of_node(node: onnx_file.OnnxNode) -> Iterator[Problem]:
+    kinds: Set[str] = node.kinds
+    for kind in sorted(kinds & _RANDOM_ONNX):
+        yield _draws(kind)
+    if node.trains or ("Dropout" in kinds and node.inputs > 2):
+        text = "{} can run as in training".format("/".join(sorted(kinds)))
+        yield Problem("no-random", text, "export it for inference")
+    for domain in sorted(node.domains - _DOMAINS):
+        yield _foreign("/".join(sorted(kinds)), "of the domain {}, which is not ONNX's own".format(domain))
+
+
+def _draws(what: str) -> Problem:
+    text = "{} draws from a generator that is not the operating system's".format(what)
+    return Problem("no-random", text, "make the noise an input, drawn by a draw stage")
+
+
+def _keeps(what: str) -> Problem:
+    text = "{} keeps a value between frames".format(what)
+    return Problem("no-state", text, "build the model without variables that change when it runs")
+
+
+def _foreign(what: str, why: str) -> Problem:
+    cure = "use another operation: docs/reference/boards.md says what is safe everywhere"
+    return Problem("built-in", "{} is {}".format(what, why), cure)
+
+
+def _check_tolerance(
+    manifest: Mapping[str, Any], members: Mapping[str, bytes], variant: str, allowed: float, what: str
+) -> None:
+    """Raise ``BundleRefused`` (``tolerance``) where a self-test with it would prove nothing."""
+    spec, outputs = manifest["input"], manifest["outputs"]
+    whole = np.dtype(spec["dtype"]).kind in "iu" or any(output.get("decoder") for output in outputs)
+    if spec["low"] is None:
+        recorded = manifest["golden"]["outputs"].get(variant, {})
+        values = [np.load(io.BytesIO(members[name]), allow_pickle=False) for name in recorded.values()]
+        span = max([float(np.abs(value.astype(np.float64)).max()) for value in values if value.size] + [0.0])
+    else:
+        span = float(np.max(np.subtract(spec["high"], spec["low"])))
+    most = max(MOST_OF_RANGE * span, 1.0 if whole else 0.0)
+    if not allowed <= most:
+        raise BundleRefused(
+            "tolerance",
+            "{} may be off by {:g} in its self-test, and a quarter of the range, {:g}, is the most that still shows "
+            "something: export it again, for kernels that agree".format(what, allowed, most),
+        )
