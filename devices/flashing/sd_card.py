@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -100,37 +101,38 @@ def open_boot(target: str, media: Media) -> Media:
     return _Fat(Path(place), fat)
 
 
-def write_setup(boot: Media, files: dict[str, bytes]) -> None:
-    """Write what an image sets itself up by, and read it back. Raises ``BadInput``, ``DeviceFailed``."""
-    boot.refuse_links([*files])
-    _write_and_compare(boot, files)
-
-
-def write_card(media: Media, files: dict[str, bytes], architecture: str | None = None) -> list[str]:
+def write_card(
+    media: Media,
+    files: dict[str, bytes],
+    architecture: str | None = None,
+    *,
+    boot: Media | None = None,
+    setup: Mapping[str, bytes] | None = None,
+    dry_run: bool = False,
+) -> list[str]:
     """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
 
-    ``architecture`` is the board's: a root file system for another one is refused.
+    ``architecture`` is the board's: a root file system for another one is refused. ``setup`` are the files on the boot
+    partition ``boot`` by which the image sets itself up. Everything is checked before the first change, and a dry run
+    ends there.
     """
+    own, boot = dict(setup or {}), media if boot is None else boot
+    boot.refuse_links([*own])
     media.check()
-    needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
+    needed, free = sum(map(len, [*files.values(), *own.values()])) + SPARE_BYTES, media.free_bytes()
     if free < needed:
         raise BadInput(
             f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}. Make room there."
         )
-    if media.is_root:
-        blank = [folder for folder in _SYSTEM if not media.has(folder)]
-        if blank:
-            raise BadInput(
-                f"Expected a board's system in {media.name}; there is no {' and no '.join(blank)}: it is blank, or "
-                "holds something else. Write the board's own image first (docs/how-to/flash-a-board.md), then flash."
-            )
-        made_for = architecture_of(media.read(PROGRAM))
-        if architecture is not None and made_for not in (None, architecture):
-            raise BadInput(
-                f"The system in {media.name} is for {made_for}, and the board's profile for {architecture}: name the "
-                "profile of that board (edgeveil devices list), or write the right image."
-            )
-        return _write_root(media, files)
+    write = _root_writer(media, files, architecture) if media.is_root else _boot_writer(media, files)
+    if dry_run:
+        return []
+    _write_and_compare(boot, own)
+    return write()
+
+
+def _boot_writer(media: Media, files: dict[str, bytes]) -> Callable[[], list[str]]:
+    """What writes a boot partition, after its checks."""
     cmdline = media.read("/cmdline.txt")
     if cmdline is None:
         raise BadInput(
@@ -147,19 +149,40 @@ def write_card(media: Media, files: dict[str, bytes], architecture: str | None =
     if before is not None:
         placed[f"/{first_boot.TREE}/{first_boot.BEFORE}"] = before.encode()
     media.refuse_links([*placed])
-    _write_and_compare(media, placed)
-    _write_and_compare(media, {"/cmdline.txt": changed})
-    media.check()
-    chained = [f"Imager's first run, {before}, runs first, then EdgeVeil's"] if before else []
-    return [*chained, "a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
+
+    def write() -> list[str]:
+        _write_and_compare(media, placed)
+        _write_and_compare(media, {"/cmdline.txt": changed})
+        media.check()
+        chained = [f"Imager's first run, {before}, runs first, then EdgeVeil's"] if before else []
+        return [*chained, "a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
+
+    return write
 
 
-def _write_root(media: Media, files: dict[str, bytes]) -> list[str]:
+def _root_writer(media: Media, files: dict[str, bytes], architecture: str | None) -> Callable[[], list[str]]:
+    """What writes a root file system, after its checks."""
+    blank = [folder for folder in _SYSTEM if not media.has(folder)]
+    if blank:
+        raise BadInput(
+            f"Expected a board's system in {media.name}; there is no {' and no '.join(blank)}: it is blank, or "
+            "holds something else. Write the board's own image first (docs/how-to/flash-a-board.md), then flash."
+        )
+    made_for = architecture_of(media.read(PROGRAM))
+    if architecture is not None and made_for not in (None, architecture):
+        raise BadInput(
+            f"The system in {media.name} is for {made_for}, and the board's profile for {architecture}: name the "
+            "profile of that board (edgeveil devices list), or write the right image."
+        )
     placed = {f"{_TREE}/{name}": data for name, data in files.items()}
     units = {f"{_UNITS}/{name}": data for name, data in first_boot.units(_TREE).items()}
     placed |= dict.fromkeys(first_boot.EMPTIED, b"")
-    # All of it before the first change; the entries of the last folder are links, which are replaced.
+    # The entries of the last folder are links, which are replaced.
     media.refuse_links([*placed, *units, f"{_WANTS}/.", f"{first_boot.HOST_KEYS}/."])
+    return lambda: _write_root(media, placed, units)
+
+
+def _write_root(media: Media, placed: dict[str, bytes], units: dict[str, bytes]) -> list[str]:
     keys = [f"{first_boot.HOST_KEYS}/{n}" for n in media.names(first_boot.HOST_KEYS) if _HOST_KEY.fullmatch(n)]
     gone = [path for path in (*first_boot.REMOVED, *keys) if media.has(path)]
     media.remove(gone)

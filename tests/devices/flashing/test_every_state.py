@@ -3,7 +3,6 @@
 The commands are those of a flash, executed here for real in a folder that stands for the board.
 """
 
-import itertools
 import json
 import os
 import platform
@@ -18,7 +17,6 @@ import tomli_w
 import tomllib
 
 from edgeveil.devices import profiles, transports
-from edgeveil.devices.flashing import connection
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main

@@ -99,7 +99,11 @@ def test_no_command_of_a_flash_changes_a_name_below_a_folder_that_is_not_roots()
     assert any(word.startswith(LEDGER) for words in every for word in words)
     assert [words for words in every if below_a_foreign_folder(words)] == []
     # The commands that made the ledger before, by which a taken-over outside got any file of root's.
-    for old in (["chown", "a:a", LEDGER + ".new"], ["mv", "-n", LEDGER + ".new", LEDGER], ["sudo", "-n", "chmod", "1", LEDGER]):
+    for old in (
+        ["chown", "a:a", LEDGER + ".new"],
+        ["mv", "-n", LEDGER + ".new", LEDGER],
+        ["sudo", "-n", "chmod", "1", LEDGER],
+    ):
         assert below_a_foreign_folder(old)
 
 

@@ -171,7 +171,8 @@ def test_it_is_written_beside_the_root_file_system_and_read_back(setup, tmp_path
     media = sd_card.open_media(f"image:{image}")
     assert media.is_root
     boot = sd_card.open_boot(f"image:{image}", media)
-    sd_card.write_setup(boot, boot_files.files(setup(), boot.read, boot.name))
+    own = boot_files.files(setup(), boot.read, boot.name)
+    sd_card._write_and_compare(boot, own)
     assert b"edgepi" in (boot.read("/custom.toml") or b"")
     (tmp_path / "root/etc").mkdir(parents=True)
     (tmp_path / "root/usr").mkdir()
