@@ -40,8 +40,10 @@ def main(here: str) -> None:
     os.environ["PYTHONPATH"] = os.path.join(root, "site") + (":" + more if more else "")
     bundle, runtime = (os.path.join(here, name) for name in ("bundle.veil", "edgeveil-edge.pyz"))
     _run(sys.executable, runtime, "install", bundle, "--root", root, *_trial(job["trial"]))
-    if job["ledger"]:
-        _make_ledger(runtime, job["ledger"]["place"], job["ledger"]["owner"])
+    # One that is there stays: a new one would forget what was spent.
+    if job["ledger"] and not os.path.lexists(job["ledger"]["place"]):
+        maker, installed = os.path.join(here, "make_ledger.py"), os.path.join(root, "runtime/current/edgeveil-edge.pyz")
+        _run(sys.executable, maker, installed, job["ledger"]["place"], job["ledger"]["owner"])
     for command in job["enabling"]:
         _run(*command)
     os.sync()
@@ -70,19 +72,6 @@ def _keep_root_key(here: str, root: str, job: Dict[str, Any]) -> None:
         if file.read() != _read(here, "trust/root.pub"):
             sys.exit("this board has another root key already, and a card never changes it")
     job["places"] = {name: path for name, path in job["places"].items() if not name.startswith("trust/")}
-
-
-def _make_ledger(runtime: str, place: str, owner: str) -> None:
-    """Make an empty ledger, but never in place of one: that would forget what was spent."""
-    if os.path.lexists(place):
-        return
-    os.makedirs(os.path.dirname(place), mode=0o755, exist_ok=True)
-    shutil.chown(os.path.dirname(place), owner, owner)
-    if os.path.lexists(place + ".new"):
-        os.remove(place + ".new")
-    _run(sys.executable, runtime, "ledger", "new", place + ".new")
-    shutil.chown(place + ".new", owner, owner)
-    os.rename(place + ".new", place)
 
 
 def _place(data: bytes, path: str, group: Any) -> None:

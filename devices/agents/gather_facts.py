@@ -287,17 +287,20 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     payload = json.loads(file["payload"]) if file else {}
     service = _service(root)
     files = [_named(path, service) for path in SERVICE_FILES]
+    site = os.path.join(root, "site")
     makers = payload["roles"]["maker"] if "roles" in payload else payload  # schema 2, schema 1
     return {
         "committed": (state or {}).get("committed"),
+        "failed": (state or {}).get("failed", {}),
         "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
         "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,
         "trust_version": payload.get("version", 0),
         "keys": [entry["key"] for entry in makers.get("keys", [])],
         "revoked": payload.get("revoked", []),
         "audience": payload.get("audience", ""),
-        "wheels": sorted(name for name in os.listdir(root) if name.startswith("site-")) if os.path.isdir(root) else [],
+        "wheels": [os.readlink(site)] if os.path.islink(site) and os.path.isdir(site) else [],
         "runtime": os.path.exists(os.path.join(root, "runtime", "current", "edgeveil-edge.pyz")),
+        "unfinished": os.path.lexists(os.path.join(root, "unfinished")),
         "service": os.path.exists(os.path.join(UNITS, service + ".service")),
         "device": _settings_device(_named(SETTINGS, service)),
         "service_files": {path: _sha256(path) for path in files if os.path.exists(path)},

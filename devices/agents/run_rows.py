@@ -23,7 +23,8 @@ from typing import Any, Dict, List
 def main(root: str, bundle: str, artefact: str, device: str, *rest: str) -> int:
     """Do one of the two; returns an exit code as ``edgeveil-edge`` does. No part of a sample is ever printed."""
     # As edgeveil-edge.pyz has it: wheels that a flash brought along come first.
-    sys.path[:0] = [os.path.join(root, "site"), os.path.join(root, "current", "edgeveil-edge.pyz")]
+    places = ("site", "runtime/current/edgeveil-edge.pyz", "current/edgeveil-edge.pyz")  # the last: of version 0.1
+    sys.path[:0] = [os.path.join(root, place) for place in places]
     try:
         from edgeveil.edge_runtime.errors import EdgeVeilError, describe
     except ImportError:

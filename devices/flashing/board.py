@@ -29,6 +29,8 @@ from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.paths import ROOT, named, service_of
 
+RUNTIME = "runtime/current/edgeveil-edge.pyz"
+UNFINISHED = "unfinished"  # in EdgeVeil's folder, from the first change to the end of the service's restart
 TRIAL_S = 300  # besides what opening may take there, twice: by the installed runtime and by the bundle's own
 START_S = 200  # longer than the units' TimeoutStartSec: what went wrong is systemd's to say
 
@@ -75,11 +77,13 @@ class Board:
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """Run a command of the installed runtime, as root if possible. Raises ``BadInput`` if none is installed."""
-        runtime = posixpath.join(self.root, "current", "edgeveil-edge.pyz")
-        done = self._root([*self._python(), runtime, *arguments], timeout_s=timeout_s)
-        if done.code in (126, 127) or b"can't open file" in done.err:
-            raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
-        return done
+        # A first flash whose trial failed leaves a runtime and no release; a board of version 0.1 has the release's own.
+        for runtime in (RUNTIME, "current/edgeveil-edge.pyz"):
+            command = [*self._python(), posixpath.join(self.root, runtime), *arguments]
+            done = self._root(command, timeout_s=timeout_s)
+            if done.code not in (126, 127) and b"can't open file" not in done.err:
+                return done
+        raise BadInput(f"There is no EdgeVeil on {self.transport.name}: flash it first.")
 
     def run_agent(self, name: str, *arguments: str, timeout_s: float = 120) -> Completed:
         """Send a program of ``devices/agents`` and run it, as root if possible."""
@@ -99,6 +103,10 @@ class Board:
         A service that was stopped for the trial is started again even if the trial fails.
         """
         stopped = False
+        mark = posixpath.join(self.root, UNFINISHED)
+        restarts = any(isinstance(step, StartService) for step in plan.steps)
+        if restarts:
+            check(self._root(["mkdir", "-p", mark]), f"Making {mark}")
         try:
             for step, line in zip(plan.steps, numbered(plan.steps), strict=True):
                 self.say(line)
@@ -108,6 +116,8 @@ class Board:
             if stopped:
                 self.control("start")
             raise
+        if restarts:
+            check(self._root(["rmdir", mark]), f"Removing {mark}")
         if plan.steps:
             self._forget_incoming()
 
@@ -118,6 +128,7 @@ class Board:
                 check(self._root(["mkdir", "-p", "-m", "755", folder]), f"Making {folder}")
                 for name, data in sorted(trust.files.items()):
                     self._place(data, posixpath.join(folder, name), "644")
+                check(self._root(["sync"]), "Waiting for the disk")  # a lost trust cannot be replaced over a connection
             case UnpackWheels(wheels):
                 archive = posixpath.join(self._incoming_folder(), wheels.name + ".zip")
                 self.transport.put(wheels.archive, archive, progress)
@@ -163,17 +174,8 @@ class Board:
         self.say(runtime_output(done).decode("utf-8", "replace").strip())
 
     def _make_ledger(self, place: str, user: str) -> None:
-        runtime, new = posixpath.join(self.root, "current", "edgeveil-edge.pyz"), place + ".new"
-        mine = ["-o", user, "-g", user]
-        # It gets its name last: whoever finds it there may rely on its owner.
-        for command in (
-            ["install", "-d", "-m", "755", *mine, posixpath.dirname(place)],
-            ["rm", "-f", new],
-            [*self._python(), runtime, "ledger", "new", new],
-            ["chown", f"{user}:{user}", new],
-            ["mv", "-n", new, place],
-        ):
-            runtime_output(self._sudoed(command))
+        command = [*self._python(), "-", posixpath.join(self.root, RUNTIME), place, user]
+        runtime_output(self.sudo.run(command, data=read_agent("make_ledger")))
 
     def _make_users(self, commands: Mapping[str, list[str]]) -> None:
         for user, command in commands.items():

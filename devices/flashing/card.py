@@ -58,11 +58,8 @@ def flash_card(
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if setup is not None:
         show(f"and it sets itself up, by {', '.join(path[1:] for path in own)}: {setup.text()}")
-    if not dry_run:
-        if own:
-            sd_card.write_setup(card, own)
-        for line in sd_card.write_card(card, tree):
-            show(line)
+    for line in sd_card.write_card(card, tree, setup=own, dry_run=dry_run):
+        show(line)
     return Flashed(made, inputs.bundle.sha)
 
 

@@ -9,6 +9,7 @@ from edgeveil.devices.flashing.steps import StartService, Step, StopService, Wri
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
 OWN_INIT = (
@@ -94,6 +95,18 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
             f"The bundle has security version {bundle.security_version}; this board takes {trust.security_version} or "
             "later. Use a newer bundle.",
         )
+
+
+def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted) -> list[str]:
+    """A note on failed trials of this release there. After ``MOST_FAILURES`` the board takes it on request alone."""
+    failed = 0 if there is None else there.failed.get(bundle.sha, 0)
+    if failed >= MOST_FAILURES and not wanted.again:
+        raise Refused(
+            "failed-before",
+            f"This release has failed its trial on this board {failed} times (edgeveil status shows why). Remove the "
+            "cause, then flash it with --again.",
+        )
+    return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
 
 
 def check_systemd(facts: Facts, wanted: Wanted) -> None:

@@ -61,6 +61,7 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
                 }
             case MakeLedger(owner):
                 job["ledger"] = {"place": LEDGER, "owner": owner.user}
+                made["make_ledger.py"] = read_agent("make_ledger")
     made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
     made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
     made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()

@@ -37,10 +37,12 @@ class MountedCard:
         """A file's bytes, or None if there is no such file."""
         with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
             self._refuse_link(path, folder, last)
+            if not stat.S_ISREG(os.lstat(last, dir_fd=folder).st_mode):
+                return None
             # Without O_NONBLOCK, opening a pipe would wait for its other end.
             handle = os.open(last, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
             with os.fdopen(handle, "rb") as file:
-                return file.read() if stat.S_ISREG(os.fstat(handle).st_mode) else None
+                return file.read()
         return None
 
     def write(self, files: dict[str, bytes]) -> None:
@@ -54,10 +56,20 @@ class MountedCard:
             raise self._failed(error) from None
 
     def refuse_links(self, paths: list[str]) -> None:
-        """Raise ``BadInput`` if a part of a path is a symbolic link."""
+        """Raise ``BadInput`` if a part of a path is a symbolic link, or a folder has the name of a file."""
         for path in paths:
             with contextlib.suppress(FileNotFoundError), self._parent(path) as (folder, last):
                 self._refuse_link(path, folder, last)
+                if last != "." and stat.S_ISDIR(os.lstat(last, dir_fd=folder).st_mode):
+                    raise BadInput(f"Expected a file or nothing at {path} on {self.name}; it is a folder. Remove it.")
+
+    def check(self) -> None:
+        """Raises ``BadInput`` where this user may not write the folder."""
+        if not os.access(self._folder, os.W_OK):
+            raise BadInput(
+                f"Expected a card that can be written at {self.name}; it is mounted read-only, or for another user. "
+                "Mount it for writing, or look at the lock on its side."
+            )
 
     @contextlib.contextmanager
     def _parent(self, path: str, *, make: bool = False) -> Iterator[tuple[int, str]]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from edgeveil.devices.flashing.checks import (
     OWN_INIT,
     check_board,
+    check_failures,
     check_root,
     check_space,
     check_systemd,
@@ -16,7 +17,7 @@ from edgeveil.devices.flashing.checks import (
     trust_in_force,
 )
 from edgeveil.devices.flashing.placement import place
-from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
@@ -88,7 +89,7 @@ def plan(
     """
     wanted, there = wanted or Wanted(), facts.edgeveil
     kept = wanted.keeps_settings(facts)
-    first = there is None or there.root_key is None
+    first = there is None or there.root_key is None or _only_its_trust(there, trust)
     check_board(facts, profile)
     check_systemd(facts, wanted)
     trusted = trust_in_force(there, trust, wanted, first)
@@ -97,7 +98,9 @@ def plan(
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (there and wheels.name in there.wheels):
         steps.append(UnpackWheels(wheels))
+    notes = list(wanted.notes)
     if there is None or there.committed != bundle.sha or not there.runtime:
+        notes += check_failures(there, bundle, wanted)
         steps.append(PushBundle(bundle))
         # Only one program can open a camera.
         steps += [StopService()] if wanted.trial_source and there and there.service else []
@@ -124,6 +127,12 @@ def plan(
     check_updates(facts, wanted, runs.device)
     check_root(facts, steps)
     check_space(facts, sent_bytes(steps))
-    notes = [*wanted.notes, *([runs.note] if runs.note else [])]
+    notes += [runs.note] if runs.note else []
     notes += [] if facts.systemd else [f"this board has no systemd: {OWN_INIT}"]
     return Plan(tuple(steps), runs.artefact, runs.backend, tuple(notes), runs.device)
+
+
+def _only_its_trust(there: Installed, trust: TrustFacts | None) -> bool:
+    """Whether a first flash ended before it sent a runtime, which takes newer versions of the trust."""
+    begun = there.committed is None and not there.runtime and trust is not None
+    return begun and trust.root_key == there.root_key and trust.version > there.trust_version

@@ -26,17 +26,19 @@ class Installed:
     keys: tuple[str, ...] = ()
     revoked: tuple[str, ...] = ()
     audience: str = ""
-    wheels: tuple[str, ...] = ()  # names of the unpacked ones
+    wheels: tuple[str, ...] = ()  # the name of the unpacked ones that are in use
     runtime: bool = True  # whether an installed runtime can take the next bundle
     service: bool = False
     service_files: Mapping[str, str | None] = field(default_factory=dict)  # path -> SHA-256
     service_active: bool = True
     device: str | None = None  # the device in its service's settings; "": they cannot be read
+    failed: Mapping[str, int] = field(default_factory=dict)  # manifest hash -> failed trials of that release
+    unfinished: bool = False  # whether a flash ended before it had restarted the service
 
     def serves(self, files: Mapping[str, bytes]) -> bool:
-        """Whether the service has these files and is active."""
+        """Whether the service has these files and is active, with the release that was installed last."""
         same = all(self.service_files.get(path) == digest(content) for path, content in files.items())
-        return self.service and self.service_active and same
+        return self.service and self.service_active and same and not self.unfinished
 
 
 @dataclass(frozen=True)

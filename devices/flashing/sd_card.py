@@ -10,6 +10,7 @@ import os
 import re
 import subprocess
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -40,7 +41,11 @@ class Media(Protocol):
         ...
 
     def refuse_links(self, paths: list[str]) -> None:
-        """Raise ``BadInput`` if a part of a path is a symbolic link."""
+        """Raise ``BadInput`` if a part of a path is a symbolic link, or a folder has the name of a file."""
+        ...
+
+    def check(self) -> None:
+        """Raise ``BadInput`` where this user may not write it."""
         ...
 
 
@@ -79,15 +84,18 @@ def _boot_partition(image: Path) -> int | None:
     return None
 
 
-def write_setup(media: Media, files: dict[str, bytes]) -> None:
-    """Write what an image sets itself up by, and read it back. Raises ``BadInput``, ``DeviceFailed``."""
-    media.refuse_links([*files])
-    _write_and_compare(media, files)
+def write_card(
+    media: Media, files: dict[str, bytes], *, setup: Mapping[str, bytes] | None = None, dry_run: bool = False
+) -> list[str]:
+    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
 
-
-def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
-    """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``."""
-    needed, free = sum(map(len, files.values())) + SPARE_BYTES, media.free_bytes()
+    ``setup`` are the files by which the image sets itself up. Everything is checked before the first change, and a dry
+    run ends there.
+    """
+    own = dict(setup or {})
+    media.refuse_links([*own])
+    media.check()
+    needed, free = sum(map(len, [*files.values(), *own.values()])) + SPARE_BYTES, media.free_bytes()
     if free < needed:
         raise BadInput(
             f"{needed >> 20} MiB free were expected in {media.name}; there are {free >> 20}. Make room there."
@@ -109,6 +117,9 @@ def write_card(media: Media, files: dict[str, bytes]) -> list[str]:
     if before is not None:
         placed[f"/{first_boot.TREE}/{first_boot.BEFORE}"] = before.encode()
     media.refuse_links([*placed])
+    if dry_run:
+        return []
+    _write_and_compare(media, own)
     _write_and_compare(media, placed)
     _write_and_compare(media, {"/cmdline.txt": changed})
     chained = [f"Imager's first run, {before}, runs first, then EdgeVeil's"] if before else []
@@ -154,6 +165,10 @@ class _Fat:
 
     def refuse_links(self, paths: list[str]) -> None:
         """A FAT file system has none."""
+
+    def check(self) -> None:
+        if not os.access(self.name, os.W_OK):
+            raise BadInput(f"Expected an image that can be written at {self.name}; this user may not write it.")
 
 
 def _run(command: list[str], *, codes: range | tuple[int, ...] = (0,)) -> subprocess.CompletedProcess[bytes]:

@@ -33,14 +33,16 @@ _GROUPS = "adm,dialout,plugdev,sudo,video"
 def files(setup: CardSetup, read: Callable[[str], bytes | None], name: str) -> dict[str, bytes]:
     """The files by their paths on the boot partition ``name``, of which ``read`` reads one. Raises ``BadInput``."""
     line = (read("/cmdline.txt") or b"").decode("utf-8", "replace").split()
-    if any(word.startswith(("systemd.run=", "ds=nocloud;")) for word in line) or read(CUSTOM) is not None:
+    custom = tomli_w.dumps(_custom(setup)).encode()
+    # A flash that was cut off may have left the same file.
+    if any(word.startswith(("systemd.run=", "ds=nocloud;")) for word in line) or read(CUSTOM) not in (None, custom):
         raise BadInput(
             f"{name} was set up before, by Raspberry Pi Imager or a flash: leave --setup out, or write a fresh image."
         )
     if read(CLOUD_INIT) is not None:
         return _cloud_init(setup)
     if _FIRST_BOOT in line:
-        return {CUSTOM: tomli_w.dumps(_custom(setup)).encode()}
+        return {CUSTOM: custom}
     raise BadInput(
         f"Expected an image in {name} that sets itself up at its first boot (user-data for cloud-init, or "
         f"{_FIRST_BOOT} in cmdline.txt); it has neither, or has booted before. Leave --setup out and set the board up "

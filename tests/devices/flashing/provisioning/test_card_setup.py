@@ -152,7 +152,7 @@ def test_what_is_wrong_in_the_file_is_one_sentence_without_a_password(setup, old
 def test_it_is_written_to_the_boot_partition_and_read_back(setup, tmp_path):
     (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
     boot = MountedCard(tmp_path)
-    sd_card.write_setup(boot, boot_files.files(setup(), boot.read, boot.name))
+    sd_card._write_and_compare(boot, boot_files.files(setup(), boot.read, boot.name))
     assert b"edgepi" in (tmp_path / "custom.toml").read_bytes()
 
 

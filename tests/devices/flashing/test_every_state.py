@@ -1,0 +1,236 @@
+"""Whatever a flash leaves where it is cut off or fails, the board answers, and the next flash ends what was begun.
+
+The commands are those of a flash, executed here for real in a folder that stands for the board.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tomli_w
+import tomllib
+
+from edgeveil.devices import profiles, transports
+from edgeveil.devices.zipapp import zipapp_bytes
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from tests.support import bundles
+from tests.support.boards.simulated_board import SimulatedBoard
+from tests.support.promised.counted_bundles import counted_example
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's")
+STEPS = ["trust", "upload", "install", "service", "ledger", "start"]
+LATER = ["upload", "stop", "install", "start"]
+NOTHING = "There is no EdgeVeil on board: flash it first."
+
+
+@pytest.fixture(scope="module")
+def owner(tmp_path_factory):
+    """Two releases, the owner's trust, and a profile whose service has users of this machine."""
+    folder = tmp_path_factory.mktemp("owner")
+    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
+    runtime = zipapp_bytes()
+
+    def version(number):
+        def change(manifest, members):
+            manifest["security_version"] = number
+            members["runtime/edgeveil-edge.pyz"] = runtime
+
+        return bundles.make_bundle(folder, example=counted_example(), change=change, name=f"{number}.veil").path
+
+    document = tomllib.loads((Path(profiles.__file__).parent / "workstation.toml").read_text())
+    document["architecture"] = platform.machine()
+    document["service"] |= {"user": "daemon", "inside_user": "nobody"}
+    (folder / "board.toml").write_text(tomli_w.dumps(document))
+    return folder, version(1), version(2)
+
+
+@pytest.fixture(scope="module")
+def top():
+    """A folder that every user may enter, as a board's are."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        np.savez(f"{folder}/camera.npz", x=np.tile(np.arange(4, dtype=np.uint8), (40, 1)))
+        yield Path(folder)
+
+
+@pytest.fixture
+def new(top):
+    """Makes a board that was never flashed; always at the same path, which its files name."""
+
+    def made(**more):
+        shutil.rmtree(top / "board", ignore_errors=True)
+        return SimulatedBoard(top / "board", **more)
+
+    return made
+
+
+@pytest.fixture
+def used(new, top, flash):
+    """Makes a board that runs the first release."""
+
+    def made(**more):
+        board = new()
+        if (top / "used").exists():
+            shutil.copytree(top / "used", board.folder, symlinks=True, dirs_exist_ok=True)
+            os.chown(board.folder / "var/lib/edgeveil/ledger", 1, 1)
+        else:
+            code, _, said = flash(board, 1)
+            assert code == 0, said
+            shutil.copytree(board.folder, top / "used", symlinks=True)
+        return SimulatedBoard(board.folder, **more)
+
+    return made
+
+
+@pytest.fixture
+def edgeveil(owner, monkeypatch, capfd):
+    """Runs ``edgeveil`` on a board; returns exit code, stdout and stderr."""
+
+    def run(board, *words):
+        monkeypatch.setattr(transports, "open_transport", lambda *_, **__: board)
+        more = ["--on", "ssh://board", "--root", str(board.root)]
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *map(str, words), *more])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capfd.readouterr()
+        assert "Traceback" not in out.err
+        return ended.value.code, out.out, out.err
+
+    return run
+
+
+@pytest.fixture
+def flash(edgeveil, owner, top):
+    def run(board, number, *more, camera="camera.npz"):
+        where = ["--for", owner[0] / "board.toml", "--trust", owner[0] / "root", "--json"]
+        asked = ["--source", f"npz:{top / camera}", "--sink", "tcp://127.0.0.1:9", "--frames", "5"]
+        return edgeveil(board, "flash", owner[number], *where, *asked, *more)
+
+    return run
+
+
+def sha_of(owner, number):
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+
+    return read_bundle(owner[number].read_bytes(), bundles.trust()).manifest_sha256
+
+
+def check(edgeveil, flash, owner, board, number, was):
+    """What a board answers in the state that it is in, and that flashing ``number`` ends what was begun.
+
+    ``was`` is the release that it ran before, or None.
+    """
+    board, wanted = SimulatedBoard(board.folder), sha_of(owner, number)
+    runtime = board.root / "runtime/current/edgeveil-edge.pyz"
+    for command in ("status", "releases", "rollback"):
+        code, _, said = edgeveil(board, command)
+        if not runtime.exists():
+            assert (code, said) == (2, f"error: {NOTHING}\n")
+        elif command == "rollback":
+            assert code == 2
+            assert "no previous release" in said or "this device takes 2" in said
+        else:
+            assert (code, "error" in said) == (0, False), said
+    if runtime.exists():
+        recovered = board.run([board.python, str(runtime), "recover", "--root", str(board.root)])
+        assert recovered.code == 0, recovered.err
+        status = json.loads(edgeveil(board, "status", "--json")[1])
+        assert status["current"] == status["committed"] in (was, wanted), "the one before, or the new one whole"
+
+    code, out, said = flash(board, number, "--dry-run")
+    assert code == 0, said
+    planned = json.loads(out)["steps"]
+    assert planned or (board.service["active"] and board.service["release"] == wanted), "nothing to do, where it runs"
+    code, out, said = flash(board, number)
+    assert code == 0, said
+    assert json.loads(out)["steps"] == planned
+    assert board.service == {"active": True, "release": wanted, "enabled": True}
+    ledger = board.folder / "var/lib/edgeveil/ledger"
+    assert (ledger.stat().st_uid, ledger.parent.stat().st_uid, os.listdir(ledger.parent)) == (1, 1, ["ledger"])
+    code, out, said = flash(board, number, "--dry-run")
+    assert (code, json.loads(out)["steps"]) == (0, []), said
+
+
+def test_the_steps_that_are_walked(flash, new, used):
+    """All kinds but wheels, which this machine has."""
+    assert json.loads(flash(new(), 1, "--dry-run")[1])["steps"] == STEPS
+    assert json.loads(flash(used(), 2, "--dry-run")[1])["steps"] == LATER
+
+
+FIRST = [
+    *("mkdir -p -m 755", "trust/root.pub", "trust/trust.json", ".veil", "edgeveil-edge.pyz", " install "),
+    *("/etc/edgeveil/edge.json", "/etc/systemd/system/edgeveil.service", "daemon-reload", "enable"),
+    *("var/lib/edgeveil/ledger", "restart", "rmdir", "rm -rf"),
+]
+
+
+@pytest.mark.parametrize("step", FIRST)
+def test_a_first_flash_that_is_cut_off(edgeveil, flash, owner, new, step):
+    board = new(break_before=step)
+    code, _, said = flash(board, 1)
+    assert (code, "was lost" in said) == (4, True)
+    check(edgeveil, flash, owner, board, 1, None)
+
+
+@pytest.mark.parametrize("step", [".veil", "stop", " install ", "edge.json", "daemon-reload", "restart", "rmdir"])
+def test_a_second_flash_that_is_cut_off(edgeveil, flash, owner, used, step):
+    board = used(break_before=step)
+    code, _, said = flash(board, 2)
+    assert (code, "was lost" in said) == (4, True)
+    check(edgeveil, flash, owner, board, 2, sha_of(owner, 1))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("appears", ["runtime/current", "releases/{}", "current"])
+def test_an_install_that_is_killed(edgeveil, flash, owner, new, used, top, number, appears):
+    """As a power cut ends it: while the runtime is put there, the release staged, and tried."""
+    place = top / "board/opt/edgeveil" / appears.format(sha_of(owner, number))
+    wanted = sha_of(owner, number)
+
+    def there():
+        return place.exists() and (appears != "current" or place.resolve().name == wanted)
+
+    board = (new if number == 1 else used)(kill=("install", there))
+    code, _, said = flash(board, number)
+    assert (code, "was lost" in said) == (4, True)
+    check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
+    """The camera is not plugged in. The board goes on with what it ran, and the release has its next try."""
+    board = (new if number == 1 else used)()
+    for failed in (1, 2):
+        code, _, said = flash(board, number, camera="unplugged.npz")
+        assert (code, "was taken back" in said) == (4, True), said
+        assert number == 1 or board.service["active"]
+        assert f"failed: {failed} x {sha_of(owner, number)}" in edgeveil(board, "status")[1]
+    assert "failed its trial here before (2)" in flash(board, number, "--dry-run")[2]
+    check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
+
+
+def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run_says_so(flash, owner, new):
+    board = new()
+    for _ in range(3):
+        assert flash(board, 1, camera="unplugged.npz")[0] == 4
+    for more in ([], ["--dry-run"]):
+        code, _, said = flash(board, 1, *more)
+        assert (code, "failed its trial on this board 3 times" in said) == (2, True), said
+    assert flash(board, 1, "--again")[0] == 0
+
+
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("step", ["enable", "restart"])
+def test_a_service_that_does_not_start(edgeveil, flash, owner, new, used, number, step):
+    board = (new if number == 1 else used)(fail=step)
+    assert flash(board, number)[0] == 4
+    check(edgeveil, flash, owner, board, number, sha_of(owner, 1))

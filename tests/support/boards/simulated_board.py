@@ -1,0 +1,114 @@
+"""A board that is a folder of this machine: each command of a flash runs here for real, and the line to it can break.
+
+What lies in ``/etc``, ``/var/lib`` and ``/run/systemd`` of a board lies in the same places below the folder. systemd
+alone is simulated: it writes down what it was asked, whether the service is active, and the release that it started.
+Needs root, as a flash does on a board.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from edgeveil.devices.transports.base import Completed, Progress
+from edgeveil.edge_runtime.errors import DeviceFailed
+
+PLACES = ("/etc/", "/var/lib/", "/run/systemd/")
+SYSTEMCTL = """#!{python}
+import json, os, sys
+place, root, words = {place!r}, {root!r}, [word for word in sys.argv[1:] if word != "--quiet"]
+state = json.load(open(place)) if os.path.exists(place) else {{"active": False, "release": None, "enabled": False}}
+if words[0] == "is-active":
+    sys.exit(0 if state["active"] else 3)
+if words[0] in ("start", "restart") and (words[0] == "restart" or not state["active"]):
+    if not os.path.exists(os.path.join(root, "current", "bundle.veil")):
+        sys.exit("the unit failed")
+    state.update(active=True, release=os.path.basename(os.readlink(os.path.join(root, "current"))))
+if words[0] == "stop":
+    state.update(active=False)
+if words[0] == "enable":
+    state.update(enabled=True)
+json.dump(state, open(place, "w"))
+"""
+
+
+class SimulatedBoard:
+    """A transport to the board in ``folder``.
+
+    ``break_before``: the line breaks for good before the first call with these letters. ``kill``: the command that has this word is killed as soon as something is so. ``fail``: the
+    command that has this word does nothing and fails.
+    """
+
+    name, trusted, python = "board", True, sys.executable
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        break_before: str | None = None,
+        kill: tuple[str, Callable[[], bool]] | None = None,
+        fail: str | None = None,
+    ) -> None:
+        self.folder, self.root = folder, folder / "opt/edgeveil"
+        self.ran: list[list[str]] = []
+        self._break_before, self._kill, self._fail, self._broken = break_before, kill, fail, False
+        for place in (*PLACES, "/bin/", "/home/", "/run/systemd/system/"):
+            (folder / place.strip("/")).mkdir(parents=True, exist_ok=True)
+        systemctl = folder / "bin/systemctl"
+        place = str(folder / "systemctl.json")
+        systemctl.write_text(SYSTEMCTL.format(python=sys.executable, place=place, root=str(self.root)))
+        systemctl.chmod(0o755)
+
+    @property
+    def service(self) -> dict:
+        """What systemd knows: whether the service is active, of which release, and whether it starts at boot."""
+        place = self.folder / "systemctl.json"
+        return json.loads(place.read_text()) if place.exists() else {"active": False, "release": None, "enabled": False}
+
+    def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
+        self._call(command)
+        if self._fail in command:
+            return Completed(1, b"", b"failed")
+        words = [str(self.folder) + word if word.startswith(PLACES) else word for word in command]
+        for place in PLACES:  # in an agent's source
+            data = data.replace(b'"' + place.encode(), f'"{self.folder}{place}'.encode())
+        data = data.replace(b'("libedgetpu",) + INTERPRETERS', b'("numpy",)')  # each other one takes seconds to load
+        path = f"{self.folder}/bin:{os.environ['PATH']}"
+        environment = {**os.environ, "PATH": path, "HOME": str(self.folder / "home")}
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        try:
+            child = subprocess.Popen(words, env=environment, start_new_session=True, **pipes)
+        except FileNotFoundError:
+            return Completed(127, b"", b"command not found")
+        if self._kill is not None and self._kill[0] in words:
+            while child.poll() is None and not self._kill[1]():
+                time.sleep(0.002)
+            if child.poll() is None:
+                os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
+            self._broken = True
+            raise DeviceFailed("The connection to board was lost.")
+        out, err = child.communicate(data, timeout=timeout_s)
+        for place in PLACES:
+            out = out.replace(f"{self.folder}{place}".encode(), place.encode())
+        return Completed(child.returncode, out, err)
+
+    def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
+        self._call(["put", path])
+        Path(path).write_bytes(data)
+        progress(len(data), len(data))
+
+    def close(self) -> None:
+        pass
+
+    def _call(self, command: Sequence[str]) -> None:
+        self._broken = self._broken or (self._break_before is not None and self._break_before in " ".join(command))
+        if self._broken:
+            raise DeviceFailed("The connection to board was lost.")
+        self.ran.append(list(command))
