@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from edgeveil.devices.flashing import first_boot, sd_card, service_files
+from edgeveil.devices.flashing import card_setup, first_boot, sd_card, service_files
 from edgeveil.devices.flashing.checks import Refused
 from edgeveil.devices.flashing.inputs import Inputs
 from edgeveil.devices.flashing.placement import compiled_artefact, possible_artefacts
 from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles
-from edgeveil.devices.flashing.provisioning import boot_files
-from edgeveil.devices.flashing.provisioning.card_setup import CardSetup
 from edgeveil.devices.flashing.records import PAHO, BundleFacts, TrustFacts, Wanted, Wheels
 from edgeveil.devices.flashing.steps import (
     InstallRelease,
@@ -34,7 +32,7 @@ def flash_card(
     wanted: Wanted,
     *,
     root: str,
-    setup: CardSetup | None = None,
+    setup: card_setup.CardSetup | None = None,
     dry_run: bool = False,
     show: Callable[[str], None] = lambda _: None,
 ) -> Flashed:
@@ -54,7 +52,7 @@ def flash_card(
     tree = first_boot.tree(made, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
     # It looks for what an earlier flash wrote, so it comes before this one's.
-    own = {} if setup is None else boot_files.files(setup, card.read, card.name)
+    own = {} if setup is None else card_setup.files(setup, card.read, card.name)
     show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
     if setup is not None:
         show(f"and it sets itself up, by {', '.join(path[1:] for path in own)}: {setup.text()}")

@@ -10,12 +10,11 @@ from pathlib import Path
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board, Say
 from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.card_setup import read_setup
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.inputs import Inputs, read_inputs
-from edgeveil.devices.flashing.neighbours.beside import check_beside, check_folder
-from edgeveil.devices.flashing.neighbours.several import profile_for
+from edgeveil.devices.flashing.neighbours import check_beside, check_folder, profile_for
 from edgeveil.devices.flashing.plan import Flashed, plan
-from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from edgeveil.devices.flashing.neighbours.several import pages_at
+from edgeveil.devices.flashing.neighbours import pages_at
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.devices.profiles import Camera, Profile, Service

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.remote.remote_rows import perturb_on_board
+from edgeveil.devices.remote import perturb_on_board
 from edgeveil.edge_runtime.bundle.reader import read_file
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput

@@ -89,7 +89,7 @@ def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], l
     """Send the bundle to a board, time it with the board's runtime, and remove it; the document of that benchmark."""
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.board import runtime_output
-    from edgeveil.devices.remote.remote_workspace import remote_workspace
+    from edgeveil.devices.remote import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
     known = profiles.load(profile) if profile else None

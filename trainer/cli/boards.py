@@ -78,8 +78,7 @@ def check(
 ) -> None:
     """Say what of a board fits, what is missing, and the commands that cure it; code 3 where any is."""
     from edgeveil.devices import profiles
-    from edgeveil.devices.flashing.readiness.findings import findings
-    from edgeveil.devices.flashing.readiness.matching import matching
+    from edgeveil.devices.flashing.readiness import findings, matching
 
     with connection.open(on) as board:
         if profile is None:

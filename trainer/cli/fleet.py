@@ -40,9 +40,7 @@ def flash(
 ) -> None:
     """Flash the first board alone, then the others; the same command again continues where it ended."""
     from edgeveil.devices.flashing.inputs import owners_trust
-    from edgeveil.devices.fleet.commands import Record, flash_work
-    from edgeveil.devices.fleet.inventory import load
-    from edgeveil.devices.fleet.rollout import WELL
+    from edgeveil.devices.fleet import WELL, Record, flash_work, load
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
@@ -68,8 +66,7 @@ def flash(
 @fleet.command(epilog="Example: edgeveil fleet hall.toml status")
 def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
     """Ask every board what it runs."""
-    from edgeveil.devices.fleet.commands import read_status
-    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet import load, read_status
 
     boards = load(context.obj)
     settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
@@ -84,8 +81,7 @@ def rollback(
     as_json: Json = False,
 ) -> None:
     """Roll back the release of the last flash on the boards that run it, the first one alone first."""
-    from edgeveil.devices.fleet.commands import Record, rollback_work
-    from edgeveil.devices.fleet.inventory import load
+    from edgeveil.devices.fleet import Record, load, rollback_work
 
     boards, record = load(context.obj), Record.of(context.obj)
     if record.release is None:
@@ -98,7 +94,7 @@ def rollback(
 
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
-    from edgeveil.devices.fleet.rollout import NOT_TRIED, WELL, exit_code, roll_out
+    from edgeveil.devices.fleet import NOT_TRIED, WELL, exit_code, roll_out
     from edgeveil.trainer.cli.fleet_table import table
 
     with table([board.name for board in boards]) as tell:

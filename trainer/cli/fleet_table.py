@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from edgeveil.devices.fleet.rollout import FAILED, IN_PROGRESS, NOT_TRIED, REFUSED, WAITING, Tell
+from edgeveil.devices.fleet import FAILED, IN_PROGRESS, NOT_TRIED, REFUSED, WAITING, Tell
 from edgeveil.trainer.progress import say
 
 _COLOURS = {IN_PROGRESS: "cyan", FAILED: "red", REFUSED: "red", NOT_TRIED: "yellow", WAITING: "dim"}

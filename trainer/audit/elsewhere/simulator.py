@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.remote.remote_rows import RemoteRows
+from edgeveil.devices.remote import RemoteRows
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices.remote.remote_rows import RemoteRows
+from edgeveil.devices.remote import RemoteRows
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline

@@ -10,7 +10,7 @@ from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.flashing.neighbours.several import pages_at, profile_for
+from edgeveil.devices.flashing.neighbours import pages_at, profile_for
 from edgeveil.devices.flashing.plan import Plan, plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
 from edgeveil.devices.flashing.service.on_board import OnBoard

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
@@ -11,6 +12,7 @@ from edgeveil.devices.flashing.checks import SPARE_BYTES
 from edgeveil.devices.flashing.placement import OLDEST_PYTHON, fits_driver, within
 from edgeveil.devices.flashing.records import LIBRARIES, Facts
 from edgeveil.devices.profiles import Backend, Install, Profile
+from edgeveil.edge_runtime.errors import BadInput
 
 OVERLAY_OFF = "sudo raspi-config nonint disable_overlayfs && sudo reboot"
 
@@ -106,3 +108,32 @@ def _rights(facts: Facts) -> Iterator[Finding]:
     cure = None if facts.sudo else "give the password with --password-file, or log in as a user who may sudo"
     yield Finding("sudo", "yes" if facts.sudo else "not without a password", cure)
     yield Finding("systemd", "runs" if facts.systemd else "none", None if facts.systemd else "flash with --no-service")
+
+
+def matching(facts: Facts, known: Mapping[str, Profile], present: Callable[[str], bool]) -> Profile:
+    """The one profile of ``known`` that the board is. ``present(path)``: whether that accelerator is there.
+
+    Raises ``BadInput`` where none matches, or several do: then the user says which.
+    """
+    model = facts.board or "a board that does not say its model"
+    fits = [
+        profile
+        for profile in known.values()
+        if profile.architecture == facts.architecture
+        and any(fnmatchcase(facts.board or "", pattern) for pattern in profile.models)
+    ]
+    if not fits:
+        raise BadInput(
+            f"A board of a shipped profile was expected; this is {model} ({facts.architecture}), and none is for it. "
+            "Name the nearest with --for (edgeveil devices list), or write your own (docs/reference/boards.md)."
+        )
+    accelerated = [p for p in fits if p.accelerator_path is not None and present(p.accelerator_path)]
+    left = accelerated or [p for p in fits if p.accelerator_path is None] or fits
+    if len({profile.accelerator_path for profile in left}) == 1:
+        # Two accelerators under one name, as the Hailos are: the library that is there says which.
+        asked = [one for one in left if {backend.device for backend in one.backends} & set(facts.devices)]
+        left = asked or left
+    if len(left) > 1:
+        names = " and ".join(profile.name for profile in left)
+        raise BadInput(f"This is {model}, which {names} are for. Name one with --for.")
+    return left[0]

@@ -9,8 +9,7 @@ import tomllib
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing.readiness.findings import OVERLAY_OFF, findings
-from edgeveil.devices.flashing.readiness.matching import matching
+from edgeveil.devices.flashing.readiness import OVERLAY_OFF, findings, matching
 from edgeveil.devices.flashing.records import Facts
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime.errors import BadInput

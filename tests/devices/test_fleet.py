@@ -3,15 +3,20 @@
 import json
 import os
 import signal
+import sys
 import threading
 import time
 
 import pytest
 
-from edgeveil.devices.fleet import commands
-from edgeveil.devices.fleet.inventory import load
-from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
+from edgeveil.devices.fleet import DONE, exit_code, index_text, load, roll_out, spent_text
+from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.sealing.trust_file import TrustFolder
+from tests.support import bundles
+from tests.support.boards import sshd
 
 WHOLE = """
 parallel = 2
@@ -33,6 +38,53 @@ source = "camera:0"
 name = "c"
 target = "ssh://pi@c"
 """
+
+
+@pytest.fixture
+def hall(tmp_path):
+    """Three boards, each with a home and an sshd of its own, and a bundle; ``hall.toml`` names them."""
+    runtime = zipapp_bytes()
+
+    def change(_manifest, members):
+        members["runtime/edgeveil-edge.pyz"] = runtime
+
+    made = bundles.make_bundle(tmp_path, change=change)
+    second = bundles.numpy_example()
+    second[0]["name"] = "second"
+    bundles.make_bundle(tmp_path, example=second, change=change, name="second.veil")
+    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
+    TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse")  # noqa: S106
+    text = '[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
+    servers = []
+    for name in ("one", "two", "three"):
+        folder = tmp_path / name
+        (folder / "opt").mkdir(parents=True)
+        servers.append(sshd.running(folder, home=folder / "home"))
+        up = servers[-1].__enter__()
+        text += f'[[board]]\nname = "{name}"\ntarget = "{up.target}"\nroot = "{folder / "opt"}"\n'
+        text += f'identity = "{name}/user"\nknown_hosts = "{name}/known_hosts"\n'
+    (tmp_path / "hall.toml").write_text(text)
+    yield made.path
+    for server in servers:
+        server.__exit__(None, None, None)
+
+
+@pytest.fixture
+def edgeveil(tmp_path, capfd, monkeypatch):
+    """Runs ``edgeveil fleet hall.toml``; returns its exit code, the boards' states by ``--json``, and what it said."""
+    said = []
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", "fleet", str(tmp_path / "hall.toml"), *map(str, words), "--json"])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out = capfd.readouterr()
+        said.append(f"edgeveil fleet {words[0]}: {ended.value.code}\n{out.out}{out.err}")
+        found = {row["board"]: row["state"] for row in json.loads(out.out)["boards"]} if out.out else {}
+        return ended.value.code, found, out
+
+    yield run
+    print(*said, sep="\n")  # shown where the test failed
 
 
 def fleet(folder, text=WHOLE):
@@ -198,14 +250,14 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
 
 def test_a_fleets_status_says_how_old_each_index_is():
     index = {"name": "hall", "version": 7, "age_s": 12 * 86400 + 5}
-    assert commands.index_text(index) == ", index 7 since 12 days"
-    assert commands.index_text({"name": "", "version": 0, "age_s": 3 * 86400}) == ", no index for 3 days"
-    assert commands.index_text(None) == ""
+    assert index_text(index) == ", index 7 since 12 days"
+    assert index_text({"name": "", "version": 0, "age_s": 3 * 86400}) == ", no index for 3 days"
+    assert index_text(None) == ""
 
 
 def test_a_fleets_status_says_what_all_services_of_a_board_told_of_one_person():
     two = [{"service": "edgeveil", "epsilon": 3.0}, {"service": "edgeveil-hall", "epsilon": 4.0}]
     spent = {"services": two, "epsilon": 7.0, "uncounted": []}
-    assert commands.spent_text(spent).startswith(", epsilon 7 of one person at most before all cameras (edgeveil 3,")
-    assert commands.spent_text({"services": [], "epsilon": 0, "uncounted": ["edgeveil"]}) == ""
-    assert commands.spent_text(None) == "", "a runtime of before says nothing of it"
+    assert spent_text(spent).startswith(", epsilon 7 of one person at most before all cameras (edgeveil 3,")
+    assert spent_text({"services": [], "epsilon": 0, "uncounted": ["edgeveil"]}) == ""
+    assert spent_text(None) == "", "a runtime of before says nothing of it"

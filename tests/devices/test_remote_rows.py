@@ -12,11 +12,10 @@ import jsonschema
 import numpy as np
 import pytest
 
+from edgeveil.devices import remote
 from edgeveil.devices.agents import run_rows
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.devices.remote import remote_rows as remote
-from edgeveil.devices.remote.remote_rows import RemoteRows, perturb_on_board
-from edgeveil.devices.remote.remote_workspace import RemoteWorkspace
+from edgeveil.devices.remote import RemoteRows, RemoteWorkspace, perturb_on_board
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import parse

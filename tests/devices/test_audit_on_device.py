@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from edgeveil.devices.agents import run_rows
-from edgeveil.devices.remote.remote_rows import RemoteRows
+from edgeveil.devices.remote import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import audit_scope
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy

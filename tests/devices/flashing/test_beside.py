@@ -10,8 +10,7 @@ from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.checks import Refused
-from edgeveil.devices.flashing.neighbours.beside import check_beside
-from edgeveil.devices.flashing.neighbours.several import pages_at, profile_for
+from edgeveil.devices.flashing.neighbours import check_beside, pages_at, profile_for
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.service.on_board import OnBoard
 from edgeveil.edge_runtime import paths

@@ -1,0 +1,422 @@
+"""A fleet: many boards in one TOML file, the work on them, and its roll-out: one alone, then several at a time.
+
+::
+
+    parallel = 4                 # boards at a time, once the canary runs the release
+    most_failures = 0            # more failures than this stop the roll-out
+    canary = "hall-1"            # the board that goes first, and alone; left out: the first one
+
+    [all]                        # defaults for every board
+    profile = "raspberry-pi-cpu"
+    trust = "root"
+    source = "camera:0"
+    sink = ["mqtts://broker/{name}"]
+
+    [[board]]
+    name = "hall-1"
+    target = "ssh://pi@10.0.0.11"
+
+Paths are relative to the file's folder; ``{name}`` in a source or a sink is the board's name.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from edgeveil.devices.flashing import sd_card
+from edgeveil.devices.flashing.board import Board, runtime_output
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml
+from edgeveil.devices.transports import split_target
+from edgeveil.edge_runtime.device import check_device
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
+from edgeveil.edge_runtime.ledger.board_total import board_total_text
+from edgeveil.edge_runtime.storage.atomic import write_atomic
+
+PAGE = "docs/how-to/manage-a-fleet.md"
+_Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, '.', '_' and '-'")]
+
+
+class _Options(Table):
+    profile: Text | None = Field(default=None, description="a profile's name or TOML file")
+    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
+    source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
+    sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
+    device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
+    update_from: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
+    wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
+    service: bool = Field(default=Wanted.service, description="true or false")
+    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
+    root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
+    identity: Text | None = Field(default=None, description="a private key file")
+    known_hosts: Text | None = Field(default=None, description="a file of host keys")
+    password_file: Text | None = Field(default=None, description="a file that holds a password")
+
+
+class _Board(_Options):
+    name: _Name
+    target: Text = Field(description="ssh://pi@host or serial:///dev/...")
+
+
+class _File(Table):
+    parallel: int = Field(default=4, ge=1, description="a number of boards, from 1")
+    most_failures: int = Field(default=0, ge=0, description="a number of boards, from 0")
+    canary: Text | None = Field(default=None, description="the name of a board")
+    all: _Options = _Options()
+    board: Annotated[tuple[_Board, ...], Field(strict=False, min_length=1)]
+
+
+@dataclass(frozen=True)
+class FleetBoard:
+    """One board: its address, the login, and what it should run."""
+
+    name: str
+    target: str
+    profile: str
+    trust: Path
+    wanted: Wanted
+    wheels: Path | None
+    connection: Connection
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """The boards in the order of the roll-out, the canary first."""
+
+    boards: tuple[FleetBoard, ...]
+    parallel: int
+    most_failures: int
+
+
+def load(path: Path) -> Fleet:
+    """The fleet that a TOML file describes. Raises ``BadInput`` for a file that is not valid."""
+    document = read_toml(path, "fleet", PAGE)
+    _refuse_gone(path, document)
+    file = checked(_File, document, str(path), PAGE)
+    boards = [_board(board, file.all, path, number) for number, board in enumerate(file.board)]
+    for what, found in (
+        ("name", [b.name for b in boards]),
+        ("target", [(b.target, b.connection.root) for b in boards]),
+    ):
+        twice = [value for number, value in enumerate(found) if value in found[:number]]
+        if twice:
+            raise BadInput(f"{path}: two boards have the {what} {twice[0]!r}. Each must have its own.")
+    first = file.canary or boards[0].name
+    if first not in [board.name for board in boards]:
+        raise BadInput(f"{path}: the canary {first!r} is none of the boards ({', '.join(b.name for b in boards)}).")
+    return Fleet(tuple(sorted(boards, key=lambda board: board.name != first)), file.parallel, file.most_failures)
+
+
+def _refuse_gone(path: Path, document: dict[str, Any]) -> None:
+    boards = document.get("board")
+    for table in [document.get("all"), *(boards if isinstance(boards, list) else [])]:
+        for key in ("report_to", "report_logs"):
+            if isinstance(table, dict) and key in table:
+                raise BadInput(
+                    f"{path}: {key} was removed with the boards' reports: delete the key, and read TOPIC/status of "
+                    "each board's MQTT sink (commit baecb1ef had it)."
+                )
+
+
+def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard:
+    board = _Board(**{**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
+    if board.profile is None or board.trust is None:
+        missing = "profile" if board.profile is None else "trust"
+        raise BadInput(f"{path}: board[{number}].{missing} is missing, there or in [all]; see {PAGE}.")
+
+    split_target(board.target)  # here, and not once the first of its boards is changed
+
+    def at(place: str | None) -> Path | None:
+        return None if place is None else path.parent / Path(place).expanduser()
+
+    return FleetBoard(
+        name=board.name,
+        target=board.target,
+        profile=str(path.parent / board.profile) if board.profile.endswith(".toml") else board.profile,
+        trust=path.parent / Path(board.trust).expanduser(),
+        wanted=Wanted(
+            source=board.source and board.source.replace("{name}", board.name),
+            sinks=tuple(sink.replace("{name}", board.name) for sink in board.sink),
+            service=board.service,
+            frames=board.frames,
+            device=board.device and check_device(board.device),
+            update_from=board.update_from,
+        ),
+        wheels=at(board.wheels),
+        connection=Connection(
+            root=board.root,
+            identity=at(board.identity),
+            known_hosts=at(board.known_hosts),
+            password_file=at(board.password_file),
+        ),
+    )
+
+
+WAITING, IN_PROGRESS = "waiting", "in progress"
+DONE, ALREADY, WOULD = "done", "already", "would"  # success; nothing to do; a dry run
+REFUSED, FAILED, NOT_TRIED = "refused", "failed", "not tried"
+WELL = (DONE, ALREADY, WOULD)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result for one board, as a word and as a sentence."""
+
+    board: str
+    state: str
+    said: str
+    seconds: float = 0.0
+
+
+Tell = Callable[[str, str, str], None]  # (board, state, text): the live row of a board
+Work = Callable[[FleetBoard, Callable[[str], None]], tuple[str, str]]
+
+
+def roll_out(
+    boards: Sequence[FleetBoard],
+    work: Work,
+    *,
+    parallel: int,
+    most_failures: int,
+    canary: bool = True,
+    tell: Tell = lambda *_: None,
+    keep: Callable[[Outcome], None] = lambda _: None,
+) -> list[Outcome]:
+    """Do ``work(board, say)``, which returns a state and a sentence, on every board; outcomes in the boards' order.
+
+    With ``canary`` the first board goes alone, and where it fails no other is tried. Then ``parallel`` go at a time;
+    once more than ``most_failures`` have failed, no other is started, and the running ones finish. ``keep`` is called
+    with each outcome, one at a time. Ctrl-C starts no other, waits for the running ones and is then raised.
+    """
+    run = _Run(boards, work, tell, keep)
+    first = run.next(0) if canary else None
+    if first is not None:
+        run.stop = not run.run_board(first)
+    ended = [threading.Event() for _ in range(parallel)]
+    for event in ended:
+        threading.Thread(target=run.run_queue, args=(most_failures, event), daemon=True).start()
+    interrupted = False
+    for event in ended:
+        # Not by join(): an interrupted join takes its thread for one that has ended.
+        while not event.is_set():
+            try:
+                event.wait(0.2)
+            except KeyboardInterrupt:
+                if interrupted:
+                    raise
+                interrupted = run.stop = True
+    if run.broken is not None:
+        raise run.broken
+    if interrupted:
+        raise KeyboardInterrupt
+    left = [board for board in boards if board.name not in run.outcomes]
+    for board in left:
+        run.outcomes[board.name] = Outcome(board.name, NOT_TRIED, "too many others failed before its turn")
+        tell(board.name, NOT_TRIED, run.outcomes[board.name].said)
+    return [run.outcomes[board.name] for board in boards]
+
+
+def exit_code(outcomes: Sequence[Outcome]) -> int:
+    """0 if all succeeded; 4 if a board or its connection failed; 2 if boards only refused."""
+    states = {outcome.state for outcome in outcomes}
+    if FAILED in states:
+        return DeviceFailed.exit_code
+    return BadInput.exit_code if REFUSED in states else 0
+
+
+class _Run:
+    """The state that the threads share."""
+
+    def __init__(self, boards: Sequence[FleetBoard], work: Work, tell: Tell, keep: Callable[[Outcome], None]) -> None:
+        self.outcomes: dict[str, Outcome] = {}
+        self.stop = False
+        self.broken: BaseException | None = None
+        self._queue, self._work, self._tell, self._keep = list(boards), work, tell, keep
+        self._lock = threading.Lock()
+
+    def next(self, most_failures: int) -> FleetBoard | None:
+        """The next board; None if there is none, or if too many have failed."""
+        with self._lock:
+            failed = sum(outcome.state not in WELL for outcome in self.outcomes.values())
+            self.stop = self.stop or failed > most_failures
+            return None if self.stop or not self._queue else self._queue.pop(0)
+
+    def run_queue(self, most_failures: int, ended: threading.Event) -> None:
+        """Boards one after another, as long as ``next`` gives any; then ``ended`` is set."""
+        try:
+            while (board := self.next(most_failures)) is not None:
+                self.run_board(board)
+        except BaseException as error:  # a bug: nothing else is started, and the caller gets it
+            self.broken, self.stop = error, True
+        finally:
+            ended.set()
+
+    def run_board(self, board: FleetBoard) -> bool:
+        """Do the work on a board; returns whether it succeeded."""
+        begin = time.monotonic()
+        self._tell(board.name, IN_PROGRESS, "begins")
+        try:
+            state, said = self._work(board, lambda text: self._tell(board.name, IN_PROGRESS, text))
+        except EdgeVeilError as error:
+            state, said = (FAILED if isinstance(error, DeviceFailed) else REFUSED), str(error)
+        outcome = Outcome(board.name, state, said, round(time.monotonic() - begin, 1))
+        with self._lock:
+            self.outcomes[board.name] = outcome
+            self._keep(outcome)
+        self._tell(board.name, state, said)
+        return state in WELL
+
+
+Say = Callable[[str], None]
+_KEYS = {"schema", "release", "boards"}
+
+
+@dataclass
+class Record:
+    """The last roll-out of a fleet: the release's manifest hash, and the outcome of each board so far.
+
+    What a board runs is always asked of the board itself. This file decides which boards come first when a roll-out is
+    resumed, and which release a rollback takes back.
+    """
+
+    path: Path
+    release: str | None = None
+    boards: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, fleet: Path) -> Record:
+        """The record next to a fleet's file. Raises ``BadInput`` for an invalid one."""
+        path = fleet.with_suffix(".state.json")
+        try:
+            document = json.loads(path.read_bytes())
+            if set(document) != _KEYS or document["schema"] != 1 or not isinstance(document["boards"], dict):
+                raise ValueError("other keys")
+        except FileNotFoundError:
+            return cls(path)
+        except (OSError, ValueError, TypeError) as error:
+            raise BadInput(
+                f"{path} is not a record of a roll-out ({reason(error)}). Remove it: the boards are asked again."
+            ) from None
+        return cls(path, document["release"], document["boards"])
+
+    def begin(self, release: str) -> None:
+        """Start a release: a new one has no outcomes yet."""
+        if release != self.release:
+            self.release, self.boards = release, {}
+            self._write()
+
+    def keep(self, outcome: Outcome) -> None:
+        """Record a board's outcome, on the disk."""
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        self.boards[outcome.board] = {"state": outcome.state, "said": outcome.said, "at": now}
+        self._write()
+
+    def ordered(self, boards: Sequence[FleetBoard]) -> list[FleetBoard]:
+        """The canary, then the boards that failed or are open, then those that are done."""
+        first, *rest = boards
+        return [first, *sorted(rest, key=lambda board: self.boards.get(board.name, {}).get("state") in WELL)]
+
+    def _write(self) -> None:
+        document = {"schema": 1, "release": self.release, "boards": self.boards}
+        write_atomic(str(self.path), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
+
+
+def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+    """Work that installs ``bundle`` on a board."""
+
+    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+        last = time.monotonic()
+
+        def progress(there: int, total: int) -> None:
+            nonlocal last
+            if time.monotonic() - last > 0.5:
+                last = time.monotonic()
+                say(f"sends {there / 2**20:.1f} of {total / 2**20:.1f} MB")
+
+        done = flash_target(
+            bundle,
+            board.target,
+            board.connection,
+            board.profile,
+            trust=board.trust,
+            wanted=replace(board.wanted, again=again),
+            wheels=board.wheels,
+            dry_run=dry_run,
+            show=lambda text: say(text.strip().splitlines()[-1] if text.strip() else ""),
+            progress=progress,
+        )
+        if not done.plan.steps:
+            return ALREADY, f"already runs {done.sha:.12}"
+        if dry_run:
+            return WOULD, f"would {', '.join(step.kind for step in done.plan.steps)}: {done.plan.size} bytes"
+        new = f"; trusts the root key {done.root_key:.16}... from now on" if done.root_key else ""
+        return DONE, f"runs {done.sha:.12} on {done.plan.artefact}{new}"
+
+    return work
+
+
+def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
+    """Work that asks a board what it runs."""
+    with open_board(board, say) as there:
+        found = _status(there)
+    failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
+    said = f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{index_text(found['index'])}"
+    said += found["spent"]
+    return DONE, said + failed
+
+
+def index_text(index: Mapping[str, Any] | None) -> str:
+    """How old a board's update index is: one that grows old everywhere, or on one board alone, may be a freeze."""
+    if index is None:
+        return ""  # a board that is not updated by an index, or a runtime that says nothing of it
+    days = index["age_s"] // 86400
+    return f", index {index['version']} since {days} days" if index["name"] else f", no index for {days} days"
+
+
+def spent_text(spent: Mapping[str, Any] | None) -> str:
+    """What all services of a board told of one person, where any counts it."""
+    return f", {board_total_text(dict(spent))}" if spent and spent["services"] else ""
+
+
+def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+    """Work that rolls back a board that runs ``release``; other boards are left alone."""
+
+    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+        with open_board(board, say) as there:
+            found = _status(there)
+            if found["committed"] != release:
+                return ALREADY, f"does not run {release:.12}, but {found['committed']!s:.12}; left alone"
+            return DONE, there.rollback()
+
+    return work
+
+
+def open_board(board: FleetBoard, say: Say) -> Board:
+    """The board, reached over its connection. Raises ``BadInput`` for a card, and what the connection raises."""
+    if board.target.startswith(sd_card.KINDS):
+        raise BadInput(f"{board.target} is a card, which can only be flashed. Use its board's address once it runs.")
+    return board.connection.open(board.target, say=say)
+
+
+def _status(there: Board) -> Mapping[str, Any]:
+    printed = runtime_output(there.edge("status", "--root", there.root, "--json"))
+    try:
+        found = json.loads(printed)
+        index = found.get("index")
+        # A runtime of before said no age.
+        aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
+        # One of before said nothing of what was spent.
+        kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
+        return {**kept, "index": aged, "spent": spent_text(found.get("spent"))}
+    except (ValueError, LookupError, TypeError):
+        raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None
