@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from unittest import mock
 
-from edgeveil.trainer.publish.work.passes import frame_passes
+from edgeveil.trainer.publish.archive import frames
 from scripts.reproduce import record
 from scripts.reproduce.looks import looking
 from scripts.reproduce.looks.chromium import Chromium, file_url
@@ -44,7 +44,7 @@ def _published(folder: Path) -> Path:
     """A publication, with numbers beside its rows."""
     archive = archives.make(folder, people=PEOPLE)
     archive.plan += visit_tables.STATISTICS
-    with mock.patch.object(frame_passes, "engine_of", archives.here):
+    with mock.patch.object(frames, "engine_of", archives.here):
         archive.published()
     return archive["out"]
 

@@ -35,7 +35,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.engines.child_processes import processes
 from edgeveil.trainer.engines.job import Job
-from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
+from edgeveil.trainer.publish.archive import frames, publishing
 from scripts.reproduce import record
 from scripts.reproduce.publishing import whole_archive
 from scripts.reproduce.runtime import capture_loop
@@ -105,26 +105,31 @@ def _checks(document: dict[str, Any]) -> dict[str, bool]:
 def _timed(clock: Callable[[], float], *, opened: bool = True) -> Iterator[list[float]]:
     """Seconds of each run of passes 2 and 3; with ``opened`` a worker here has opened the bundle before."""
     spent: list[float] = []
-    worked = frame_passes.FramePasses.worked
+    perturbed, made = publishing._Publishing._perturbed, publishing._Publishing._made
 
-    def timed(passes: Any, **facts: Any) -> Any:
+    def frames_timed(one: Any, rows: int) -> Any:
         if opened:
-            wanted = passes._wanted
-            of = passes._opened.bundle.manifest_sha256, wanted.trust.resolve(), passes._opened.perturber.artefact
-            chunk_work._machine(wanted.bundle.resolve(), *of, passes._uri)
+            of = one._opened.bundle.manifest_sha256, one._wanted.trust.resolve(), one._opened.perturber.artefact
+            frames._machine(one._wanted.bundle.resolve(), *of, one._uri)
         begun = clock()
-        try:
-            return worked(passes, **facts)
-        finally:
-            spent.append(clock() - begun)
+        chunks = perturbed(one, rows)
+        spent.append(clock() - begun)
+        return chunks
 
-    with mock.patch.object(frame_passes.FramePasses, "worked", timed):
+    def parts_timed(one: Any, *arguments: Any) -> Any:
+        begun = clock()
+        document = made(one, *arguments)
+        spent[-1] += clock() - begun
+        return document
+
+    replaced = {"_perturbed": frames_timed, "_made": parts_timed}
+    with mock.patch.multiple(publishing._Publishing, **replaced):
         yield spent
 
 
 def _us_a_frame(archive: archives.Archive, out: str) -> float:
-    chunk_work._opened.clear()
-    with mock.patch.object(frame_passes, "engine_of", archives.here), _timed(time.process_time) as spent:
+    frames._opened.clear()
+    with mock.patch.object(frames, "engine_of", archives.here), _timed(time.process_time) as spent:
         document = archive.published(out)
     return round(1e6 * spent[0] / document["rows"], 2)
 
@@ -137,10 +142,10 @@ def _beside_interpreter(folder: Path, size: str, kind: str, rows: int) -> dict[s
     archive.chunk_rows = 512
     pairs = []
     for turn in range(TURNS):
-        chunk_work._opened.clear()
-        with mock.patch.object(frame_passes, "engine_of", archives.here), _timed(time.perf_counter) as spent:
+        frames._opened.clear()
+        with mock.patch.object(frames, "engine_of", archives.here), _timed(time.perf_counter) as spent:
             document = archive.published(f"turn-{turn}")
-        (machine,) = chunk_work._opened.values()
+        (machine,) = frames._opened.values()
         rate, _ = capture_loop.bare_rate(machine.opened.perturber, BARE_S)
         pairs.append((1 / rate, spent[0] / document["rows"]))
     bare, published = (statistics.median(one) for one in zip(*pairs, strict=True))
@@ -203,7 +208,7 @@ def _peak(archive: archives.Archive) -> int:
             ((_, answer),) = run([Job("peak", f"{HERE}:peak", {})])
             found.append(answer["bytes"])
 
-    with mock.patch.object(frame_passes, "engine_of", watched):
+    with mock.patch.object(frames, "engine_of", watched):
         archive.published("peak")
     return int(found[0])
 
@@ -229,7 +234,7 @@ def _first_pass(folder: Path) -> dict[str, float]:
     def stop(*_: Any, **__: Any) -> None:
         raise _Done
 
-    with mock.patch.object(frame_passes.FramePasses, "worked", stop), contextlib.suppress(_Done):
+    with mock.patch.object(publishing._Publishing, "_perturbed", stop), contextlib.suppress(_Done):
         archives.again(folder, chunk_rows=8192).published()
     return {"s": round(time.process_time(), 1), "bytes": peak_rss_bytes()}
 

@@ -26,10 +26,10 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.trainer.cli import main as command_line
-from edgeveil.trainer.publish.work import finishing
+from edgeveil.trainer.publish.archive import publishing
 from scripts.reproduce import record
-from scripts.reproduce.publishing.ray_leak_cases import AS_IT_IS, CASES, JOBS, REFUSED, ROWS
 from tests.support.publishing import archives
+from tests.support.publishing.leak_cases import AS_IT_IS, CASES, JOBS, REFUSED, ROWS
 from tests.support.publishing.leak_search import LeakSearch, pieces_of
 
 RESULT = Path("docs/results/publishing/leaks.json")
@@ -132,7 +132,7 @@ def publish(name: str, session: str) -> None:
             time.sleep(5)  # what spills has to start first, and few zeros are quickly searched
         return found
 
-    kept = mock.patch.object(finishing, "shutil", SimpleNamespace(rmtree=lambda _: None))  # Ray needs its own
+    kept = mock.patch.object(publishing, "shutil", SimpleNamespace(rmtree=lambda _: None))  # Ray needs its own
     with mock.patch.object(ray, "init", started), kept, case.without():
         command_line.main()
 
