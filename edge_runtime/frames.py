@@ -136,23 +136,3 @@ class PerturbedFrame(object):
     def __repr__(self) -> str:
         shapes = ", ".join("{} {} {}".format(n, v.dtype, v.shape) for n, v in self.outputs.items())
         return "<PerturbedFrame {}: {}>".format(self.index, shapes)
-
-
-class PerturbedColumns(object):
-    """Frames that may leave together, as columns. Only a ``Pipeline`` can make them; the arrays are read-only copies.
-
-    ``indices`` are the source's numbers of the n frames, ``outputs`` the arrays (n, ...) by name.
-    """
-
-    __slots__ = ("indices", "outputs")
-
-    def __init__(self, indices: Sequence[int], outputs: Mapping[str, np.ndarray], maker: Any = None) -> None:
-        if maker is not _PIPELINE:
-            raise PrivacyStop("only a pipeline can make PerturbedColumns: give it raw frames")
-        self.indices = tuple(indices)
-        self.outputs = types.MappingProxyType(
-            {n: np.frombuffer(v.tobytes(), v.dtype).reshape(v.shape) for n, v in outputs.items()}
-        )
-
-    def __repr__(self) -> str:
-        return "<PerturbedColumns of {} frames: {}>".format(len(self.indices), ", ".join(self.outputs))

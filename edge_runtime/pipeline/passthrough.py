@@ -3,12 +3,12 @@
 Never by a single frame: it may happen to be a fixed point of the model, and dropping it would reveal that.
 """
 
-from typing import List, Mapping
+from typing import Mapping
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.frames import PerturbedColumns, PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import gather
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.pipeline import preprocess
@@ -78,25 +78,6 @@ class PassthroughCheck(object):
         if self._name is not None and self._in_a_row < RUN:
             self._count(frame._data, perturbed.outputs[self._name])
         self._stop_at_run()
-
-    def watch_columns(self, frames: List[RawFrame], perturbed: PerturbedColumns) -> None:
-        """As ``watch`` of one after the other; of frames that all changed, by one comparison."""
-        if self._name is not None and frames:
-            self._count_columns(frames, perturbed.outputs[self._name])
-        self._stop_at_run()
-
-    def _count_columns(self, frames: List[RawFrame], outputs: np.ndarray) -> None:
-        if not self._in_a_row and not self._any_same(frames, outputs):
-            return
-        for frame, out in zip(frames, outputs):
-            if self._in_a_row < RUN:
-                self._count(frame._data, out)
-
-    def _any_same(self, frames: List[RawFrame], outputs: np.ndarray) -> bool:
-        same = self._same(np.stack([frame._data for frame in frames]))
-        if same.shape != outputs.shape:
-            return False
-        return bool(self._close(same, outputs).reshape(len(same), -1).all(axis=1).any())
 
     def _stop_at_run(self) -> None:
         # Raised here, where no array is in scope.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
 
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
-from edgeveil.edge_runtime.frames import PerturbedColumns, PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
 
@@ -155,19 +155,6 @@ class Perturber(object):
                 self.dropped[result] += 1
                 on_drop(frame, result)
         return out
-
-    def perturb_columns(
-        self, frames: List[RawFrame], on_drop: Callable[[RawFrame, str], None] = lambda *_: None
-    ) -> PerturbedColumns:
-        """As ``perturb_batch``, the outputs of all frames together: for recordings, where each frame counts."""
-        columns, lost = self.pipeline.perturb_columns(frames)
-        gone = set()
-        for frame, reason in lost:
-            gone.add(frame)
-            self.dropped[reason] += 1
-            on_drop(frame, reason)
-        self._passthrough.watch_columns([frame for frame in frames if frame not in gone], columns)
-        return columns
 
     def recheck(self) -> None:
         """Repeat the golden self-test between two frames: kernels and memory must still compute the same.

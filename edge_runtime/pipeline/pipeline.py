@@ -11,7 +11,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
-from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedColumns, PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
@@ -160,24 +160,6 @@ class Pipeline(object):
         if len(frames) == 1:
             return [reason]
         return [self.perturb_batch([frame])[0] for frame in frames]
-
-    def perturb_columns(self, frames: List[RawFrame]) -> Tuple[PerturbedColumns, List[Tuple[RawFrame, str]]]:
-        """As ``perturb_batch``, without an object for each frame: all outputs together, and which frames were dropped.
-
-        The names of draws (``drawn``) are not told: this is for recordings that no stream holds together.
-        """
-        outputs, reason = self._attempt(frames) if frames else ({}, "")
-        if reason is None:
-            return PerturbedColumns([frame.index for frame in frames], outputs, _PIPELINE), []
-        lost = [(frames[0], reason)] if len(frames) == 1 else []
-        alone = [self.perturb_columns([frame]) for frame in frames] if len(frames) > 1 else []
-        kept = [columns for columns, _ in alone]
-        together = {
-            name: np.concatenate([np.empty((0,) + shape, dtype)] + [one.outputs[name] for one in kept])
-            for name, _, shape, dtype in self._outputs
-        }
-        indices = [index for one in kept for index in one.indices]
-        return PerturbedColumns(indices, together, _PIPELINE), lost + [one for _, many in alone for one in many]
 
     def draw_ahead(self) -> None:
         """Make the draws of the next frames now, when nothing waits for them."""

@@ -13,7 +13,7 @@ import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.api import PerturbedFrame, PrivacyStop, RawFrame
-from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedColumns
+from edgeveil.edge_runtime.frames import _PIPELINE
 from edgeveil.edge_runtime.sinks.base import Sink
 
 SECRET = 171  # in hexadecimal ab
@@ -160,17 +160,3 @@ def test_rows_of_a_batch_are_copies_that_only_a_pipeline_makes():
     for one in made:
         with pytest.raises(ValueError, match=r"WRITEABLE|read-only"):
             one.data.setflags(write=True)
-
-
-def test_columns_are_copies_that_only_a_pipeline_makes():
-    outputs = {"code": np.arange(6, dtype=np.int8).reshape(3, 2)}
-    with pytest.raises(PrivacyStop):
-        PerturbedColumns([4, 5, 6], outputs)
-    made = PerturbedColumns([4, 5, 6], outputs, _PIPELINE)
-    outputs["code"][:] = 9
-    assert made.outputs["code"].tolist() == [[0, 1], [2, 3], [4, 5]]
-    assert "[" not in repr(made)
-    with pytest.raises(ValueError, match=r"WRITEABLE|read-only"):
-        made.outputs["code"].setflags(write=True)
-    with pytest.raises(TypeError):
-        made.outputs["code"] = outputs["code"]

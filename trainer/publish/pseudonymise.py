@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, padded
 from edgeveil.trainer.pseudonyms.vault import Vault
+from edgeveil.trainer.publish import reader
 from edgeveil.trainer.publish.actions import Pseudonym
 from edgeveil.trainer.publish.plan import Plan
 
@@ -50,3 +53,24 @@ def pseudonymise(
             made = {one: cipher.seal(padded(one)) for one in distinct}
         columns[name] = [made[one] for one in names[name]]
     return Pseudonyms(columns, salts)
+
+
+def salts_of(plan: Plan, paths: Sequence[Path], key: MasterKey, recipient: str) -> dict[Scope, set[bytes]]:
+    """The salts of the vault whose pseudonyms stand in files."""
+    salts = {}
+    for name, one in plan.of(Pseudonym).items():
+        if one.mode == "vault":
+            scope = Scope(recipient, one.field or name, one.epoch)
+            cipher = Cipher(key, scope)
+            salts[scope] = {cipher.open(cell) for cell in set(reader.columns_of(paths, [name])[name])}
+    return salts
+
+
+def require_known(vault: Vault, salts: Mapping[Scope, set[bytes]]) -> None:
+    """Raise ``BadInput`` where some of the people in the parts were erased since they were made."""
+    gone = sum(not vault.knows(salt) for held in salts.values() for salt in held)
+    if gone:
+        raise BadInput(
+            f"{counted(gone, 'person was', 'people were')} erased since this publication was begun: nothing was "
+            "published. Take their rows and frames away, and publish the rest anew."
+        )

@@ -70,8 +70,8 @@ class Prepared:
             asked[name] = Asked(levels, one.distinct_l, one.entropy_l, one.t, one.distance)
         return cls(plan, cells, names, person, columns, Criteria(plan.anonymity.k, asked), values)
 
-    def generalised(self) -> Generalised:
-        """As ``generalise``, by the plan."""
+    def generalised(self, *, suppressed: int = 0) -> Generalised:
+        """As ``generalise``, by the plan, of whose people so many were ``suppressed`` before."""
         asked = self.plan.anonymity
         return generalise(
             self.columns,
@@ -79,7 +79,7 @@ class Prepared:
             person=self.person,
             sensitive=self.sensitive,
             criteria=self.criteria,
-            budget=asked.suppress,
+            budget=asked.suppress - suppressed,
             method=asked.method,
         )
 
@@ -106,7 +106,7 @@ def publish(
     prepared = Prepared.of(plan, table_files.read(table))
     with locked(out, "publish table"), _whole(out) as folder:
         shown = prepared.generalised()
-        rows = _order(key, recipient, plan.text.encode() + table.read_bytes(), len(prepared.person))
+        rows = row_order(key, recipient, plan.text.encode() + table.read_bytes(), len(prepared.person))
         rows = rows[shown.rows[rows]]
         with vault.change() if vault is not None else nullcontext():
             names = {name: [column[row] for row in rows] for name, column in prepared.names.items()}
@@ -146,8 +146,8 @@ def published_columns(
     return columns
 
 
-def _order(key: MasterKey, recipient: str, what: bytes, rows: int) -> np.ndarray:
-    """The rows in an order that says nothing of when they were taken, and that nobody without the key can undo.
+def row_order(key: MasterKey, recipient: str, what: bytes, rows: int) -> np.ndarray:
+    """The rows in an order that does not depend on when they were taken, and cannot be undone without the key.
 
     It is another for each plan and table, so that equal places of two publications are not equal rows.
     """

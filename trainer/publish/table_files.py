@@ -8,9 +8,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import atomic_path
 from edgeveil.trainer.datasets.columns import Cells, read_cells
 
+_PART = {  # settings that do not change, so that equal columns are equal bytes
+    "compression": "zstd",
+    "compression_level": 1,
+    "version": "2.6",
+    "write_statistics": False,  # the least and the most of a column would undo what k of people hides
+    "store_schema": False,
+}
 KINDS = {".csv": "csv", ".parquet": "parquet"}
 
 
@@ -36,7 +46,25 @@ def write(path: Path, columns: Mapping[str, Sequence[str]]) -> None:
             rows.writerows(zip(*columns.values(), strict=True))
         return
     table = arrow_table(columns)
-    importlib.import_module("pyarrow.parquet").write_table(table, path, compression="zstd", write_statistics=False)
+    parquet().write_table(table, path, compression="zstd", write_statistics=False)
+
+
+def write_part(path: Path, columns: Any, outputs: Mapping[str, np.ndarray]) -> None:
+    """Write a pyarrow table of ``columns`` and, after them, ``outputs`` (rows, ...) as bytes, or as numbers where they
+    have no shape; whole or not at all. Equal columns are equal bytes."""
+    arrow, texts = pyarrow(), columns.column_names
+    for name, values in outputs.items():
+        cells = np.ascontiguousarray(values)
+        array = (
+            arrow.array(cells)
+            if cells.ndim == 1
+            else arrow.FixedSizeBinaryArray.from_buffers(
+                arrow.binary(cells[0].nbytes), len(cells), [None, arrow.py_buffer(cells)]
+            )
+        )
+        columns = columns.append_column(name, array)
+    with atomic_path(path) as temporary:
+        parquet().write_table(columns, temporary, use_dictionary=texts, row_group_size=len(columns), **_PART)
 
 
 def arrow_table(columns: Mapping[str, Sequence[str]]) -> Any:
@@ -54,6 +82,12 @@ def pyarrow() -> Any:
         raise BadInput(
             "Parquet files are written with pyarrow, which is not installed: pip install 'edgeveil[parquet]'."
         ) from None
+
+
+def parquet() -> Any:
+    """Its module of Parquet files. Raises ``BadInput`` where it is not installed."""
+    pyarrow()
+    return importlib.import_module("pyarrow.parquet")
 
 
 def _array(arrow: Any, values: Sequence[str]) -> Any:

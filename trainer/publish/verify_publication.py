@@ -13,8 +13,8 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.trainer.publish import reader, table_files
-from edgeveil.trainer.publish.work.finishing import CARDS, FORMAT, KIND, SIGNED
-from edgeveil.trainer.publish.work.resuming import DOCUMENT
+from edgeveil.trainer.publish.archive.publishing import CARDS, FORMAT, KIND, SIGNED
+from edgeveil.trainer.publish.archive.resuming import DOCUMENT
 
 _PART = re.compile(r"part-[0-9]{5}\.parquet")
 

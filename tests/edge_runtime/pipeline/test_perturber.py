@@ -204,7 +204,6 @@ UNCHANGED, CHANGED = [16, 0, 0, 0], [16, 1, 0, 0]
 HOW = {
     "one": lambda perturber, frames: [perturber.perturb(frame) for frame in frames],
     "batch": lambda perturber, frames: perturber.perturb_batch(frames),
-    "columns": lambda perturber, frames: perturber.perturb_columns(frames).indices,
 }
 
 
@@ -222,12 +221,12 @@ def test_thirty_unchanged_frames_in_a_row_stop_everything_for_good(tmp_path, how
         feed(perturber, [CHANGED], how)
 
 
-def test_unchanged_frames_among_others_count_in_columns_too(tmp_path):
+def test_unchanged_frames_among_others_count_in_a_batch_too(tmp_path):
     perturber = open_numpy(tmp_path, with_identity(False, golden=[CHANGED]))
     for _ in range(2):
-        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * (RUN - 1) + [CHANGED] * 5, "columns")
+        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * (RUN - 1) + [CHANGED] * 5, "batch")
     with pytest.raises(PrivacyStop):
-        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * RUN, "columns")
+        feed(perturber, [CHANGED] * 5 + [UNCHANGED] * RUN, "batch")
 
 
 def test_one_changed_frame_starts_the_count_anew(tmp_path):
@@ -275,8 +274,7 @@ def test_dropped_frames_are_counted_by_reason(tmp_path):
     assert len(perturber.perturb_batch([good, short, other, good])) == 2
     assert perturber.dropped == {"shape": 3, "dtype": 2}
     told = []
-    found = perturber.perturb_columns([good, short, good], on_drop=lambda frame, reason: told.append((frame, reason)))
-    assert {name: len(column) for name, column in found.outputs.items()} == {"frame": 2, "label": 2}
+    assert len(perturber.perturb_batch([good, short, good], on_drop=lambda *drop: told.append(drop))) == 2
     assert told == [(short, "shape")]
     assert perturber.dropped == {"shape": 4, "dtype": 2}
 

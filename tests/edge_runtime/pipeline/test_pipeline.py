@@ -101,22 +101,6 @@ def test_a_bad_frame_in_a_batch_costs_itself_alone():
     frames = [RawFrame(x[0], 0), RawFrame(x[1].astype(np.float32), 1), RawFrame(x[2][:1], 2), RawFrame(x[2], 3)]
     results = pipeline().perturb_batch(frames)
     assert [result if isinstance(result, str) else result.index for result in results] == [0, "dtype", "shape", 3]
-    columns, lost = pipeline().perturb_columns(frames)
-    assert columns.indices == (0, 3)
-    assert np.array_equal(columns.outputs["frame"], 255 - x[[0, 2]])
-    assert [(frame.index, reason) for frame, reason in lost] == [(1, "dtype"), (2, "shape")]
-
-
-def test_columns_are_the_frames_of_a_batch():
-    x = readings(5)
-    frames = [RawFrame(row, index) for index, row in enumerate(x, 10)]
-    columns, lost = pipeline().perturb_columns(frames)
-    assert (columns.indices, lost) == ((10, 11, 12, 13, 14), [])
-    assert np.array_equal(columns.outputs["frame"], [frame.data for frame in pipeline().perturb_batch(frames)])
-    none, lost = pipeline().perturb_columns([])
-    assert (none.outputs["frame"].shape, none.outputs["frame"].dtype, lost) == ((0, *SHAPE), np.uint8, [])
-    (none, lost) = pipeline().perturb_columns([RawFrame(x[0][:1], 0)])
-    assert (len(none.outputs["frame"]), lost[0][1]) == (0, "shape")
 
 
 @pytest.mark.parametrize(

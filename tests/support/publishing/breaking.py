@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from edgeveil.edge_runtime.sources.npz import NpzSource
-from edgeveil.trainer.publish.work import finishing
+from edgeveil.trainer.publish.archive import publishing
 
 PSEUDONYM = 'action = "pseudonym"\nmode = "vault"\nnormalise = ["nfkc", "case", "spaces"]\nepoch = 1\n'
 
@@ -31,7 +31,7 @@ def bad_frames(monkeypatch, numbers=None):
 
 def broken_off_at_the_end(archive, monkeypatch):
     """All but ``publication.json`` is written."""
-    right = finishing.exactly_once.make
+    right = publishing.write_atomic
 
     def stop(path, *arguments):
         if path.name == "publication.json":
@@ -39,7 +39,7 @@ def broken_off_at_the_end(archive, monkeypatch):
         return right(path, *arguments)
 
     with monkeypatch.context() as patch:
-        patch.setattr(finishing.exactly_once, "make", stop)
+        patch.setattr(publishing, "write_atomic", stop)
         with pytest.raises(Broken):
             archive.published()
 

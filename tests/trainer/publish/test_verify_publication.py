@@ -10,9 +10,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.trainer.publish.archive import frames, publishing
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work import finishing
-from edgeveil.trainer.publish.work.passes import frame_passes
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.publishing import archives
@@ -22,7 +21,7 @@ from tests.support.publishing import archives
 def made(tmp_path_factory):
     """An archive, its publication in ``out``, and a folder that holds the maker's public key alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(frame_passes, "engine_of", archives.here)
+        patch.setattr(frames, "engine_of", archives.here)
         archive = archives.make(tmp_path_factory.mktemp("made"))
         archive.published()
     archive["maker"].mkdir()
@@ -44,7 +43,7 @@ def signed_again(made, folder, **changes):
     document = {**json.loads((folder / "publication.json").read_bytes()), **changes}
     (folder / "publication.json").write_text(json.dumps(document))
     signer = keys.Signer.open(made["keys/signing.key"])
-    (folder / "publication.signed.json").write_bytes(signer.envelope(finishing.KIND, document))
+    (folder / "publication.signed.json").write_bytes(signer.envelope(publishing.KIND, document))
 
 
 def test_the_public_key_alone_is_enough(made, copy):
@@ -93,7 +92,7 @@ def other_signer(made, folder):
     key = keys.keygen(made.folder / "stranger") if not made["stranger"].exists() else made["stranger/signing.pub"]
     document = json.loads((folder / "publication.json").read_bytes())
     signer = keys.Signer.open(key.with_suffix(".key"))
-    (folder / "publication.signed.json").write_bytes(signer.envelope(finishing.KIND, document))
+    (folder / "publication.signed.json").write_bytes(signer.envelope(publishing.KIND, document))
 
 
 def other_kind(made, folder):

@@ -27,10 +27,9 @@ def plan(
     """Write a plan to fill in: every column, its type and number of values, no action yet, and which column names the
     frames of recordings."""
     from edgeveil.edge_runtime.storage.atomic import write_atomic
-    from edgeveil.trainer.publish.draft import draft
+    from edgeveil.trainer.publish.archive.recordings import uri_of
+    from edgeveil.trainer.publish.draft import draft, frame_columns, names_of
     from edgeveil.trainer.publish.table_files import read
-    from edgeveil.trainer.publish.work.archive import names_of, uri_of
-    from edgeveil.trainer.publish.work.frame_column import frame_columns
     from edgeveil.trainer.results import locked, require_free
 
     with locked(out, "publish plan"):
@@ -120,9 +119,8 @@ def archive(
     """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
     code 3: a limit is not met, or attacks may learn more than the plan allows."""
     from edgeveil.trainer.cli.publishing.key_and_vault import opened_key, opened_vault
+    from edgeveil.trainer.publish.archive.publishing import Wanted, publish_archive
     from edgeveil.trainer.publish.plan import Plan
-    from edgeveil.trainer.publish.work.archive_publication import publish_archive
-    from edgeveil.trainer.publish.work.wanted import Wanted
     from edgeveil.trainer.sealing.keys import Signer
 
     asked, master = Plan.read(plan), opened_key(key, passphrase_file)

@@ -10,11 +10,10 @@ from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.pseudonyms.master_key import open_key
 from edgeveil.trainer.publish import reader
+from edgeveil.trainer.publish.archive import frames, publishing
+from edgeveil.trainer.publish.archive.publishing import publish_archive
 from edgeveil.trainer.publish.attack import attack, of_files
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work import rest_of_archive
-from edgeveil.trainer.publish.work.archive_publication import publish_archive
-from edgeveil.trainer.publish.work.passes import frame_passes
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.promised import counted_bundles
@@ -29,7 +28,7 @@ MEANS = np.rint(np.random.default_rng(0).random((archives.FEATURES,) * 2, np.flo
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch):
-    monkeypatch.setattr(frame_passes, "engine_of", archives.here)
+    monkeypatch.setattr(frames, "engine_of", archives.here)
     monkeypatch.setattr(attack, "adversaries", lambda: (Logistic(),))
     monkeypatch.setattr(attack, "load_tensorflow", lambda: None)
 
@@ -155,7 +154,7 @@ def test_broken_off_at_the_end_it_says_what_was_signed(own, monkeypatch):
     def again(*_, **__):
         raise Broken  # an attack that learns again may find something else than was signed
 
-    monkeypatch.setattr(rest_of_archive, "rest_of_statement", again)
+    monkeypatch.setattr(publishing, "rest_of_statement", again)
     assert own.published(resume=True)["unique_after"] == 0
     assert verify_publication(own["out"], own.made.trust)["k"] >= 3
 
@@ -176,8 +175,8 @@ def test_another_version_does_not_go_on(own, monkeypatch):
     with pytest.raises(Broken):
         own.published()
     state = json.loads(own["out/work/state.json"].read_bytes())
-    own["out/work/state.json"].write_text(json.dumps({**state, "version": "0.0.1"}))
-    with pytest.raises(BadInput, match="EdgeVeil is of another version than at the start"):
+    own["out/work/state.json"].write_text(json.dumps({**state, "EdgeVeil version": "0.0.1"}))
+    with pytest.raises(BadInput, match="the EdgeVeil version has changed"):
         own.published(resume=True)
 
 

@@ -7,9 +7,10 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode
+from edgeveil.trainer.publish.archive import frames
+from edgeveil.trainer.publish.archive.recordings import uri_of
+from edgeveil.trainer.publish.draft import names_of
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work.archive import names_of, uri_of
-from edgeveil.trainer.publish.work.passes import frame_passes
 from tests.edge_runtime.sources.series import series_example
 from tests.support.publishing import archives
 from tests.support.publishing.breaking import rewrite
@@ -17,7 +18,7 @@ from tests.support.publishing.breaking import rewrite
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(frame_passes, "engine_of", archives.here)
+    monkeypatch.setattr(frames, "engine_of", archives.here)
 
 
 def renamed(archive, change):

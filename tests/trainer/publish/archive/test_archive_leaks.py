@@ -9,11 +9,10 @@ from contextlib import nullcontext
 import pytest
 
 from edgeveil.edge_runtime.errors import EdgeVeilError
-from edgeveil.trainer.publish.work import finishing
-from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
+from edgeveil.trainer.publish.archive import frames, publishing
 from tests.support.publishing import archives
+from tests.support.publishing.leak_cases import AS_IT_IS, CASES, JOBS, REFUSED
 from tests.support.publishing.leak_search import LeakSearch, pieces_of
-from tests.support.ray_leak_cases import AS_IT_IS, CASES, JOBS, REFUSED
 
 
 class Search:
@@ -21,8 +20,8 @@ class Search:
 
     def __init__(self, archive, monkeypatch, capfd):
         self.archive, self._capfd, self._handed = archive, capfd, []
-        monkeypatch.setattr(frame_passes, "engine_of", self._engine)
-        monkeypatch.setattr(finishing.shutil, "rmtree", lambda *_, **__: None)  # so that the work is seen
+        monkeypatch.setattr(frames, "engine_of", self._engine)
+        monkeypatch.setattr(publishing.shutil, "rmtree", lambda *_, **__: None)  # so that the work is seen
 
     def _engine(self, *_):
         def run(jobs):
@@ -48,7 +47,7 @@ class Search:
 
 @pytest.fixture
 def search(tmp_path, monkeypatch, capfd):
-    chunk_work._opened.clear()
+    frames._opened.clear()
     return Search(archives.make(tmp_path), monkeypatch, capfd)
 
 
@@ -63,4 +62,4 @@ def test_nothing_is_anywhere_and_every_guard_counts(search, name):
     assert search.archive["out"].exists() == (name != REFUSED)
     if name == AS_IT_IS:
         assert len(search.archive.parts()) >= 3
-        assert len(list(search.archive["out/work"].glob("chunk-*.parquet"))) >= 3
+        assert len(list(search.archive["out/work"].glob("chunk-*.npy"))) >= 3

@@ -2,16 +2,17 @@
 
 import os
 import re
+import stat
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, EdgeVeilError
+from edgeveil.edge_runtime.storage import atomic
 from edgeveil.edge_runtime.storage.atomic import WriteFailed
 from edgeveil.trainer.pseudonyms.master_key import MasterKey, keygen, open_key
 from edgeveil.trainer.pseudonyms.vault import Vault
-from edgeveil.trainer.publish.work import exactly_once
-from edgeveil.trainer.publish.work.passes import frame_passes
+from edgeveil.trainer.publish.archive import frames
 from tests.support import bundles
 from tests.support.publishing import archives
 from tests.support.publishing.breaking import bad_frames, rewrite, rows_in
@@ -22,7 +23,7 @@ SECRETS = re.compile(r"person +[0-9]|lab [12]|remark of", re.IGNORECASE)
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(frame_passes, "engine_of", archives.here)
+    monkeypatch.setattr(frames, "engine_of", archives.here)
 
 
 @pytest.fixture
@@ -166,24 +167,24 @@ def test_a_folder_of_something_else_is_left_as_it_is(own):
 
 def full_disk(monkeypatch, *, after):
     """Every write of a file fails once so many were made."""
-    right, count = os.write, iter(range(10_000))
+    right, count = os.fsync, iter(range(10_000))
 
-    def write(handle, data):
-        if next(count) >= after:
+    def fsync(handle):
+        if not stat.S_ISDIR(os.fstat(handle).st_mode) and next(count) >= after:
             raise OSError(28, "No space left on device")
-        return right(handle, data)
+        return right(handle)
 
-    monkeypatch.setattr(exactly_once.os, "write", write)
+    monkeypatch.setattr(atomic.os, "fsync", fsync)
 
 
 def test_a_disk_that_is_full_at_once_leaves_nothing(own, monkeypatch):
-    full_disk(monkeypatch, after=1)  # the statement, and not the rows
+    full_disk(monkeypatch, after=2)  # the state and the statistics, and not the pseudonyms
     refused(own, "no space left", WriteFailed)
 
 
 def test_a_disk_that_fills_up_is_gone_on_with(own, monkeypatch):
     with monkeypatch.context() as disk:
-        full_disk(disk, after=4)
+        full_disk(disk, after=5)
         with pytest.raises(EdgeVeilError, match="no space left") as error:
             own.published()
     assert error.value.exit_code == 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeveil.trainer.engines.job import Job
 from edgeveil.trainer.publish import publication
-from edgeveil.trainer.publish.work.passes import chunk_work, first_pass, frame_passes, outcome
+from edgeveil.trainer.publish.archive import frames, publishing
 
 SPILLS = {"object_spilling_threshold": 0.0, "min_spilling_size": 0}
 SPILLS_JOBS = {**SPILLS, "max_direct_call_object_size": 0, "task_rpc_inlined_bytes_limit": 0}
@@ -29,7 +29,7 @@ def _jobs(function: Callable[..., Any]) -> AbstractContextManager[Any]:
         more = {"rows": _rows(arguments["uri"])} if function is given_rows else {}
         return Job(name, f"{__name__}:{function.__name__}", {**arguments, **more})
 
-    return mock.patch.object(frame_passes, "Job", job)
+    return mock.patch.object(frames, "Job", job)
 
 
 def _rows(uri: str) -> str:
@@ -40,7 +40,7 @@ def _rows(uri: str) -> str:
 def given_rows(*, rows: str, **arguments: Any) -> dict[str, Any]:
     """A job that carries the rows themselves."""
     assert rows
-    return chunk_work.work_chunk(**arguments)
+    return frames.work_chunk(**arguments)
 
 
 def failing(**arguments: Any) -> dict[str, Any]:
@@ -49,23 +49,18 @@ def failing(**arguments: Any) -> dict[str, Any]:
     def wrong(machine: Any, _wanted: Any) -> Any:
         raise RuntimeError(f"cannot use {machine.source.next()._data.tobytes()[20:40]!r}")
 
-    with mock.patch.object(chunk_work._Machine, "perturbed", wrong):
-        return chunk_work.work_chunk(**arguments)
+    with mock.patch.object(frames._Machine, "perturbed", wrong):
+        return frames.work_chunk(**arguments)
 
 
 def failing_in_words(**arguments: Any) -> dict[str, Any]:
     """The same, its text told."""
-    with mock.patch.object(outcome, "describe", str):
+    with mock.patch.object(frames, "describe", str):
         return failing(**arguments)
 
 
 def _in_order() -> AbstractContextManager[Any]:
-    def numbered(_: bytes, rows: np.ndarray) -> np.ndarray:
-        place = np.zeros((len(rows), 16), np.uint8)
-        place[:, 14], place[:, 15] = rows // 256, rows % 256
-        return place
-
-    return mock.patch.object(first_pass.row_table, "places", numbered)
+    return mock.patch.object(publishing, "row_order", lambda _key, _recipient, _what, rows: np.arange(rows))
 
 
 class Case(NamedTuple):

@@ -1,6 +1,7 @@
 """Recordings and their table: each frame perturbed once, in an order that says nothing, and a vault that knows whom."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet
@@ -12,10 +13,9 @@ from edgeveil.trainer.pseudonyms.master_key import open_key
 from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
 from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish import reader
+from edgeveil.trainer.publish.archive import frames, publishing
+from edgeveil.trainer.publish.archive.publishing import publish_archive
 from edgeveil.trainer.publish.verify_publication import verify_publication
-from edgeveil.trainer.publish.work import exactly_once
-from edgeveil.trainer.publish.work.archive_publication import publish_archive
-from edgeveil.trainer.publish.work.passes import chunk_work, frame_passes
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.promised import counted_bundles
@@ -25,7 +25,7 @@ from tests.support.publishing.breaking import Broken, bad_frames, broken_off_at_
 
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch):
-    monkeypatch.setattr(frame_passes, "engine_of", archives.here)
+    monkeypatch.setattr(frames, "engine_of", archives.here)
 
 
 @pytest.fixture(scope="module")
@@ -107,13 +107,25 @@ def test_people_whom_a_drop_singles_out_are_left_out_too(own, monkeypatch):
     document = own.published()
     assert document["dropped"] + document["rows"] <= len(own.rows)
     assert document["anonymity"]["found"]["k"] >= 3
-    own.plan = own.plan.replace("suppress = 20", "suppress = 8")
-    with pytest.raises(LimitNotMet, match=r"than `suppress` allows \([0-8] are left of it\)"):
-        own.published("tight")
-    monkeypatch.setattr(frame_passes, "left_out", lambda *_, **__: (np.empty(0, np.int64), 0))
+
+    def as_before(_, shown, there):
+        staying = there[shown.rows]
+        labels = {name: values[staying] for name, values in shown.labels.items()}
+        return replace(shown, rows=there, labels=labels)
+
+    monkeypatch.setattr(publishing, "_without_dropped", as_before)
     with pytest.raises(LimitNotMet, match=r"What was written has k = [12]"):  # the reader is a second guard
         own.published("unguarded")
     assert not own["unguarded"].exists()
+
+
+def test_drops_after_which_the_plan_cannot_be_met(own, monkeypatch):
+    bad_frames(monkeypatch, {int(row["recording"]) for row in own.rows if row["illness"] == "flu"})
+    own.plan = own.plan.replace("most_dropped = 0.1", "most_dropped = 0.9").replace("distinct_l = 2", "distinct_l = 3")
+    with pytest.raises(LimitNotMet, match='frames were dropped, nothing was published: "illness" has fewer different'):
+        own.published()
+    assert not own["out"].exists()
+    assert rows_in(own, "subject") == 0
 
 
 def test_more_drops_than_the_plan_allows_leave_nothing_and_the_vault_as_it_was(own, monkeypatch):
@@ -144,27 +156,27 @@ def test_the_reader_of_the_parts_is_the_last_guard(own, monkeypatch):
 
 def broken_off(own, monkeypatch, after=1, **changes):
     """Break off after some chunks; returns what was made."""
-    right, count = chunk_work.work_chunk, iter(range(100))
+    right, count = frames.work_chunk, iter(range(100))
 
     def stop(**arguments):
         if next(count) == after:
             raise Broken
         return right(**arguments)
 
-    monkeypatch.setattr(chunk_work, "work_chunk", stop)
+    monkeypatch.setattr(frames, "work_chunk", stop)
     with pytest.raises(Broken):
         own.published(**changes)
-    monkeypatch.setattr(chunk_work, "work_chunk", right)
-    return {path.name: path.stat().st_ino for path in own["out/work"].glob("chunk-*.parquet")}
+    monkeypatch.setattr(frames, "work_chunk", right)
+    return {path.name: path.stat().st_ino for path in own["out/work"].glob("chunk-*.npy")}
 
 
 def test_a_resumed_one_makes_no_chunk_twice(own, monkeypatch):
     there = broken_off(own, monkeypatch)
-    assert list(there) == ["chunk-00000.parquet"]
+    assert [name[:11] for name in there] == ["chunk-00000"]
     assert not own["out/publication.json"].exists()
     seen = []
-    right = chunk_work.work_chunk
-    monkeypatch.setattr(chunk_work, "work_chunk", lambda **a: seen.append(a["number"]) or right(**a))
+    right = frames.work_chunk
+    monkeypatch.setattr(frames, "work_chunk", lambda **a: seen.append(a["number"]) or right(**a))
     with pytest.raises(BadInput, match="not done yet: add --resume"):
         own.published()
     own.published(resume=True)
@@ -178,9 +190,8 @@ def test_a_resumed_one_makes_no_chunk_twice(own, monkeypatch):
 
 def test_a_damaged_chunk_is_made_again(own, monkeypatch):
     broken_off(own, monkeypatch)
-    chunk = own["out/work/chunk-00000.parquet"]
+    (chunk,) = own["out/work"].glob("chunk-00000-*.npy")
     data = chunk.read_bytes()
-    chunk.unlink()  # its receipt is another name of the same file
     chunk.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
     own.published(resume=True)
     own.published("straight")
@@ -196,12 +207,12 @@ def test_broken_off_at_the_end_it_is_noted_once(own, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ("plan", "the plan is another one"),
-        ("table", "the table is another one"),
-        ("archive", "the recordings are others"),
-        ("bundle", "the bundle is another one"),
-        ("recipient", "the recipient is another one"),
-        ("chunk_rows", "the size of its chunks"),
+        ("plan", "the plan has changed"),
+        ("table", "the table has changed"),
+        ("archive", "the archive has changed"),
+        ("bundle", "the bundle has changed"),
+        ("recipient", "the recipient has changed"),
+        ("chunk_rows", "the chunk size has changed"),
     ],
 )
 def test_what_changed_meanwhile_is_not_gone_on_with(own, monkeypatch, change, said):
@@ -219,7 +230,7 @@ def test_what_changed_meanwhile_is_not_gone_on_with(own, monkeypatch, change, sa
         changes = {"recipient": "ministry"} if change == "recipient" else {"chunk_rows": 65}
     with pytest.raises(BadInput, match=said):
         own.published(resume=True, **changes)
-    assert {path.name: path.stat().st_ino for path in own["out/work"].glob("chunk-*.parquet")} == there
+    assert {path.name: path.stat().st_ino for path in own["out/work"].glob("chunk-*.npy")} == there
 
 
 def test_a_second_publication_by_a_bundle_that_draws_is_asked_for(tmp_path, monkeypatch):
@@ -289,27 +300,18 @@ def test_rows_that_nothing_links(own, monkeypatch, method):
 
 
 def test_after_a_privacy_stop_nothing_is_left(own, monkeypatch):
-    right, count = chunk_work._Machine.perturbed, iter(range(100))
+    right, count = frames._Machine.perturbed, iter(range(100))
 
     def stop(machine, wanted):
         if next(count) == 1:
             raise PrivacyStop("frames leave as they came")
         return right(machine, wanted)
 
-    monkeypatch.setattr(chunk_work._Machine, "perturbed", stop)
+    monkeypatch.setattr(frames._Machine, "perturbed", stop)
     with pytest.raises(PrivacyStop, match="as they came"):
         own.published()
     assert not own["out"].exists()
     assert rows_in(own, "subject") == 0
-
-
-def test_a_file_is_never_replaced(tmp_path):
-    path, receipts = tmp_path / "chunk", tmp_path / "work"
-    receipts.mkdir()
-    first = exactly_once.make(path, receipts, b"first")
-    assert exactly_once.make(path, receipts, b"second") == first
-    assert path.read_bytes() == b"first"
-    assert exactly_once.made(path, receipts) == first
 
 
 @pytest.mark.parametrize("as_lists", [False, True])
@@ -331,7 +333,7 @@ def test_recordings_in_a_parquet_file_are_the_same(archive, tmp_path, as_lists):
 @pytest.mark.parametrize("column", [[b"short"] * 250, [["a"] * 64] * 250, [[300] * 64] * 250])
 def test_parquet_that_holds_something_else(archive, tmp_path, column):
     pyarrow.parquet.write_table(pyarrow.table({"x": column}), tmp_path / "x.parquet")
-    with pytest.raises(BadInput, match=r"first frames cannot be perturbed \((shape|dtype)\)"):
+    with pytest.raises(BadInput, match=r"first frames cannot be perturbed \((unreadable|dtype)\)"):
         archive.published("none", recordings=str(tmp_path / "x.parquet"))
     pyarrow.parquet.write_table(pyarrow.table({"y": column}), tmp_path / "x.parquet")
     with pytest.raises(BadInput, match='has no column "x"'):

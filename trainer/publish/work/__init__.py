@@ -1,1 +1,0 @@
-"""Recordings and their table for one recipient: frames in chunks, then parts in an order of their own."""
