@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import select
-import shutil
 import socket
 import subprocess
 import sys
@@ -43,18 +42,15 @@ DRAWN = "!document.getElementById('ha-launch-screen')"
 @contextlib.contextmanager
 def house(folder: Path, port: int) -> Iterator[dict[str, Any]]:
     """Home Assistant on the broker at ``port``: what it says once the stream is there. Raises ``DeviceFailed``."""
-    place = home_assistant.folder()
-    python = home_assistant.command(place)
+    python = home_assistant.python(home_assistant.folder())
     if python is None:
         raise DeviceFailed("No Home Assistant here: python -m scripts.environments.home_assistant makes it.")
-    here, there = home_assistant.scratch(place)
-    shutil.copy(INSIDE, here)
-    shutil.rmtree(here / "config", ignore_errors=True)
-    (here / "config").mkdir()
+    config = folder / "config"
+    config.mkdir()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         environment = {**os.environ, "SETUP_PORT": str(free.getsockname()[1])}
-    words = [*python, f"{there}/{INSIDE.name}", f"{there}/config", str(port), str(ENTITIES)]
+    words = [str(python), str(INSIDE), str(config), str(port), str(ENTITIES)]
     log = folder / "home-assistant.log"
     with (
         log.open("w") as said,
