@@ -20,7 +20,7 @@ from tests.support.boards.pythons import python_of, pythons
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.promised import gradient_examples, local_examples
 
-pytestmark = pytest.mark.pythons
+pytestmark = [pytest.mark.pythons, pytest.mark.programs]
 
 # environment: the artefacts it can run and the backend that does; tiny_models.VARIANTS less these must be refused
 TFLITE = ("tflite-int8", "tflite-float32")
@@ -377,7 +377,6 @@ def test_the_jetsons_onnxruntime_refuses_a_gpu_that_it_was_built_without(app, ti
         assert "onnxruntime 1.10.0 was built without it" in done.stderr
 
 
-@edge_tpu.needed
 @pytest.mark.parametrize("name", ["py37", "py39-tflite", "py311-tflite"])
 def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny, tmp_path):
     made, library = edge_tpu.bundle(tiny, tmp_path / "made"), edge_tpu.build(tmp_path)

@@ -27,15 +27,13 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support import bundles, programs
+
+pytestmark = pytest.mark.programs
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 MIB = 2**20
 START = 2048 * 512
-needs_tools = pytest.mark.skipif(
-    not all(shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin") for name in ("debugfs", "mke2fs", "mformat")),
-    reason="no debugfs, mke2fs or mformat here: apt-get install e2fsprogs mtools",
-)
 
 
 @pytest.fixture(scope="module")
@@ -52,8 +50,10 @@ def owner(tmp_path_factory):
     return folder, bundles.make_bundle(folder, change=change, name="one.veil").path
 
 
-def tool(*command, data=None):
-    subprocess.run([str(c) for c in command], input=data, check=True, capture_output=True, timeout=60)
+def tool(name, *arguments, data=None):
+    subprocess.run(
+        [programs.need(name, "debugfs"), *map(str, arguments)], input=data, check=True, capture_output=True, timeout=60
+    )
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def image(tmp_path, root_tree):
         file.truncate(24 * MIB)
         file.seek(446)
         file.write(struct.pack("<B3xB3xII", 0, 0x83, 2048, 20 * MIB // 512) + bytes(48) + b"\x55\xaa")
-    tool("/sbin/mke2fs", "-q", "-t", "ext4", "-d", root_tree, "-E", f"offset={START}", card, "20M")
+    tool("mke2fs", "-q", "-t", "ext4", "-d", root_tree, "-E", f"offset={START}", card, "20M")
     return card
 
 
@@ -108,7 +108,6 @@ def write(owner, target, *, said=None, **more):
     )
 
 
-@needs_tools
 def test_a_root_file_system_in_an_image(owner, image):
     said = []
     write(owner, f"image:{image}", said=said)
@@ -128,7 +127,6 @@ def test_a_root_file_system_in_an_image(owner, image):
     card.check()
 
 
-@needs_tools
 def test_a_boot_partition_in_an_image(owner, boot_image):
     write(owner, f"image:{boot_image}")
     card = sd_card.open_media(f"image:{boot_image}")
@@ -140,12 +138,11 @@ def test_a_boot_partition_in_an_image(owner, boot_image):
     assert card.read("/cmdline.txt").decode() == line
 
 
-@needs_tools
 def test_a_blank_file_system_is_no_board_and_is_left_as_it_is(owner, tmp_path):
     blank = tmp_path / "blank.img"
     with blank.open("wb") as file:
         file.truncate(20 * MIB)
-    tool("/sbin/mke2fs", "-q", "-t", "ext4", blank)
+    tool("mke2fs", "-q", "-t", "ext4", blank)
     before, said = blank.read_bytes(), []
     with pytest.raises(BadInput, match=r"there is no /etc and no /usr: it is blank.*Write the board's own image first"):
         write(owner, f"image:{blank}", said=said)
@@ -153,7 +150,6 @@ def test_a_blank_file_system_is_no_board_and_is_left_as_it_is(owner, tmp_path):
     assert not any("cleared" in line for line in said)
 
 
-@needs_tools
 def test_what_is_no_card_or_has_no_room_is_left_alone(owner, image, boot_image, tmp_path, monkeypatch):
     (tmp_path / "none.img").write_bytes(bytes(MIB))
     with pytest.raises(BadInput, match="Expected an ext4 or FAT"):
@@ -274,10 +270,9 @@ def test_a_file_with_a_second_name_outside_the_card_is_replaced_there_alone(owne
     assert (root_tree / "etc/machine-id").read_bytes() == b""
 
 
-@needs_tools
 def test_a_link_on_an_image_is_refused_by_name(owner, image):
     before = image.read_bytes()
-    tool("/sbin/debugfs", "-w", "-R", "symlink /opt /var", f"{image}?offset={START}")
+    tool("debugfs", "-w", "-R", "symlink /opt /var", f"{image}?offset={START}")
     changed = image.read_bytes()
     assert changed != before
     with pytest.raises(BadInput, match=r"/opt on .* is a link"):

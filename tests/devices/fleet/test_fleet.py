@@ -13,6 +13,8 @@ from edgeveil.devices.fleet.inventory import load
 from edgeveil.devices.fleet.rollout import DONE, exit_code, roll_out
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
+pytestmark = pytest.mark.programs
+
 WHOLE = """
 parallel = 2
 most_failures = 1

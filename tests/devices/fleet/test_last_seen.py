@@ -9,6 +9,8 @@ from edgeveil.devices.fleet.last_seen import LastSeen
 from edgeveil.devices.fleet.rollout import DONE, REFUSED, Outcome
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
+pytestmark = pytest.mark.programs
+
 HOUR = 3600.0
 
 

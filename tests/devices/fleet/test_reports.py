@@ -13,8 +13,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.signing.device_key import DeviceKey
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
-from tests.support import bundles, network_receivers
+from tests.support import bundles, network_receivers, programs
 from tests.support.reporting.board_reports import NOW, document, report
+
+pytestmark = pytest.mark.programs
 
 ONE, TWO, STRANGER = (DeviceKey(bytes([number]) * 32) for number in (1, 2, 3))
 DAY = 86400
@@ -224,7 +226,7 @@ def test_from_the_first_report_to_a_fleet_that_is_well(office):
 
 
 def test_reports_from_a_real_broker(office):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     import paho.mqtt.publish
 
     broker = network_receivers.Broker(office.folder)

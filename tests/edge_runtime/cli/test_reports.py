@@ -16,7 +16,9 @@ from edgeveil.edge_runtime.outside.report import report_form as form
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.collect.feeds.last_messages import retained
 from edgeveil.trainer.sealing.update_index import write_index
-from tests.support import bundles, network_receivers
+from tests.support import bundles, network_receivers, programs
+
+pytestmark = pytest.mark.programs
 
 
 @pytest.fixture
@@ -91,7 +93,7 @@ def test_what_did_not_arrive_is_counted_by_the_next_report(board, server, capsys
 
 
 def test_a_broker_keeps_the_last_report_of_each_board(board, tmp_path, capsys):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     broker = network_receivers.Broker(tmp_path)
     place = f"mqtt://127.0.0.1:{broker.port}/fleet"
     try:

@@ -13,8 +13,10 @@ from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
 from edgeveil.edge_runtime.sinks.network.labels import Labels
 from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
 from scripts.environments import home_assistant
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 RULES = CountRules(
     [Line("door", (0, 100), (424, 100))], [Zone("hall", [(0, 0), (0, 200), (200, 200)])], 10, [5.0, 60.0], 16.0, None
@@ -73,7 +75,7 @@ def test_counts_that_no_longer_come_are_not_shown():
 
 @pytest.mark.homeassistant
 def test_home_assistant_finds_all_of_it(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     python = home_assistant.python(home_assistant.folder())
     if python is None:
         pytest.skip(

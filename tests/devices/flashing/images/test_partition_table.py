@@ -1,6 +1,5 @@
 """Images as vendors make them: GPT cards of Jetsons, MBR cards of Raspberry Pis, with real file systems in them."""
 
-import shutil
 import struct
 import subprocess
 import uuid
@@ -10,13 +9,12 @@ import pytest
 from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.images.partition_table import SECTOR, file_systems
 from edgeveil.edge_runtime.errors import BadInput
+from tests.support import programs
+
+pytestmark = pytest.mark.programs
 
 MIB = 2**20
 LINUX = uuid.UUID("0FC63DAF-8483-4772-8E79-3D69D8477DE4").bytes_le
-needs_tools = pytest.mark.skipif(
-    not all(shutil.which(name, path="/usr/sbin:/sbin:/usr/bin:/bin") for name in ("debugfs", "mke2fs")),
-    reason="no debugfs or mke2fs here: apt-get install e2fsprogs",
-)
 
 
 def gpt(path, parts, *, size=24 * MIB, entry=128, count=128):
@@ -40,11 +38,20 @@ def gpt(path, parts, *, size=24 * MIB, entry=128, count=128):
 
 def ext(path, start, size, tree=None):
     more = ["-d", str(tree)] if tree else []
-    command = ["/sbin/mke2fs", "-q", "-t", "ext4", *more, "-E", f"offset={start}", str(path), f"{size // 1024}k"]
+    command = [
+        programs.need("mke2fs", "debugfs"),
+        "-q",
+        "-t",
+        "ext4",
+        *more,
+        "-E",
+        f"offset={start}",
+        str(path),
+        f"{size // 1024}k",
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
 
-@needs_tools
 def test_a_jetsons_card_has_its_root_first_and_smaller_ones_behind(tmp_path):
     """L4T's table: APP is the first entry, what the bootloader needs comes after it."""
     tree = tmp_path / "tree"

@@ -1,7 +1,6 @@
 """Host name, user, keys and Wi-Fi of a new card: by cloud-init or by Raspberry Pi OS's own first boot."""
 
 import json
-import os
 import subprocess
 
 import pytest
@@ -13,6 +12,9 @@ from edgeveil.devices.flashing.provisioning import boot_files
 from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.main import main
+from tests.support import programs
+
+pytestmark = pytest.mark.programs
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGz3hv7bY0ZJb0Y0 ada@desk"
 HASH = "$6$salt$" + "x" * 86
@@ -27,7 +29,6 @@ ssid = "IEEE"
 password = "password"
 country = "AT"
 """
-TOOLS = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
 # IEEE 802.11i, H.4.3: of the name IEEE and the password password
 PSK = "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e"
 BOOKWORM = b"console=tty1 root=PARTUUID=1-02 quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n"
@@ -156,11 +157,11 @@ def test_it_is_written_beside_the_root_file_system_and_read_back(setup, tmp_path
     (tmp_path / "ext").write_bytes(bytes(8 << 20))
     (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
     for command in (
-        ["mformat", "-i", fat, "-T", str((4 << 20) // 512), "-h", "16", "-s", "32", "::"],
-        ["mcopy", "-i", fat, tmp_path / "cmdline.txt", "::"],
-        ["mke2fs", "-q", "-t", "ext4", tmp_path / "ext"],
+        [programs.need("mformat", "debugfs"), "-i", fat, "-T", str((4 << 20) // 512), "-h", "16", "-s", "32", "::"],
+        [programs.need("mcopy"), "-i", fat, tmp_path / "cmdline.txt", "::"],
+        [programs.need("mke2fs"), "-q", "-t", "ext4", tmp_path / "ext"],
     ):
-        subprocess.run([str(word) for word in command], check=True, capture_output=True, env=TOOLS)
+        subprocess.run([str(word) for word in command], check=True, capture_output=True)
     table = bytearray(1 << 20)
     starts = (1 << 20, 5 << 20)
     for number, (kind, start, size) in enumerate(((0x0C, starts[0], 4 << 20), (0x83, starts[1], 8 << 20))):

@@ -9,6 +9,8 @@ from scripts.reproduce.field_review import field_review, field_review_page
 from tests.support.boards import version_0_1
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.programs
+
 RECORD = json.loads((ROOT / field_review.RESULT).read_text())
 FINDINGS = field_review.read_findings()
 # Their probes take well under a second each.

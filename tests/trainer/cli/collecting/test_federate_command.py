@@ -8,8 +8,10 @@ import pytest
 from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.machine import machine_id
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.promised import collector_bundles, fleet, gradient_examples
+
+pytestmark = pytest.mark.programs
 
 DEVICES, ROUNDS, SPARE, STEP = 6, 10, 3, 2.0
 MICRO = 4_000_000
@@ -28,7 +30,7 @@ def people(device, n):
 
 @pytest.mark.cameras
 def test_theta_is_that_of_the_reports_and_nobody_is_asked_twice_whoever_dies(bundle, tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     try:
         machine_id()
     except BadInput as error:
