@@ -18,10 +18,9 @@ word                         interpreter       what runs the operations
 """
 
 import re
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tensorrt"
 HAILO8, HAILO8L, RK3588 = "hailo8", "hailo8l", "rk3588"

@@ -1,10 +1,9 @@
 """The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
 
 import re
-from typing import Dict, Optional, Sequence, Tuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 
 class SourceKind(NamedTuple):

@@ -11,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, wherever a test begins
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.support import seeds
+from tests.support import programs, seeds
 
 seeds.move()
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
@@ -30,3 +30,18 @@ def data_folder() -> Path:
 def pytest_collection_modifyitems(items):
     """The demo, the walk and the trainer's tests first: two workers that end with short files end together."""
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/scripts/", "tests/walk/", "tests/trainer/")))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    programs.marked = item.get_closest_marker("programs") is not None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter):
+    """After pytest's own lists, and before its closing line: what was not tried for want of programs."""
+    yield
+    skipped = terminalreporter.stats.get("skipped", [])
+    line = programs.summary(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
+    if line:
+        terminalreporter.write_line(line)

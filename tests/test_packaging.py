@@ -12,6 +12,7 @@ import pytest
 import tomllib
 
 from edgeveil import __version__, edge_runtime
+from tests.support import bundles
 from tests.support.checkout import ROOT
 
 ROOTS = ("trainer", "models", "devices", "edge_runtime")
@@ -117,6 +118,26 @@ def test_an_editable_install_works_beside_a_users_own_modules(source, clean, pyt
     check_installed(python, clean)
     where = said(str(python), "-c", "import edgeveil.models as m; print(m.__file__)", cwd=clean)
     assert Path(where.strip()) == source / "models/__init__.py"
+
+
+def test_the_bare_wheel_runs_on_a_board_and_says_what_the_workstation_lacks(wheel, clean, tmp_path):
+    """What ``pip install edgeveil`` gives: the wheel, and numpy alone."""
+    said(sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "venv"), cwd=tmp_path)
+    python, programs = tmp_path / "venv/bin/python", tmp_path / "venv/bin"
+    site = said(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
+    for name in ("numpy", "numpy.libs"):
+        Path(site, name).symlink_to(Path(sysconfig.get_path("purelib"), name))
+    said(*PIP, "--python", str(python), "install", *OFFLINE, str(wheel), cwd=clean)
+    done = subprocess.run([programs / "edgeveil", "--help"], cwd=clean, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        "error: typer is not installed, which edgeveil, the workstation's command, needs. On CPython 3.11 to 3.13, "
+        "run: pip install 'edgeveil[trainer]'. A board needs edgeveil-edge alone.\n"
+    )
+    made = bundles.make_bundle(tmp_path)
+    assert "test.veil" in said(
+        str(programs / "edgeveil-edge"), "verify", str(made.path), "--trust", str(made.trust), cwd=clean
+    )
 
 
 @pytest.mark.parametrize("root", ROOTS)

@@ -13,11 +13,10 @@ Nothing is trusted here and nothing is verified but form: signature and hashes a
 import binascii
 import stat
 import struct
-from typing import List, NoReturn, Tuple
+from typing import List, NamedTuple, NoReturn, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, MAX_NAME, checked_name
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 LOCAL, CENTRAL, END = b"PK\x03\x04", b"PK\x01\x02", b"PK\x05\x06"
 ZIP64 = (b"PK\x06\x06", b"PK\x06\x07")

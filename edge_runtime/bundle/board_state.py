@@ -7,11 +7,10 @@ fault, never an empty state.
 
 import errno
 import os
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.storage.atomic import write_atomic
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, read_strict
 

@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import stat
-from typing import Any, Callable, Dict, List, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.archive import read_archive, read_first
 from edgeveil.edge_runtime.bundle.trust import Trust
@@ -18,7 +18,6 @@ from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
 from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import ed25519
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"

@@ -21,7 +21,7 @@ Schema 1 had ``keys`` in place of roles and one root key for ever, that of ``roo
 schema 2 that this key signed takes the device over, and there is no way back. No clock is used: a board's may say 1970.
 """
 
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.board_state import FloorReset
 from edgeveil.edge_runtime.errors import BundleRefused
@@ -37,7 +37,6 @@ from edgeveil.edge_runtime.formats.validate import (
     truth,
     whole,
 )
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MOST_SIGNATURES, Envelope
 from edgeveil.edge_runtime.signing.keys import Key

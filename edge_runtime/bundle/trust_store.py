@@ -15,7 +15,7 @@ of them it took last (``bundle.board_state``): those of a backup, which are olde
 
 import hashlib
 import os
-from typing import Callable, Dict, List, NoReturn, Optional, Tuple, Union
+from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.board_state import (
     Accepted,
@@ -38,7 +38,6 @@ from edgeveil.edge_runtime.bundle.trust_file import (
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.formats.validate import reading, record, whole
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.signing.keys import Key, read_public_key

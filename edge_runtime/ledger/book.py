@@ -5,9 +5,7 @@ after the one before has ended, and is counted in seconds that the device was on
 the device's policy, of one bundle or of several, hold at the same time: each period has its own count in each account.
 """
 
-from typing import Dict, Optional, Sequence, Tuple
-
-from edgeveil.edge_runtime.named_tuple import NamedTuple
+from typing import Dict, NamedTuple, Optional, Sequence, Tuple
 
 DEVICE = "device"  # the account that every release counts to where nothing tells its unit
 SPENT = "budget-spent"  # why a release was dropped

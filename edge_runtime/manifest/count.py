@@ -4,10 +4,9 @@ Places are [row, column] in pixels of the sensor's frame. A record has ``values`
 ``names``: of each line ``in`` and ``out``, of each zone ``occupancy`` and, with ``dwell_s``, a number for each bin.
 """
 
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.formats.validate import each, identifier, positive, real, record, refuse, whole
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400

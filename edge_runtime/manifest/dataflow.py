@@ -26,7 +26,7 @@ Where the manifest holds a stream, every output must also be *held*: made by a h
 noise.
 """
 
-from typing import Any, Dict, List, Optional, Set
+from typing import Any, Dict, List, NamedTuple, Optional, Set
 
 from edgeveil.edge_runtime.formats.validate import (
     bounds,
@@ -43,7 +43,6 @@ from edgeveil.edge_runtime.formats.validate import (
 )
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.manifest.mechanism_rules import DRAWS, LARGEST_SCALE, MECHANISMS, MOST_STEPS, check_draw
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64

@@ -3,10 +3,9 @@
 It sees the sensor's frame, scaled to its own input, and gives boxes and their scores. Nothing of it leaves but counts.
 """
 
-from typing import Any, Callable, Dict, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.formats.validate import fields, one_of, real, record, refuse, whole
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 ORDERS, UNITS, POINTS = ("yxyx", "xyxy"), ("share", "pixel"), ("centre", "feet")
 _KEYS = (

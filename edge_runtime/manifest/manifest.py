@@ -3,9 +3,7 @@
 The runtime reads the records. The workstation builds and reads the JSON: ``Manifest.document``.
 """
 
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, Optional, Sequence, Tuple
-
-from edgeveil.edge_runtime.named_tuple import NamedTuple
+from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.manifest.count import CountRules

@@ -4,10 +4,9 @@ A mechanism is deterministic: all its randomness comes from draw stages before i
 listed under ``noise`` in the order of its row in ``MECHANISMS``. docs/reference/bundle-format.md has the arithmetic.
 """
 
-from typing import Any, Callable, Dict, List, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Sequence, Tuple
 
 from edgeveil.edge_runtime.formats.validate import real, refuse, shape, whole
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 COIN = 2**62  # a coin is true with probability numerator / COIN
 LARGEST_BOUND = 2**24  # of an integer: a report of its sums is held by int32

@@ -1,10 +1,9 @@
 """Compiles the stages of a manifest to functions, checks their order and splits them around the model."""
 
-from typing import Any, List, Optional, Set, Tuple
+from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
 from edgeveil.edge_runtime.pipeline.stages import KINDS, Run
 

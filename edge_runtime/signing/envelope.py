@@ -11,11 +11,10 @@ one schema only.
 """
 
 import re
-from typing import Any, Callable, FrozenSet, Mapping, Tuple
+from typing import Any, Callable, FrozenSet, Mapping, NamedTuple, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import ed25519
 
 MAX_BYTES = 2**20

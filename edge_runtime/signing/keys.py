@@ -2,10 +2,9 @@
 
 import os
 import re
-from typing import Union
+from typing import NamedTuple, Union
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing import ed25519
 
 _LINE = re.compile(r"edgeveil-ed25519 ([0-9a-f]{64}) ([A-Za-z0-9][A-Za-z0-9._@-]{0,63})( development)?\n?")

@@ -1,9 +1,8 @@
 """A role: which keys may sign a kind of text, and how many of them must."""
 
-from typing import FrozenSet, Iterable, Tuple
+from typing import FrozenSet, Iterable, NamedTuple, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 from edgeveil.edge_runtime.signing.keys import Key
 
 

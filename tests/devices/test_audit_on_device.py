@@ -22,7 +22,7 @@ from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import ROOT
 
-pytestmark = [pytest.mark.slow, edge_tpu.needed]
+pytestmark = [pytest.mark.slow, pytest.mark.programs]
 
 
 def complements(run):

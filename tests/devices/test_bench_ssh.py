@@ -14,6 +14,8 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 from tests.support.boards import sshd
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture
 def edgeveil(tmp_path, capfd, monkeypatch):

@@ -18,6 +18,8 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 from tests.support.boards import sshd
 
+pytestmark = pytest.mark.programs
+
 WHOLE = """
 parallel = 2
 most_failures = 1

@@ -30,6 +30,8 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 from tests.support.boards import lossy_serial_line, sshd
 
+pytestmark = pytest.mark.programs
+
 MEMORY = Path("/dev/shm")  # noqa: S108 - only looked at
 
 

@@ -12,7 +12,7 @@ from tests.support import bundles
 from tests.support.boards import emulated_boards
 from tests.support.promised import local_examples
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 PLACE, FRAMES = "/srv/promised", 2000
 READING = np.array([16, 0, 4, 12], np.uint8)

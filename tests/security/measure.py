@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "docs" / "results" / "system-calls.json"
 
 sys.path[:0] = [str(ROOT)]
+from tests.support import programs  # noqa: E402 - it is found from there
 from tests.support.checkout import PACKAGES  # noqa: E402 - it is found from there
 
 START = """
@@ -124,7 +125,7 @@ def fetched(source: str, shape: list[int], trace: Path) -> int:
     frames, their_frames = os.pipe()
     settings, ours = os.pipe()
     given = {"settings": settings, "frames": their_frames, "account": None}
-    strace = ["strace", "-f", "-qq", "-o", str(trace)]
+    strace = [str(programs.find("strace")), "-f", "-qq", "-o", str(trace)]
     with subprocess.Popen(
         [*strace, *command("sources.network.fetch"), json.dumps(given)],
         pass_fds=[settings, their_frames],

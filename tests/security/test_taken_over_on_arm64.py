@@ -17,7 +17,7 @@ from tests.support import bundles
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 PLACE = "/srv/taken-over"
 ASK = """

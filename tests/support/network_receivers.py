@@ -4,17 +4,16 @@ import contextlib
 import datetime
 import ipaddress
 import os
-import shutil
 import signal
 import socket
 import subprocess
 import time
 
 import numpy as np
-import pytest
 
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
+from tests.support import programs
 
 MANIFEST = parse(
     {
@@ -75,7 +74,7 @@ class Broker:
 
     def start(self):
         self._process = subprocess.Popen(
-            [shutil.which("mosquitto"), "-c", str(self._file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            [programs.need("mosquitto"), "-c", str(self._file)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         assert eventually(self._listens)
 
@@ -89,11 +88,6 @@ class Broker:
     def kill(self):
         self._process.kill()
         self._process.wait()
-
-
-def needs_mosquitto():
-    if shutil.which("mosquitto") is None:
-        pytest.skip("NO MOSQUITTO HERE: nothing was sent to a real broker (apt-get install mosquitto)")
 
 
 class Listener:

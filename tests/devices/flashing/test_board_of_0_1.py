@@ -16,7 +16,7 @@ from edgeveil.trainer.sealing.update_index import write_index
 from tests.support import bundles
 from tests.support.boards import board_service, emulated_boards, version_0_1
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 RUNTIME = hashlib.sha256(zipapp_bytes()).hexdigest()
 ROOT = "/opt/edgeveil"

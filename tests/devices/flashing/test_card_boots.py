@@ -20,7 +20,7 @@ from tests.support.boards.board_service import PATIENCE_S, exposure, healthy, un
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 WHEELS = (emulated_boards.LITERT, emulated_boards.OPENCV)
 UNITS = ROOT / "devices/flashing/units"

@@ -1,7 +1,6 @@
 """Host name, user, keys and Wi-Fi of a new card: by cloud-init or by Raspberry Pi OS's own first boot."""
 
 import json
-import os
 import subprocess
 
 import pytest
@@ -12,6 +11,8 @@ from edgeveil.devices.flashing.card_setup import read_setup
 from edgeveil.devices.flashing.mounted_card import MountedCard
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.main import main
+
+pytestmark = pytest.mark.programs
 
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGz3hv7bY0ZJb0Y0 ada@desk"
 HASH = "$6$salt$" + "x" * 86
@@ -26,7 +27,6 @@ ssid = "IEEE"
 password = "password"
 country = "AT"
 """
-TOOLS = {**os.environ, "PATH": os.environ["PATH"] + ":/usr/sbin:/sbin"}
 # IEEE 802.11i, H.4.3: of the name IEEE and the password password
 PSK = "f42c6fc52df0ebef9ebb4b90b38a5f902e83fe1b135a70e23aed762e9710a12e"
 BOOKWORM = b"console=tty1 root=PARTUUID=1-02 quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n"

@@ -27,7 +27,7 @@ from tests.support.export_runs import noise_run
 from tests.support.promised import local_examples
 from tests.support.trial import short_audit
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 FRAMES = 100
 ARTEFACTS = ("tflite-int8", "tflite-float32")

@@ -17,8 +17,10 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support import bundles, programs
 from tests.support.boards import sshd
+
+pytestmark = pytest.mark.programs
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
@@ -124,7 +126,7 @@ def test_an_unknown_host_key_is_refused(server, tmp_path):
 
 
 def test_another_host_key_than_before_is_refused(server, tmp_path):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     key = " ".join((tmp_path / "other.pub").read_text().split()[:2])
     (tmp_path / "hosts").write_text(f"[127.0.0.1]:{server.port} {key}\n")
     with pytest.raises(BadInput, match="another host key than before"):
@@ -132,7 +134,7 @@ def test_another_host_key_than_before_is_refused(server, tmp_path):
 
 
 def test_who_may_not_log_in_is_told(server, tmp_path):
-    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+    subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
     with pytest.raises(BadInput, match="refused the login"):
         open_transport(server.target, identity=tmp_path / "other", known_hosts=server.known_hosts)
 

@@ -27,16 +27,14 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support import bundles, programs
+
+pytestmark = pytest.mark.programs
 
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 MIB = 2**20
 START = 2048 * 512
 LINE = "console=tty1 root=/dev/mmcblk0p2 rootwait\n"
-needs_tools = pytest.mark.skipif(
-    not all(shutil.which(name) for name in ("mformat", "mcopy")),
-    reason="no mformat or mcopy here: apt-get install mtools",
-)
 
 
 @pytest.fixture(scope="module")
@@ -53,8 +51,8 @@ def owner(tmp_path_factory):
     return folder, bundles.make_bundle(folder, change=change, name="one.veil").path
 
 
-def tool(*command, data=None):
-    subprocess.run([str(c) for c in command], input=data, check=True, capture_output=True, timeout=60)
+def tool(name, *arguments, data=None):
+    subprocess.run([programs.need(name), *map(str, arguments)], input=data, check=True, capture_output=True, timeout=60)
 
 
 @pytest.fixture
@@ -111,7 +109,6 @@ def write(owner, target, *, said=None, **more):
     )
 
 
-@needs_tools
 def test_the_boot_partition_in_the_image_of_a_card(owner, image, boot):
     before, said = image.read_bytes(), []
     write(owner, f"image:{image}", said=said)
@@ -127,7 +124,6 @@ def test_the_boot_partition_in_the_image_of_a_card(owner, image, boot):
     assert {str(path): card.read(f"/{path}") for path in mounted} == {str(p): data for p, data in mounted.items()}
 
 
-@needs_tools
 def test_a_boot_partition_in_an_image(owner, boot_image):
     write(owner, f"image:{boot_image}")
     card = sd_card.open_media(f"image:{boot_image}")
@@ -159,7 +155,6 @@ def test_a_system_that_is_not_configured_from_its_boot_partition_is_refused_and_
     assert sorted(path.name for path in root.rglob("*")) == ["etc", "usr"]
 
 
-@needs_tools
 def test_without_mtools_an_image_is_refused_and_a_mounted_one_is_written(owner, image, boot, monkeypatch):
     monkeypatch.setenv("PATH", "/nowhere")
     before = image.read_bytes()
@@ -169,7 +164,6 @@ def test_without_mtools_an_image_is_refused_and_a_mounted_one_is_written(owner, 
     write(owner, f"dir:{boot}")
 
 
-@needs_tools
 def test_what_is_no_card_or_has_no_room_is_left_alone(owner, image, boot_image, tmp_path, monkeypatch):
     (tmp_path / "none.img").write_bytes(bytes(MIB))
     with pytest.raises(BadInput, match="FAT boot partition"):

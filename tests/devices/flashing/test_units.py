@@ -2,7 +2,6 @@
 
 import configparser
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -12,7 +11,10 @@ from edgeveil.devices.flashing import board, service_files
 from edgeveil.devices.flashing.service import camera_unit
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.ipc.schedule import NICE
+from tests.support import programs
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 UNITS = ROOT / "devices/flashing/units"
 
@@ -76,7 +78,6 @@ def test_the_outside_is_watched_and_has_no_device():
         assert unit(name)["Service"]["NoNewPrivileges"] == "yes"
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd-analyze is not here (package systemd)")
 @pytest.mark.parametrize("device", ["cpu", "accelerator"])
 @pytest.mark.parametrize("name", sorted(path.name for path in UNITS.glob("*.service")))
 def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_path):
@@ -91,7 +92,7 @@ def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_pat
         devices = camera_unit.devices(source, profiles.load("jetson-nano"))
     lines = {"@DEVICE@": devices, "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"], "@FRAMES@": [camera_unit.FOLDER]}
     (tmp_path / name).write_bytes(service_files.filled(name, words, lines))
-    command = ["systemd-analyze", "security", "--offline=true", f"./{name}"]
+    command = [programs.need("systemd-analyze"), "security", "--offline=true", f"./{name}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     if "offline" in done.stderr:
         pytest.skip("this systemd-analyze knows no --offline (systemd 250)")

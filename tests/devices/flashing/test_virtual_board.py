@@ -14,7 +14,7 @@ from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 FRAMES = 30
 PATTERNS = {"black": 5, "red": 7, "blue": 9}  # of vivid's control test_pattern

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import stat
 import subprocess
 import sys
@@ -18,7 +17,10 @@ from edgeveil.devices.flashing.steps import StartService
 from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.transports.sudo import Sudo
 from edgeveil.edge_runtime.errors import BadInput
+from tests.support import programs
 from tests.support.checkout import PACKAGES
+
+pytestmark = pytest.mark.programs
 
 PASSWORD = "correct horse, battery"  # noqa: S105 - of no account
 
@@ -194,9 +196,10 @@ except BadInput as error:
 """
 
 
-@pytest.mark.skipif(os.geteuid() != 0 or shutil.which("sudo") is None, reason="no root or no sudo here")
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a user and an overlay")
 def test_the_real_sudo(tmp_path):
     """In an overlay of this system that is gone afterwards: a user of its own, whom sudo asks for the password."""
+    programs.need("sudo")
     program = PROGRAM.format(packages=str(PACKAGES), password=PASSWORD)
     text = REAL.format(place=tmp_path, password=PASSWORD, folders=FOLDERS, python=sys.executable, program=program)
     command = ["unshare", "--mount", "sh", "-c", text]

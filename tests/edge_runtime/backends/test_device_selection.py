@@ -37,6 +37,8 @@ from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import PACKAGES
 
+pytestmark = pytest.mark.programs
+
 
 def edge(*arguments, **environment):
     return subprocess.run(
@@ -60,7 +62,6 @@ def refused(done, *, code):
     return last
 
 
-@edge_tpu.needed
 def test_frames_go_through_the_edge_tpu_that_was_asked_for(made, library, tmp_path):
     x = np.random.default_rng(3).integers(0, 256, (5, *tiny_models.SHAPE)).astype(np.uint8)
     np.savez(tmp_path / "in.npz", x=x)
@@ -74,7 +75,6 @@ def test_frames_go_through_the_edge_tpu_that_was_asked_for(made, library, tmp_pa
     assert np.abs(out - (255 - x.astype(int))).max() <= 1
 
 
-@edge_tpu.needed
 def test_a_service_says_what_runs_it(made, library, tmp_path):
     np.savez(tmp_path / "in.npz", x=np.zeros((2, *tiny_models.SHAPE), np.uint8))
     words = ["run", made.path, "--trust", made.trust, "--device", "edgetpu", "--json", "--log", "json"]
@@ -89,7 +89,6 @@ def test_a_service_says_what_runs_it(made, library, tmp_path):
     assert said["message"].startswith(f"no audit has measured what leaks when {COMPILED} runs on edgetpu")
 
 
-@edge_tpu.needed
 def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library):
     ctypes.CDLL(str(library / edge_tpu.LIBRARY))  # from now on its name finds it, as an installed one's does
     entry = made.manifest["models"]["generator"]["artefacts"][COMPILED]
@@ -106,7 +105,6 @@ def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library)
         backend.close()
 
 
-@edge_tpu.needed
 @pytest.mark.parametrize(
     ("said", "match"),
     [
@@ -253,7 +251,6 @@ def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, dev
     assert entered == [namespace]
 
 
-@edge_tpu.needed
 def test_a_release_is_tried_on_the_device_that_will_run_it(made, library):
     words = ["try", made.path, "--trust", made.trust, "--frames", "3"]
     done = edge(*words, "--device", "edgetpu", LD_LIBRARY_PATH=library)

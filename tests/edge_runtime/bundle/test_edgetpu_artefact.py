@@ -44,6 +44,8 @@ from tests.support.boards import edge_tpu
 from tests.support.boards.edge_tpu import COMPILED
 from tests.support.checkout import PACKAGES, ROOT
 
+pytestmark = pytest.mark.programs
+
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
 
@@ -103,7 +105,6 @@ def audited(made, folder, *parts):
     return bundles.make_bundle(folder, example=example, change=change)
 
 
-@edge_tpu.needed
 def test_an_audit_speaks_of_the_device_it_was_made_on(made, library, tmp_path, capfd):
     ctypes.CDLL(str(library / edge_tpu.LIBRARY))
     here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
@@ -136,7 +137,6 @@ def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
         assert sum(f"{number} %" in text for number in ("60.0", "65.0", "70.0", "90.0")) == (told.endswith("%"))
 
 
-@edge_tpu.needed
 def test_the_page_of_a_service_shows_what_was_measured_on_its_accelerator(made, library, tmp_path):
     one = audited(made, tmp_path / "b", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
     (tmp_path / "in").mkdir()
@@ -166,7 +166,6 @@ def test_the_page_of_a_service_shows_what_was_measured_on_its_accelerator(made, 
         process.wait(20)
 
 
-@edge_tpu.needed
 def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, library, tmp_path):
     ctypes.CDLL(str(library / edge_tpu.LIBRARY))
     both = audited(made, tmp_path / "both", ("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7))
@@ -190,7 +189,6 @@ def test_an_owners_limit_is_held_by_what_was_measured_on_the_device(made, librar
             Perturber.open(one.path, trust=trust, device=device)
 
 
-@edge_tpu.needed
 def test_rows_of_an_audit_go_through_the_device_that_was_asked_for(made, library, tmp_path):
     root = tmp_path / "root"
     (root / "current").mkdir(parents=True)

@@ -168,7 +168,7 @@ def test_verifying_needs_the_standard_library_alone(tmp_path):
 
 
 @pytest.mark.pythons
-@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"])
 def test_every_python_gives_the_same_answers(tmp_path, version):
     """Good bundles and the whole museum, read by a real interpreter of that version with nothing installed."""
     python = runpy.run_path(str(ROOT / "scripts/environments/pythons.py"))["interpreter"](version)

@@ -7,6 +7,9 @@ import subprocess
 import pytest
 
 from edgeveil.edge_runtime.cli.main import main
+from tests.support import programs
+
+pytestmark = pytest.mark.programs
 
 # Mounts of its own where Mender looks, and a folder for what it keeps: this machine's stay as they are.
 OWN = """
@@ -80,8 +83,9 @@ def test_an_artifact_without_one_bundle_is_one_sentence(board, tree, names, caps
 
 @pytest.mark.boards
 def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, veils, tmp_path):
-    if os.geteuid() or not shutil.which("mender") or not shutil.which("mender-artifact"):
-        pytest.skip("MENDER'S CLIENT WAS NOT RUN: as root, apt install mender-client mender-artifact")
+    maker = programs.need("mender-artifact", "mender")
+    if os.geteuid():
+        pytest.skip("MENDER'S CLIENT WAS NOT RUN: only root can make mounts of its own")
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         pytest.skip("MENDER'S CLIENT WAS NOT RUN: no mounts of its own may be made here")
     module = board.script(tmp_path / "module", "mender")
@@ -96,7 +100,7 @@ def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, veils
     def artifact(bundle):
         out = tmp_path / f"{bundle.stem}.mender"
         words = ["write", "module-image", "-T", "edgeveil", "-t", "board", "-n", bundle.stem, "-f", str(bundle)]
-        subprocess.run(["mender-artifact", *words, "-o", str(out)], check=True, capture_output=True)
+        subprocess.run([maker, *words, "-o", str(out)], check=True, capture_output=True)
         return f"install {out}"
 
     said = mender(artifact(veils.second), "rollback")

@@ -1,14 +1,16 @@
 """RAUC's slot hook: by its protocol, and by Debian's own rauc, with a bundle that rauc made and a test's key signed."""
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from edgeveil.edge_runtime.cli.main import main
+from tests.support import programs
 from tests.support.vendors import rauc_bundles
+
+pytestmark = pytest.mark.programs
 
 # A bus, a service and mounts of its own: this machine's stay as they are.
 OWN = """
@@ -56,8 +58,9 @@ def test_another_hook_or_image_is_one_sentence(board, name, image, told, monkeyp
 
 @pytest.mark.boards
 def test_raucs_own_service_installs_and_refuses(board, veils, tmp_path):
-    if os.geteuid() or rauc_bundles.missing() or not all(map(shutil.which, ("dbus-run-session", "gdbus"))):
-        pytest.skip("RAUC WAS NOT RUN: as root, apt install rauc squashfs-tools dbus-daemon libglib2.0-bin openssl")
+    bus = programs.need("dbus-run-session", "gdbus", "rauc", "mksquashfs", "openssl")
+    if os.geteuid():
+        pytest.skip("RAUC WAS NOT RUN: only root can mount its bundles")
     if "squashfs" not in Path("/proc/filesystems").read_text() or not Path("/dev/loop-control").exists():
         pytest.skip("RAUC WAS NOT RUN: it mounts its bundles, and no squashfs or loop device may be mounted here")
     rauc_bundles.fleet_key(tmp_path)
@@ -70,7 +73,7 @@ def test_raucs_own_service_installs_and_refuses(board, veils, tmp_path):
 
     def install(veil):
         made = str(rauc_bundles.rauc_bundle(tmp_path, veil, hook_file))
-        inside = ["dbus-run-session", "--", "bash", "-c", OWN, "own", str(system), made]
+        inside = [bus, "--", "bash", "-c", OWN, "own", str(system), made]
         done = subprocess.run(["unshare", "--mount", *inside], capture_output=True, text=True, timeout=300, check=False)
         said = done.stdout + done.stderr
         assert "Running slot hook 'slot-install' for edgeveil.0" in said

@@ -16,9 +16,11 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
-from tests.support import bundles, leak_scanner, live_fakes
+from tests.support import bundles, leak_scanner, live_fakes, programs
 from tests.support.checkout import ROOT
 from tests.support.promised import local_examples
+
+pytestmark = pytest.mark.programs
 
 START = """
 import json, sys
@@ -174,11 +176,11 @@ def test_golden_vectors_that_fail_leave_nothing_behind(wide, tmp_path):
 
 
 def test_strace_sees_no_socket_inside(wide, tmp_path):
-    trace = tmp_path / "trace"
+    trace, strace = tmp_path / "trace", programs.need("strace")
     first = (
         "from edgeveil.edge_runtime.outside import process_table\nfrom tests.support import live_fakes\n"
         f"real = live_fakes.command\nlive_fakes.command = lambda module, first='': "
-        f"['strace', '-f', '-qq', '-e', 'trace=network,io_uring_setup,execve', '-o', {str(trace)!r}] + real(module)\n"
+        f"[{strace!r}, '-f', '-qq', '-e', 'trace=network,io_uring_setup,execve', '-o', {str(trace)!r}] + real(module)\n"
     )
     code, printed, _ = run(wide, tmp_path / "out", "", first, count=20)
     assert code == 0, printed

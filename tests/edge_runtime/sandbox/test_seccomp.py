@@ -2,7 +2,6 @@
 
 import errno
 import platform
-import shutil
 import struct
 import subprocess
 
@@ -10,6 +9,9 @@ import pytest
 
 from edgeveil.edge_runtime.sandbox import allowed_calls, seccomp
 from edgeveil.edge_runtime.sandbox.call_numbers import NEWEST, numbers
+from tests.support import programs
+
+pytestmark = pytest.mark.programs
 
 ALLOW, KILL, REFUSE, ABSENT = 0x7FFF0000, 0x80000000, 0x50000 | errno.EACCES, 0x50000 | errno.ENOSYS
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "armv7l": 0x40000028}
@@ -138,11 +140,12 @@ def test_an_unknown_architecture_has_no_filter():
     assert not seccomp.restrict(rules, "riscv64")
 
 
-@pytest.mark.skipif(shutil.which("scmp_sys_resolver") is None, reason="libseccomp's tool is not here (package seccomp)")
 @pytest.mark.parametrize(("machine", "theirs"), [("x86_64", "x86_64"), ("aarch64", "aarch64"), ("armv7l", "arm")])
 def test_the_numbers_are_those_of_libseccomp(machine, theirs):
     for name, number in numbers(machine).items():
-        found = subprocess.run(["scmp_sys_resolver", "-a", theirs, name], capture_output=True, text=True, check=True)
+        found = subprocess.run(
+            [programs.need("scmp_sys_resolver"), "-a", theirs, name], capture_output=True, text=True, check=True
+        )
         assert int(found.stdout) == number, name
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 import sys
 
@@ -13,8 +12,10 @@ from edgeveil.edge_runtime.manifest.count import CountRules, Line, Zone
 from edgeveil.edge_runtime.outside import health
 from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 HERE = ROOT / "docs/how-to/counts"
 RULES = CountRules([Line("door", (0, 1), (9, 1))], [Zone("hall", [(0, 0), (0, 9), (9, 9)])], 10, [5.0], 16.0, None)
@@ -24,7 +25,7 @@ REPORT = CountReport(7, "counted", [2, 1, 12, 0, 4], 3, 10**18)
 
 @pytest.mark.cameras
 def test_the_receiver_prints_each_period_once(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     broker = network_receivers.Broker(tmp_path)
     listener = network_receivers.Listener(broker.port, "hall/door/#")
     words = [sys.executable, str(HERE / "receive.py"), "127.0.0.1", str(broker.port), "hall/door"]
@@ -68,15 +69,13 @@ def test_the_flow_is_whole_and_its_function_takes_each_period_once():
     assert all(node["z"] in nodes for node in nodes.values() if "z" in node)
     assert nodes["edgeveil_in"]["broker"] in nodes
     assert nodes["edgeveil_in"]["topic"].endswith("/count")
-    if shutil.which("node") is None:
-        pytest.skip("NO NODE HERE: the flow's function was not run (apt-get install nodejs)")
     form = CountForm(RULES, "hall")
     sent = [form.document(REPORT, "a-1"), form.document(REPORT, "a-1")]
     sent.append(form.document(REPORT._replace(values=None, state="missing"), "a-2"))
     run = f"""const kept = {{}}, context = {{get: k => kept[k], set: (k, v) => {{ kept[k] = v; }}}};
 const each = msg => {{ {nodes["edgeveil_each"]["func"]} }};
 console.log(JSON.stringify({json.dumps(sent)}.map(payload => each({{payload}}))));"""
-    done = subprocess.run(["node", "-e", run], capture_output=True, text=True, check=True)
+    done = subprocess.run([programs.need("node"), "-e", run], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [{"payload": {"people": 12, "lines": {"door": {"in": 2, "out": 1}}}}, None, None]
 
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 
 import pytest
@@ -14,8 +13,10 @@ from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
 from edgeveil.edge_runtime.sinks.network.labels import Labels
 from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
 from scripts.environments import home_assistant
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 RULES = CountRules(
     [Line("door", (0, 100), (424, 100))], [Zone("hall", [(0, 0), (0, 200), (200, 200)])], 10, [5.0, 60.0], 16.0, None
@@ -74,19 +75,16 @@ def test_counts_that_no_longer_come_are_not_shown():
 
 @pytest.mark.homeassistant
 def test_home_assistant_finds_all_of_it(tmp_path):
-    network_receivers.needs_mosquitto()
-    place = home_assistant.folder()
-    python = home_assistant.command(place)
+    programs.need("mosquitto")
+    python = home_assistant.python(home_assistant.folder())
     if python is None:
         pytest.skip(
             "NO HOME ASSISTANT HERE: nothing was discovered (python -m scripts.environments.home_assistant makes it)"
         )
     broker = network_receivers.Broker(tmp_path)
-    here, there = home_assistant.scratch(place)
-    shutil.copy(ROOT / "tests/support/home_assistant/probe.py", here)
-    shutil.rmtree(here / "config", ignore_errors=True)
-    (here / "config").mkdir()
-    words = [*python, f"{there}/probe.py", f"{there}/config", str(broker.port), str(len(STATES))]
+    (tmp_path / "config").mkdir()
+    probe = ROOT / "tests/support/home_assistant/probe.py"
+    words = [str(python), str(probe), str(tmp_path / "config"), str(broker.port), str(len(STATES))]
     sink = MqttSink(f"mqtt://127.0.0.1:{broker.port}/hall/door", network_receivers.OUTPUTS, MANIFEST, {})
     said = (tmp_path / "said").open("w")
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said, text=True) as process:

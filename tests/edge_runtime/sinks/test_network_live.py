@@ -11,8 +11,10 @@ import pytest
 
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.sinks.network import wire
-from tests.support import bundles, live_fakes, network_receivers
+from tests.support import bundles, live_fakes, network_receivers, programs
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,7 @@ def reached(port):
 
 @pytest.mark.cameras
 def test_from_a_camera_to_a_broker_and_a_page(wide, tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     broker, port = network_receivers.Broker(tmp_path), network_receivers.free_port()
     listener = network_receivers.Listener(broker.port)
     sinks = f"mqtt://127.0.0.1:{broker.port}/hall?spool={tmp_path}/spool", f"preview:{port}"

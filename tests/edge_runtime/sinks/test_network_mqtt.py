@@ -10,16 +10,16 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sinks.network import wire
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 
-pytestmark = pytest.mark.cameras
+pytestmark = [pytest.mark.cameras, pytest.mark.programs]
 FORM = wire.Format(network_receivers.OUTPUTS, network_receivers.MANIFEST)
 FAST = {"backoff": {"first_s": 0.05, "most_s": 0.2}}
 
 
 @pytest.fixture
 def broker(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     started = network_receivers.Broker(tmp_path)
     yield started
     started.kill()
@@ -145,7 +145,7 @@ def test_the_last_will_says_that_nobody_is_there(broker):
 
 
 def test_the_loop_is_never_held_up_and_the_oldest_go(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     sink = mqtt(network_receivers.free_port(), "?spool_size=50kB")
     start = time.process_time()
     for n in range(2000):
@@ -179,7 +179,7 @@ def test_a_broker_that_hangs_holds_nobody_up_and_what_it_did_not_take_is_kept(br
 
 
 def test_a_privacy_stop_forgets_what_waits(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     sink = mqtt(network_receivers.free_port(), f"?spool={tmp_path}/spool")
     for n in range(10):
         sink.write(network_receivers.frame(n))
@@ -189,14 +189,13 @@ def test_a_privacy_stop_forgets_what_waits(tmp_path):
 
 
 def test_tls_with_an_authority_and_a_password(tmp_path):
-    import shutil
     import subprocess
 
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     ca, cert, key = network_receivers.certificates(tmp_path)
     (tmp_path / "passwords").write_text("")
     subprocess.run(
-        [shutil.which("mosquitto_passwd"), "-b", str(tmp_path / "passwords"), "door", "open sesame"], check=True
+        [programs.need("mosquitto_passwd"), "-b", str(tmp_path / "passwords"), "door", "open sesame"], check=True
     )
     (tmp_path / "secret").write_text("open sesame\n")
     broker = network_receivers.Broker(

@@ -3,7 +3,6 @@
 import http.client
 import json
 import re
-import shutil
 import subprocess
 import threading
 import time
@@ -19,7 +18,9 @@ from edgeveil.edge_runtime.manifest.manifest import Privacy, parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks import open_sink
 from tests.edge_runtime.sources.series import series_example
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
+
+pytestmark = pytest.mark.programs
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of these tests alone
 
@@ -272,9 +273,7 @@ BROWSER = [
 
 
 def browse(folder, url, *arguments):
-    if shutil.which("chromium") is None:
-        pytest.skip("NO CHROMIUM HERE: nobody has looked at the page (apt-get install chromium)")
-    command = ["chromium", *BROWSER, f"--user-data-dir={folder}/profile", *arguments, url]
+    command = [programs.need("chromium"), *BROWSER, f"--user-data-dir={folder}/profile", *arguments, url]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     # What the page or its policy had to complain about is logged as CONSOLE; the rest is about the missing desktop.
     assert "CONSOLE" not in done.stderr, done.stderr

@@ -10,12 +10,13 @@ import subprocess
 import numpy as np
 import pytest
 
+from tests.support import programs
 from tests.support.boards import emulated_boards, fakenect_recording
 from tests.support.checkout import ROOT
 
 LIBRARIES = "usr/lib/aarch64-linux-gnu"
 
-pytestmark = [pytest.mark.boards, pytest.mark.cameras, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.cameras, pytest.mark.slow, pytest.mark.programs]
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +24,7 @@ def board(tmp_path_factory):
     """The root folder of a small arm64 system with qemu inside."""
     root = tmp_path_factory.mktemp("board") / "root"
     subprocess.run(["cp", "-a", "--reflink=auto", str(emulated_boards.tree()), str(root)], check=True, timeout=120)
-    shutil.copy(shutil.which("qemu-aarch64-static"), root)
+    shutil.copy(programs.need("qemu-aarch64-static"), root)
     return root
 
 

@@ -4,7 +4,6 @@ Each runs in a process of its own (tests/camera_probe.py). Skipped, loudly, wher
 """
 
 import contextlib
-import ctypes.util
 import http.server
 import json
 import os
@@ -20,7 +19,7 @@ import cv2
 import numpy as np
 import pytest
 
-from tests.support import bundles
+from tests.support import bundles, programs
 from tests.support.boards import fakenect_recording
 from tests.support.checkout import PACKAGES as CHECKOUT
 from tests.support.checkout import ROOT
@@ -31,7 +30,7 @@ FAKENECT = Path("/usr/lib/x86_64-linux-gnu/fakenect")
 SYSTEM_PYTHON = "/usr/bin/python3"
 PACKAGES = Path(np.__file__).parents[1]
 
-pytestmark = pytest.mark.cameras
+pytestmark = [pytest.mark.cameras, pytest.mark.programs]
 
 
 def probe(text, shape, dtype="uint16", unit_mm=1.0, frames=5, python=sys.executable, env=None, timeout=40):
@@ -55,8 +54,7 @@ def probe(text, shape, dtype="uint16", unit_mm=1.0, frames=5, python=sys.executa
 @pytest.fixture(scope="module")
 def recording():
     """A wall at 3 m and a box at 1.5 m that moves to the right; no reading at the left edge."""
-    if not FAKENECT.is_dir():
-        pytest.skip("fakenect is not installed: apt install libfreenect-bin libfreenect0.5")
+    programs.need("fakenect", "libfreenect")
     depths = []
     for number in range(12):
         depth = np.full((480, 640), 3000.0)
@@ -99,8 +97,7 @@ def test_a_kinect_in_other_units_than_millimetres(recording):
 
 
 def test_without_a_kinect_one_sentence_says_so():
-    if not ctypes.util.find_library("freenect"):
-        pytest.skip("libfreenect is not installed: apt install libfreenect0.5")
+    programs.need("libfreenect")
     found, _ = probe("kinect:", [480, 640])
     assert found["error"][0] in ("Disconnected", "SourceFailed")
     assert found["error"][2] == 4
@@ -111,8 +108,7 @@ def test_without_a_kinect_one_sentence_says_so():
 
 
 def test_any_openni2_camera_is_read_through_its_c_interface():
-    if not Path("/usr/lib/x86_64-linux-gnu/OpenNI2/Drivers/libDummyDevice.so.0").exists():
-        pytest.skip("OpenNI2 is not installed: apt install libopenni2-0")
+    programs.need("OpenNI2")
     found, text = probe("openni:Dummy", [240, 320], frames=5)
     assert found["error"] is None, text
     assert len(found["frames"]) == 5
@@ -125,20 +121,11 @@ def test_any_openni2_camera_is_read_through_its_c_interface():
 # GStreamer, through PyGObject and a Python that has it
 
 
-def has_gstreamer(*more):
-    code = "import gi; gi.require_version('Gst', '1.0'); from gi.repository import Gst" + "".join(
-        f"; gi.require_version('{name}', '1.0'); from gi.repository import {name}" for name in more
-    )
-    if not Path(SYSTEM_PYTHON).exists():
-        return False
-    return not subprocess.run([SYSTEM_PYTHON, "-c", code], capture_output=True, timeout=30, check=False).returncode
-
-
 @pytest.fixture(scope="module")
 def gstreamer():
-    same = sys.version_info[:2] == (3, 11)
-    if not has_gstreamer() or not same:
-        pytest.skip("GStreamer is not here for the system's Python: apt install python3-gi gir1.2-gst-plugins-base-1.0")
+    programs.need("PyGObject", "GStreamer")
+    if sys.version_info[:2] != (3, 11):
+        pytest.skip("the packages of .venv are not for the system's Python 3.11")
 
 
 @pytest.mark.parametrize(
@@ -275,8 +262,7 @@ def test_a_network_camera_that_is_not_there_or_of_another_size(camera):
 
 
 def test_an_rtsp_camera_is_read_and_its_password_is_not_printed():
-    if not has_gstreamer("GstRtspServer"):
-        pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
+    programs.need(*programs.RTSP_SERVER)
     with subprocess.Popen([SYSTEM_PYTHON, RTSP_SERVER, "0"], stdout=subprocess.PIPE, text=True) as server:
         try:
             port = int(server.stdout.readline())
@@ -299,7 +285,7 @@ def test_an_rtsp_camera_is_read_and_its_password_is_not_printed():
 def film(tmp_path_factory):
     path = tmp_path_factory.mktemp("film") / "walk.mp4"
     command = [
-        "ffmpeg",
+        programs.need("ffmpeg"),
         "-v",
         "error",
         "-f",
@@ -309,10 +295,7 @@ def film(tmp_path_factory):
         "-pix_fmt",
         "yuv420p",
     ]
-    try:
-        subprocess.run([*command, str(path)], check=True, timeout=60)
-    except FileNotFoundError:
-        pytest.skip("ffmpeg is not installed: apt install ffmpeg")
+    subprocess.run([*command, str(path)], check=True, timeout=60)
     return path
 
 

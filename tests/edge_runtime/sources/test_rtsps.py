@@ -5,9 +5,7 @@ import json
 import os
 import socket
 import ssl
-import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 
@@ -15,10 +13,11 @@ from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
 from edgeveil.edge_runtime.sandbox import allowed_calls
 from edgeveil.edge_runtime.sources.network import tls_tunnel
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.boards import rtsp_bundle, rtsp_tls
-from tests.support.boards.rtsp_tls import SYSTEM_PYTHON
 from tests.support.checkout import ROOT
+
+pytestmark = pytest.mark.programs
 
 
 @pytest.fixture(scope="module")
@@ -116,16 +115,9 @@ def test_it_takes_calls_at_the_socket_that_listens_and_can_make_no_other_one_lis
     assert more.checked == plain.checked
 
 
-def _has_server():
-    code = "import gi; gi.require_version('GstRtspServer', '1.0'); from gi.repository import GstRtspServer"
-    done = subprocess.run([SYSTEM_PYTHON, "-c", code], capture_output=True, timeout=30, check=False)
-    return done.returncode == 0
-
-
 @pytest.mark.cameras
 def test_a_service_reads_it_behind_the_filter_and_nothing_raw_is_elsewhere(certificates, tmp_path):
-    if not Path(SYSTEM_PYTHON).exists() or not _has_server():
-        pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
+    programs.need(*programs.RTSP_SERVER)
     made = rtsp_bundle.make(tmp_path)
     done = rtsp_tls.watch(made, rtsp_bundle.manifest_of(made), certificates, 7, 1, written=["/dev/shm"])  # noqa: S108
     assert (done["exit_code"], done["unaccounted"]) == (0, 0)

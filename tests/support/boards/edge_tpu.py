@@ -1,7 +1,7 @@
 """A stand-in for the Edge TPU: a real delegate of TFLite under libedgetpu's name, and files "compiled" for it.
 
 Interpreters load it, hand their graph to it and run its operation as they would libedgetpu's: what is not real is the
-arithmetic (``edge_tpu.c``) and the compiler. ``needed`` marks tests that it takes a C compiler for.
+arithmetic (``edge_tpu.c``) and the compiler.
 """
 
 from __future__ import annotations
@@ -9,22 +9,18 @@ from __future__ import annotations
 import copy
 import hashlib
 import io
-import shutil
 import subprocess
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from tests.support import bundles
+from tests.support import bundles, programs
 
 LIBRARY = "libedgetpu.so.1"
 COMPILED = "tflite-int8-edgetpu"
 SOURCE = Path(__file__).parent / "edge_tpu.c"
 # sizeof(TfLiteTensor) on 64-bit machines, of tflite-runtime 2.11 to ai-edge-litert 2.3.
 TENSOR_BYTES = 112
-COMPILER = shutil.which("cc")
-needed = pytest.mark.skipif(COMPILER is None, reason="NO C COMPILER HERE: no delegate was loaded")
 
 
 def build(folder: Path, *, delegate: bool = True) -> Path:
@@ -33,7 +29,7 @@ def build(folder: Path, *, delegate: bool = True) -> Path:
     if not delegate:
         source.write_text("int nothing(void) { return 0; }\n")
     options = ["-shared", "-fPIC", "-O1", f"-DTENSOR_BYTES={TENSOR_BYTES}", f"-Wl,-soname,{LIBRARY}"]
-    subprocess.run([str(COMPILER), *options, "-o", str(folder / LIBRARY), str(source)], check=True)
+    subprocess.run([programs.need("cc"), *options, "-o", str(folder / LIBRARY), str(source)], check=True)
     return folder
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import programs
 from tests.support.checkout import ROOT
 
 SCRIPT = ROOT / "scripts/emulated_device"
@@ -47,7 +48,15 @@ class Emulated:
         self, command: str, *, data: bytes = b"", timeout_s: float = 900, any_code: bool = False
     ) -> subprocess.CompletedProcess[bytes]:
         """A line for the board's shell. What it said on standard error goes to our own where it failed."""
-        ssh = ["ssh", "-i", str(self.identity), "-o", f"UserKnownHostsFile={self.known_hosts}", "-o", "BatchMode=yes"]
+        ssh = [
+            programs.need("ssh"),
+            "-i",
+            str(self.identity),
+            "-o",
+            f"UserKnownHostsFile={self.known_hosts}",
+            "-o",
+            "BatchMode=yes",
+        ]
         ssh += ["-p", str(self.port), "root@127.0.0.1", command]
         done = subprocess.run(ssh, input=data, capture_output=True, timeout=timeout_s, check=False)
         assert any_code or done.returncode == 0, (command, done.stdout[-2000:].decode(), done.stderr[-2000:].decode())
@@ -70,6 +79,7 @@ class Emulated:
 
 
 def _script(*arguments: str, timeout_s: float) -> str:
+    programs.need("mmdebstrap", "qemu-aarch64-static", "ssh-keygen")
     done = subprocess.run(
         [sys.executable, str(SCRIPT), *arguments], capture_output=True, text=True, timeout=timeout_s, check=False
     )

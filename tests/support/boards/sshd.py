@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import getpass
-import shutil
 import socket
 import subprocess
 import sys
@@ -13,11 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import pytest
-
-from tests.support import network_receivers
-
-SSHD = shutil.which("sshd") or shutil.which("/usr/sbin/sshd")
+from tests.support import network_receivers, programs
 
 
 @dataclass(frozen=True)
@@ -40,10 +35,9 @@ def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
 
     ``home``: whoever logs in has this home, and this Python as ``python3``: a board of its own on one machine.
     """
-    if SSHD is None or shutil.which("ssh-keygen") is None:
-        pytest.skip("no sshd here: apt-get install openssh-server")
+    daemon = programs.need("sshd", "ssh-keygen")
     for name in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
+        subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", folder / name], check=True)
     port = network_receivers.free_port()
     Path("/run/sshd").mkdir(exist_ok=True)
     (folder / "authorized").write_bytes((folder / "user.pub").read_bytes())
@@ -58,7 +52,7 @@ def running(folder: Path, *, home: Path | None = None) -> Iterator[Sshd]:
         with (folder / "config").open("a") as config:
             config.write(f"SetEnv HOME={home} PATH={path}\n")
     with (folder / "log").open("wb") as log:
-        process = subprocess.Popen([SSHD, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
+        process = subprocess.Popen([daemon, "-D", "-e", "-f", folder / "config"], stderr=log, stdout=log)
     try:
         for _ in range(600):
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):

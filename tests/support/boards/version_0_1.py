@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import programs
 from tests.support.checkout import ROOT
 
 COMMIT = "f61a4db6"  # the last one of 0.1
@@ -75,7 +76,7 @@ class Older:
 def unpacked(folder: Path) -> Older:
     """It, unpacked to ``folder``; skips where the history of this checkout does not reach so far back."""
     packages = ["trainer", "devices", "models", "edge_runtime", "tests", "docs"]
-    command = ["git", "-c", f"safe.directory={ROOT}", "archive", COMMIT, *packages]
+    command = [programs.need("git"), "-c", f"safe.directory={ROOT}", "archive", COMMIT, *packages]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
     if done.returncode:
         pytest.skip(

@@ -8,7 +8,6 @@ import fcntl
 import json
 import os
 import select
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import DeviceFailed
+from tests.support import programs
 
 # --no-sandbox: in a container its own sandbox cannot be made. It is shown pages of this checkout alone.
 ARGUMENTS = (
@@ -37,16 +37,11 @@ HEIGHT = 900
 WAIT_S = 60.0
 
 
-def binary() -> str | None:
-    """Where Chromium is, None where it is not installed."""
-    return shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-
-
 class Chromium:
     """A browser; close it, or use it in ``with``. Raises ``DeviceFailed`` where it does not start or answer."""
 
     def __init__(self) -> None:
-        found = binary()
+        found = programs.find("chromium")
         if found is None:
             raise DeviceFailed("Chromium was expected on PATH, and is not there: apt-get install chromium.")
         self._folder = tempfile.TemporaryDirectory(prefix="edgeveil-chromium-", ignore_cleanup_errors=True)

@@ -6,7 +6,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-NEEDED = ("rauc", "mksquashfs", "openssl")
+from tests.support import programs
+
 HOOK = '#!/bin/sh\nexec python3 /opt/edgeveil/runtime/current/edgeveil-edge.pyz rauc "$@"\n'
 MANIFEST = """
 [update]
@@ -36,15 +37,21 @@ device={root}
 """
 
 
-def missing() -> list[str]:
-    """Programs that it takes and that are not here."""
-    return [name for name in NEEDED if shutil.which(name) is None]
-
-
 def fleet_key(folder: Path) -> Path:
     """A new key in ``folder``, ``fleet.key``; returns its certificate, ``fleet.pem``."""
     out = folder / "fleet.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=fleet"]
+    made = [
+        programs.need("openssl"),
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "9",
+        "-subj",
+        "/CN=fleet",
+    ]
     made += ["-keyout", str(folder / "fleet.key"), "-out", str(out)]
     subprocess.run(made, check=True, capture_output=True)
     return out
@@ -58,6 +65,11 @@ def rauc_bundle(folder: Path, veil: Path, hook: str = HOOK) -> Path:
     (inside / "manifest.raucm").write_text(MANIFEST.format(veil.name))
     (inside / "hook").write_text(hook)
     (inside / "hook").chmod(0o755)
-    words = ["rauc", f"--cert={folder / 'fleet.pem'}", f"--key={folder / 'fleet.key'}", "bundle"]
+    words = [
+        programs.need("rauc", "mksquashfs"),
+        f"--cert={folder / 'fleet.pem'}",
+        f"--key={folder / 'fleet.key'}",
+        "bundle",
+    ]
     subprocess.run([*words, str(inside), str(out)], check=True, capture_output=True)
     return out

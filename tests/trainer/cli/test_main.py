@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections import defaultdict
@@ -152,8 +151,6 @@ def test_the_plain_name_of_a_data_set_is_what_holds():
 
 
 def test_bash_completes_commands_and_options(tmp_path):
-    if shutil.which("bash") is None:
-        pytest.skip("there is no bash here")
     program = tmp_path / "edgeveil"
     lines = [f"#!{sys.executable}", "import sys", f"sys.path[:0] = {sys.path!r}"]
     program.write_text("\n".join([*lines, "from edgeveil.trainer.cli.main import main", "main()", ""]))

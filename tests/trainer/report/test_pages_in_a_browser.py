@@ -10,13 +10,14 @@ from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
 from edgeveil.trainer.report.publication import card_html
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.audit_documents import document
 from tests.support.browser import measured
-from tests.support.browser.chromium import Chromium, binary, file_url
+from tests.support.browser.chromium import Chromium, file_url
 from tests.support.publishing import publication_documents
 
-BROWSER = pytest.mark.skipif(binary() is None, reason="no Chromium here, so nobody looks at a page: install chromium")
+pytestmark = pytest.mark.programs
+
 AXE = Path(os.environ["EDGEVEIL_AXE"]) if "EDGEVEIL_AXE" in os.environ else None  # axe.min.js of axe-core
 EACH = [(width, scheme) for width in measured.WIDTHS for scheme in measured.SCHEMES]
 NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
@@ -24,6 +25,7 @@ NOTHING: dict[tuple[int, str], list[str]] = {each: [] for each in EACH}
 
 @pytest.fixture(scope="module")
 def browser():
+    programs.need("chromium")
     with Chromium() as opened:
         yield opened
 
@@ -76,12 +78,10 @@ def report(folder):
     return file_url(folder / "report.html")
 
 
-@BROWSER
 def test_a_report_fits_and_has_no_fault(browser, tmp_path):
     assert found(browser, report(tmp_path)) == NOTHING
 
 
-@BROWSER
 def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
     wide = "## Measured\n\n| result | what it is called | verdict |\n| --- | --- | --- |\n" + (
         f"| {'a-name ' * 12}| {'words ' * 40}| INVALID: {'busy ' * 30}|\n"
@@ -90,14 +90,12 @@ def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
     assert found(browser, file_url(tmp_path / "bench.html")) == NOTHING
 
 
-@BROWSER
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
 def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
     (tmp_path / "card.html").write_text(card_html.render(of()))
     assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 
-@BROWSER
 def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
     sink = open_sink(
         "preview:0", network_receivers.OUTPUTS, network_receivers.MANIFEST, {"notes": ["simulated: no sensor"]}
@@ -111,7 +109,6 @@ def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
         sink.close()
 
 
-@BROWSER
 def test_what_does_not_fit_or_has_no_words_is_found(browser, tmp_path):
     (tmp_path / "bad.html").write_text(
         '<!doctype html><meta name="viewport" content="width=device-width"><table style="width:1300px"><tr><td>1'

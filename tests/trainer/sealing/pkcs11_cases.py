@@ -4,7 +4,6 @@
 """
 
 import os
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -17,7 +16,9 @@ from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted
 from edgeveil.trainer.sealing.pkcs11_key import Address
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support import bundles, programs
+
+pytestmark = pytest.mark.programs
 
 MODULES = [Path("/usr/lib/softhsm/libsofthsm2.so"), *Path("/usr/lib").glob("*/softhsm/libsofthsm2.so")]
 PIN, LABEL = "4711", "edge veil"
@@ -28,14 +29,22 @@ ED25519 = bytes.fromhex("06032b6570")  # its OID in DER
 def token(tmp_path_factory):
     """An address of the key ``maker`` on a new token, without its PIN."""
     pytest.importorskip("pkcs11", reason="python-pkcs11 is not installed: pip install 'edgeveil[pkcs11]'")
-    module = next((str(path) for path in MODULES if path.exists()), None)
-    if module is None or not shutil.which("softhsm2-util"):
-        pytest.skip("SoftHSM2 is not installed: apt-get install softhsm2")
+    module = next(str(path) for path in MODULES if path.exists())
     folder = tmp_path_factory.mktemp("token")
     (folder / "tokens").mkdir()
     (folder / "softhsm2.conf").write_text(f"directories.tokendir = {folder}/tokens\nobjectstore.backend = file\n")
     os.environ["SOFTHSM2_CONF"] = str(folder / "softhsm2.conf")  # read once a process, by the library
-    words = ["softhsm2-util", "--init-token", "--free", "--label", LABEL, "--so-pin", "0000", "--pin", PIN]
+    words = [
+        programs.need("softhsm2-util"),
+        "--init-token",
+        "--free",
+        "--label",
+        LABEL,
+        "--so-pin",
+        "0000",
+        "--pin",
+        PIN,
+    ]
     subprocess.run(words, check=True, capture_output=True)
     import pkcs11
 

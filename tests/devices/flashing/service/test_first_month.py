@@ -17,7 +17,7 @@ from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
 from tests.support.watching_bundle import watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 PASSWORD = "correct battery"  # noqa: S105 - of the virtual board's pi
 CAMERA_LIST = "/etc/modules-load.d/camera.conf"

@@ -12,11 +12,12 @@ import pytest
 from edgeveil.devices.flashing import first_boot
 from scripts.emulation.card import BOOT_AT, CMDLINE
 from tests.devices.flashing.test_first_runs import IMAGER
+from tests.support import programs
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import healthy
 from tests.support.watching_bundle import OVERHEAD, watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 NAME = "raspberry-pi-cpu"
 FIRSTRUN = """#!/bin/bash
@@ -45,7 +46,7 @@ def card(tmp_path, edgeveil):
     edgeveil(
         "flash", first.path, "--on", f"dir:{mounted}", *words, "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"
     )
-    subprocess.run(["mcopy", "-s", "-o", "-i", fat, *map(str, mounted.iterdir()), "::"], check=True)
+    subprocess.run([programs.need("mcopy"), "-s", "-o", "-i", fat, *map(str, mounted.iterdir()), "::"], check=True)
     yield place
     shutil.rmtree(tmp_path)
 

@@ -19,12 +19,12 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from edgeveil.devices.flashing.card_setup import read_setup
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.update_index import write_index
-from tests.support import bundles
+from tests.support import bundles, programs
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
 from tests.support.watching_bundle import OVERHEAD, watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 NAME, PROFILE, SSID, PASSWORD = "edgepi", "raspberry-pi5", "hall of the owner", "correct horse battery"
 UPDATES_AT = "10.0.2.101:8000"
@@ -78,7 +78,8 @@ class Desk:
         self.folder, self.edgeveil = folder, edgeveil
         trust, *self.releases = watching_bundle(folder, "first", "second", "third", capture=OVERHEAD)
         subprocess.run(
-            ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "ada@desk", "-f", folder / "ada"], check=True
+            [programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-C", "ada@desk", "-f", folder / "ada"],
+            check=True,
         )
         key = (folder / "ada.pub").read_text().strip()
         (folder / "setup.toml").write_text(SETUP.format(name=NAME, key=key, ssid=SSID, password=PASSWORD))
@@ -153,7 +154,7 @@ def system(board):
 def set_up(board, owner):
     """What cloud-init made of the card's files, seen from inside and by a log-in with the owner's key."""
     said = json.loads(board.run("cloud-init status --wait --format json", any_code=True).stdout)
-    ssh = ["ssh", "-i", str(owner.folder / "ada"), "-o", f"UserKnownHostsFile={board.known_hosts}"]
+    ssh = [programs.need("ssh"), "-i", str(owner.folder / "ada"), "-o", f"UserKnownHostsFile={board.known_hosts}"]
     ssh += ["-o", "BatchMode=yes", "-p", str(board.port), "ada@127.0.0.1", "id -un; sudo -n id -un; hostname"]
     ada = subprocess.run(ssh, capture_output=True, text=True, timeout=PATIENCE_S, check=True).stdout.split()
     return {

@@ -13,14 +13,13 @@ import time
 import pytest
 
 from edgeveil.edge_runtime.manifest.sensor import expected
-from tests.edge_runtime.sources.test_rtsps import _has_server
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.boards import emulated_boards, rtsp_bundle, rtsp_tls
 from tests.support.boards.board_service import healthy, process, units
 from tests.support.checkout import ROOT
 from tests.support.watching_bundle import CAPTURE, watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 MINUTES = float(os.environ.get("EDGEVEIL_RTSP_MINUTES", "30"))
 KILLS, LOOKS, AWAY_S, ROW = 5, 6, 5, 40
@@ -38,8 +37,7 @@ with RtspsSource("//who:topsecret@{HOST}:322/cam", json.loads(sys.argv[1])) as s
 
 
 def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
-    if not _has_server():
-        pytest.skip("no RTSP server: apt install gir1.2-gst-rtsp-server-1.0 gstreamer1.0-plugins-good python3-gi")
+    programs.need(*programs.RTSP_SERVER)
     owner, bundle = watching_bundle(tmp_path, "corridor", capture=GRAY)
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
     edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
@@ -105,7 +103,10 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
 def trust_camera(board, authority):
     """As ``update-ca-certificates`` does, and a name for the camera."""
     hashed = subprocess.run(
-        ["openssl", "x509", "-hash", "-noout", "-in", str(authority)], capture_output=True, text=True, check=True
+        [programs.need("openssl"), "x509", "-hash", "-noout", "-in", str(authority)],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout.strip()
     # As the packages openssl and ca-certificates have it.
     board.run("mkdir -p /etc/ssl/certs /usr/lib/ssl && ln -s /etc/ssl/certs /usr/lib/ssl/certs")

@@ -11,13 +11,14 @@ import subprocess
 import pytest
 
 from scripts.emulation.card import BOOT_AT, CMDLINE
+from tests.support import programs
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import healthy
 from tests.support.checkout import ROOT
 from tests.support.vendors import rauc_bundles
 from tests.support.watching_bundle import watching_bundle
 
-pytestmark = [pytest.mark.boards, pytest.mark.slow]
+pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
 NAME = "raspberry-pi-cpu"
 WATCHDOG_S = 120  # a Raspberry Pi's 15 s are too few for an emulated board on a busy machine
@@ -30,15 +31,15 @@ def card(tmp_path):
     place = emulated_boards.new_card(tmp_path / "card.img")
     (tmp_path / "cmdline.txt").write_text(f"{CMDLINE} boot=overlay\n")
     subprocess.run(
-        ["mcopy", "-o", "-i", f"{place}@@{BOOT_AT}", str(tmp_path / "cmdline.txt"), "::cmdline.txt"], check=True
+        [programs.need("mcopy"), "-o", "-i", f"{place}@@{BOOT_AT}", str(tmp_path / "cmdline.txt"), "::cmdline.txt"],
+        check=True,
     )
     yield place
     shutil.rmtree(tmp_path)
 
 
 def test_overlay_rauc_and_watchdog(edgeveil, card, tmp_path):
-    if rauc_bundles.missing():
-        pytest.skip("RAUC WAS NOT RUN: apt install rauc squashfs-tools openssl")
+    programs.need("rauc", "mksquashfs", "openssl")
     trust, first, second, third = watching_bundle(tmp_path, "first", "second", "third")
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
     edgeveil("wheels", NAME, *wheels, "--out", tmp_path / "wheels")

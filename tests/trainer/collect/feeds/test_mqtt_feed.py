@@ -13,15 +13,17 @@ from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.collect.collect import collect
 from edgeveil.trainer.collect.opening import open_feeds
 from edgeveil.trainer.collect.reporting import reporting
-from tests.support import network_receivers
+from tests.support import network_receivers, programs
 from tests.support.promised import collector_bundles as reports
+
+pytestmark = pytest.mark.programs
 
 EACH = 60
 
 
 @pytest.fixture
 def broker(tmp_path):
-    network_receivers.needs_mosquitto()
+    programs.need("mosquitto")
     started = network_receivers.Broker(tmp_path)
     yield started
     started.kill()
