@@ -71,7 +71,7 @@ class Registry(object):
         """
         if self.group is None:
             return {}
-        found = {}
+        found = {}  # type: Dict[str, Kind]
         for name, value in entry_points(self.group):
             module, _, attribute = value.partition(":")
             spec = _spec_of(module)
@@ -125,8 +125,8 @@ def entry_points(group: str) -> Iterator[Tuple[str, str]]:
 
 def _written() -> Dict[str, Any]:
     """The table of the zipapp that this runs from; empty elsewhere."""
-    loader = getattr(__spec__, "loader", None)  # type: ignore[name-defined]
-    if hasattr(loader, "archive"):
+    loader = getattr(__spec__, "loader", None)
+    if loader is not None and hasattr(loader, "archive"):
         found = json.loads(loader.get_data(os.path.join(os.path.dirname(__file__), TABLE)).decode())
         return {package: [(*row[:3], _tuples(row[3])) for row in rows] for package, rows in found.items()}
     return {}

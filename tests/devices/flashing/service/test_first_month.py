@@ -13,6 +13,7 @@ import pytest
 
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from scripts.emulation.card import ROOT_AT
+from tests.support import programs
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
 from tests.support.watching_bundle import watching_bundle
@@ -40,7 +41,7 @@ def card(edgeveil, tmp_path):
     (tmp_path / "days.conf").write_text(JOURNAL)
     folder = "/etc/systemd/journald.conf.d"
     commands = (f"rm {CAMERA_LIST}", f"mkdir {folder}", f"write {tmp_path}/days.conf {folder}/days.conf")
-    debugfs = ["/sbin/debugfs", "-w", "-f", "-", f"{place}?offset={ROOT_AT}"]
+    debugfs = [programs.need("debugfs"), "-w", "-f", "-", f"{place}?offset={ROOT_AT}"]
     subprocess.run(debugfs, input="\n".join(commands), text=True, check=True)
     service = ["--source", "camera:0", "--sink", f"npz:/var/lib/edgeveil/hall?rotate=1MB,20s&keep={PARTS}"]
     edgeveil("flash", first.path, "--on", f"image:{place}", *common, *service)
