@@ -15,6 +15,8 @@ GONE: Dict[str, str] = {
     "and report; commit baecb1ef of EdgeVeil has them",
     "run --model": _ROUNDS,
     "run --turn": _ROUNDS,
+    "inside --subject-column": "a service counts all it sends as one unit: use --subject-column from csv: to a file; "
+    "commit baecb1ef of EdgeVeil has it",
     "stage parameters": _ROUNDS,
     "stage gradient": _ROUNDS,
     "?accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "

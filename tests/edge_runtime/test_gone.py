@@ -17,12 +17,17 @@ def test_every_sentence_names_the_commit():
     assert all("baecb1ef" in sentence and ". " not in sentence for sentence in GONE.values())
 
 
-@pytest.mark.parametrize("words", [["--model", "mqtt://localhost/tally"], ["--turn=0"]])
-def test_a_deleted_option(words, capsys):
-    assert main(["run", "tally.veil", *words]) == 2
-    said = capsys.readouterr().err
-    assert said.startswith("error: edgeveil-edge run --")
-    assert "edgeveil collect; commit baecb1ef" in said
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        (["run", "tally.veil", "--model", "mqtt://localhost/tally"], "run --model"),
+        (["run", "tally.veil", "--turn=0"], "run --turn"),
+        (["inside", "tally.veil", "--subject-column", "1"], "inside --subject-column"),
+    ],
+)
+def test_a_deleted_option(words, option, capsys):
+    assert main(words) == 2
+    assert capsys.readouterr().err == f"error: edgeveil-edge {option}: {GONE[option]}.\n"
 
 
 def test_a_deleted_command(monkeypatch, capsys):

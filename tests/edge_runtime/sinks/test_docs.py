@@ -29,7 +29,7 @@ def test_every_command_is_understood():
 
     lines = [line for line in PAGE.splitlines() if line.startswith("edgeveil-edge ")]
     bundles = [main._parser().parse_args(shlex.split(line)[1:]).bundle for line in lines]
-    assert bundles == ["hall.veil", "hall.veil", "tally.veil"]
+    assert bundles == ["hall.veil", "hall.veil"]
 
 
 def test_every_kind_of_sink_is_there():
