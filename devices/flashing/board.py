@@ -77,7 +77,7 @@ class Board:
 
     def edge(self, *arguments: str, timeout_s: float = 120) -> Completed:
         """Run a command of the installed runtime, as root if possible. Raises ``BadInput`` if none is installed."""
-        # A first flash whose trial failed leaves a runtime and no release; a board of version 0.1 has the release's own.
+        # A first flash that failed leaves a runtime and no release; a board of version 0.1 has the release's own.
         for runtime in (RUNTIME, "current/edgeveil-edge.pyz"):
             command = [*self._python(), posixpath.join(self.root, runtime), *arguments]
             done = self._root(command, timeout_s=timeout_s)

@@ -256,3 +256,15 @@ def test_an_overlay_whose_upper_half_is_in_memory_is_seen_without_the_kernels_li
     (tmp_path / "rw/up").mkdir(parents=True)
     monkeypatch.setattr(gather_facts, "MOUNTS", str(tmp_path / "mounts"))
     assert gather_facts._volatile("/opt") == "overlay"
+
+
+def test_wheels_count_once_they_are_in_use_and_a_flash_that_did_not_end_is_seen(tmp_path):
+    """Unpacked, but cut off before the link to them: they are sent again."""
+    (tmp_path / "state.json").write_text('{"committed": null, "floor": 0, "failed": {"11": 2}}')
+    (tmp_path / "site-77").mkdir()
+    found = gather_facts._edgeveil(str(tmp_path))
+    assert (found["wheels"], found["unfinished"], found["failed"]) == ([], False, {"11": 2})
+    (tmp_path / "site").symlink_to("site-77")
+    (tmp_path / "unfinished").mkdir()
+    found = gather_facts._edgeveil(str(tmp_path))
+    assert (found["wheels"], found["unfinished"]) == (["site-77"], True)

@@ -1,6 +1,7 @@
 """Root changes no owner and moves no name in a folder of another user: whose folder it is sets what a name leads to."""
 
 import ast
+import contextlib
 import os
 import re
 import stat
@@ -37,7 +38,7 @@ from tests.support.checkout import ROOT
 PI = profiles.load("raspberry-pi-cpu")
 CHANGES = ("chown", "chgrp", "chmod", "install", "mv", "cp", "ln")
 # Folders of the service's users: systemd makes them for its units, or a unit does, in folders that are root's.
-FOREIGN = [os.path.dirname(LEDGER), ENGINES, "/run/edgeveil", "/run/edgeveil-camera"]
+FOREIGN = [str(Path(LEDGER).parent), ENGINES, "/run/edgeveil", "/run/edgeveil-camera"]
 CAMERAS = ["camera:0", "rtsp://camera/stream"]
 
 
@@ -89,7 +90,7 @@ def commands():
 
 def below_a_foreign_folder(words):
     paths = [word.rpartition(":")[2] for word in words if word.startswith("/")]
-    changes = any(os.path.basename(word) in CHANGES for word in words[:3])
+    changes = any(Path(word).name in CHANGES for word in words[:3])
     return changes and [path for path in paths if any(path.startswith(folder + "/") for folder in FOREIGN)]
 
 
@@ -159,7 +160,7 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT makes a led
 
 @pytest.fixture
 def place():
-    """A board's folders: the ledger's belongs to the user 1, as StateDirectory= makes it, and a file is root's alone."""
+    """A board's folders: the ledger's belongs to the user 1, as StateDirectory= makes it, and one file is root's."""
     with tempfile.TemporaryDirectory() as folder:
         top = Path(folder)
         top.chmod(0o755)
@@ -187,10 +188,8 @@ def test_a_taken_over_outside_gets_no_file_of_roots_when_its_ledger_is_made(plac
     )
     try:
         assert attacker.stdout.readline() == b"ready\n"
-        try:
+        with contextlib.suppress(EdgeVeilError):  # it ends its own service, and that is all
             Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "state/ledger"), "daemon")
-        except EdgeVeilError:
-            pass  # it ends its own service, and that is all
         time.sleep(0.2)
     finally:
         attacker.kill()
@@ -225,7 +224,7 @@ def test_the_ledger_is_its_users_and_one_that_is_there_stays(place):
     board._make_ledger(str(ledger), "daemon")
     assert (ledger.stat().st_uid, ledger.stat().st_gid, ledger.parent.stat().st_uid) == (1, 1, 1)
     data = ledger.read_bytes()
-    with pytest.raises(EdgeVeilError, match="there is a file at .* already"):
+    with pytest.raises(EdgeVeilError, match=r"there is a file at .* already"):
         board._make_ledger(str(ledger), "daemon")
     assert ledger.read_bytes() == data
-    assert os.listdir(ledger.parent) == ["ledger"]
+    assert [*ledger.parent.iterdir()] == [ledger]

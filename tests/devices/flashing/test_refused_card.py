@@ -122,7 +122,7 @@ WITHOUT_SETUP = ("no line", "a root of another processor", "a link in a root", "
 def contents(folder):
     found = {}
     for path in sorted(folder.rglob("*")):
-        what = os.readlink(path) if path.is_symlink() else path.read_bytes() if path.is_file() else None
+        what = path.readlink() if path.is_symlink() else path.read_bytes() if path.is_file() else None
         found[str(path.relative_to(folder))] = (what, path.lstat().st_mtime_ns, path.lstat().st_ino)
     return found, folder.stat().st_mtime_ns
 

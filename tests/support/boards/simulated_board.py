@@ -41,8 +41,8 @@ json.dump(state, open(place, "w"))
 class SimulatedBoard:
     """A transport to the board in ``folder``.
 
-    ``break_before``: the line breaks for good before the first call with these letters. ``kill``: the command that has this word is killed as soon as something is so. ``fail``: the
-    command that has this word does nothing and fails.
+    ``break_before``: the line breaks for good before the first call with these letters. ``kill``: the command that has
+    this word is killed as soon as something is so. ``fail``: the command that has this word does nothing and fails.
     """
 
     name, trusted, python = "board", True, sys.executable
