@@ -165,7 +165,7 @@ EMPTY_ONNX = b"\x08\x07" + b"\x32\x09" + b"no graph."  # IR version 7, and a tex
 
 
 def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
-    """Image uint8 (8, 8, 1) -> a generator with noise, in two variants that no interpreter runs: they have no operation."""
+    """Image uint8 (8, 8, 1) -> a generator with noise, in two variants of no operation, which no interpreter runs."""
     members = {
         RUNTIME_MEMBER: b"in a real bundle, the runtime as a zipapp",
         "artefacts/generator.tflite-int8.tflite": EMPTY_TFLITE,
