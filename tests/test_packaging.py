@@ -8,6 +8,7 @@ import sysconfig
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import tomllib
 
@@ -135,9 +136,11 @@ def test_the_bare_wheel_runs_on_a_board_and_says_what_the_workstation_lacks(whee
         "run: pip install 'edgeveil[trainer]'. A board needs edgeveil-edge alone.\n"
     )
     made = bundles.make_bundle(tmp_path)
-    assert "test.veil" in said(
-        str(programs / "edgeveil-edge"), "verify", str(made.path), "--trust", str(made.trust), cwd=clean
-    )
+    np.savez(tmp_path / "in.npz", x=np.zeros((3, 4), np.uint8))
+    words = ["run", str(made.path), "--trust", str(made.trust), "--source", f"npz:{tmp_path}/in.npz"]
+    said(str(programs / "edgeveil-edge"), *words, "--sink", f"npz:{tmp_path}/out.npz", cwd=clean)
+    with np.load(tmp_path / "out.npz") as out:
+        assert out["label"].tolist() == [0, 0, 0]
 
 
 @pytest.mark.parametrize("root", ROOTS)
