@@ -10,7 +10,7 @@ from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export.convert import to_onnx, to_tflite
 from edgeveil.trainer.graphs.cost import file_cost, keras_cost, model_file_cost
-from scripts.papers import peer_networks, shufflenet
+from scripts.papers import peer_networks
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 
 
@@ -134,5 +134,5 @@ def test_channels_are_shuffled_among_the_groups():
 
     channels = np.arange(6, dtype="float32").reshape(1, 1, 1, 6)
     image = keras.Input((1, 1, 6))
-    shuffled = keras.Model(image, shufflenet._shuffled(image)).predict(channels, verbose=0)
+    shuffled = keras.Model(image, peer_networks._shuffled(image)).predict(channels, verbose=0)
     assert shuffled.ravel().tolist() == [0, 2, 4, 1, 3, 5]
