@@ -16,7 +16,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.rounds import MOST_RUN
-from edgeveil.edge_runtime.storage.atomic import write_atomic, writing
+from edgeveil.edge_runtime.storage.atomic import file_place, write_atomic, writing
 
 KIND = "edgeveil-federation-journal"
 
@@ -38,6 +38,7 @@ class Journal:
     """
 
     def __init__(self, path: Path, manifest_sha256: str, plan: Plan) -> None:
+        file_place(path)
         self._path = path
         self.closed: list[dict[str, list[float]]] = []
         self.answers: dict[str, list[float]] = {}

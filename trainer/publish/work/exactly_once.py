@@ -11,11 +11,15 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from edgeveil.edge_runtime.storage.atomic import writing
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.storage.atomic import file_place, write_atomic, writing
 
 
 def made(path: Path, receipts: Path) -> str | None:
     """The SHA-256 of the file at ``path`` if it is whole; None where it is not there, or is not what was made."""
+    if path.is_symlink():
+        raise BadInput(f"{path} is a link, and a file was expected: remove it.")
+    file_place(path)
     try:
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
     except FileNotFoundError:
@@ -35,21 +39,8 @@ def make(path: Path, receipts: Path, data: bytes) -> str:
 def prepare(path: Path, receipts: Path, data: bytes) -> str:
     """Everything but its name: the data, on the disk, under their receipt. Returns their SHA-256."""
     digest = hashlib.sha256(data).hexdigest()
-    temporary = receipts / f".{os.urandom(6).hex()}"
+    write_atomic(_receipt(path, receipts, digest), data, mode=0o644)
     with writing(path):
-        try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            try:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(handle, view) :]
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-            temporary.rename(_receipt(path, receipts, digest))
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
         sync_folder(receipts)
     return digest
 

@@ -1,6 +1,5 @@
 """What is refused before anything is written: no folder, and a vault as it was."""
 
-import os
 import re
 
 import numpy as np
@@ -165,15 +164,19 @@ def test_a_folder_of_something_else_is_left_as_it_is(own):
 
 
 def full_disk(monkeypatch, *, after):
-    """Every write of a file fails once so many were made."""
-    right, count = os.write, iter(range(10_000))
+    """No file that is made once reaches the disk any more once so many were made."""
+    right, count = exactly_once.write_atomic, iter(range(10_000))
 
-    def write(handle, data):
-        if next(count) >= after:
-            raise OSError(28, "No space left on device")
-        return right(handle, data)
+    def full(_):
+        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(exactly_once.os, "write", write)
+    def write(*what, **options):
+        with monkeypatch.context() as disk:
+            if next(count) >= after:
+                disk.setattr("edgeveil.edge_runtime.storage.atomic.os.fsync", full)
+            right(*what, **options)
+
+    monkeypatch.setattr(exactly_once, "write_atomic", write)
 
 
 def test_a_disk_that_is_full_at_once_leaves_nothing(own, monkeypatch):
