@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage import aside
+from edgeveil.edge_runtime.storage import atomic
 
 
 @contextmanager
@@ -44,8 +44,8 @@ def require_free(out: Path, *, replace: bool) -> None:
 
 
 def set_aside(out: Path) -> Path | None:
-    """As ``storage.aside.set_aside``, of a ``Path``."""
-    old = aside.set_aside(str(out))
+    """As ``storage.atomic.set_aside``, of a ``Path``."""
+    old = atomic.set_aside(out)
     return None if old is None else Path(old)
 
 
@@ -61,6 +61,7 @@ def _parents(out: Path) -> list[Path]:
 
 def _opened(path: Path, out: Path) -> int:
     while True:
+        atomic.file_place(path)
         try:
             handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
         except OSError as error:

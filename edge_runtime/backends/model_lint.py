@@ -9,14 +9,13 @@ into. The model that they were made of is a variant of the same manifest, and th
 """
 
 import io
-from typing import Any, Iterator, List, Mapping, Set
+from typing import Any, Iterator, List, Mapping, NamedTuple, Set
 
 import numpy as np
 
 from edgeveil.edge_runtime.backends import onnx_file, tflite_file
 from edgeveil.edge_runtime.device import EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.named_tuple import NamedTuple
 
 # Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,
 # and three steps of int8 (1/85) at least; from a tenth on they warn. With more than a quarter, a self-test would take

@@ -4,9 +4,7 @@ ONNX Runtime opens whatever path such a file names, and what it reads there beco
 artefact is one file. Field numbers are those of onnx.proto, the wire format that of protocol buffers.
 """
 
-from typing import Dict, Iterator, Optional, Set, Tuple
-
-from edgeveil.edge_runtime.named_tuple import NamedTuple
+from typing import Dict, Iterator, NamedTuple, Optional, Set, Tuple
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _MOST_DEPTH = 64  # protocol buffers take 100; graphs nest where operations have bodies, as If and Loop have

@@ -5,9 +5,7 @@ its vtable, which says where each field is.
 """
 
 import struct
-from typing import List, Set
-
-from edgeveil.edge_runtime.named_tuple import NamedTuple
+from typing import List, NamedTuple, Set
 
 IDENTIFIER = b"TFL3"
 CUSTOM = 32

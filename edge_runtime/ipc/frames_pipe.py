@@ -14,12 +14,15 @@ from edgeveil.edge_runtime.errors import BadInput
 
 NAME = "frames"
 POLL_S = 0.5
+_OTHER = "expected a pipe at {}; found something else. Remove it."
 
 
 def make_for_inside(folder: str) -> int:
     """A new pipe in ``folder``, for reading; nobody need write to it yet. Raises ``BadInput``."""
     path, new = os.path.join(folder, NAME), os.path.join(folder, NAME + ".new")
     try:
+        if os.path.lexists(path) and not stat.S_ISFIFO(os.lstat(path).st_mode):
+            raise BadInput(_OTHER.format(path))
         if os.path.lexists(new):
             os.remove(new)
         os.mkfifo(new, 0o600)
@@ -50,6 +53,6 @@ def open_for_camera(folder: str, sleep: Callable[[float], None] = time.sleep) ->
             continue
         if not stat.S_ISFIFO(os.fstat(handle).st_mode):
             os.close(handle)
-            raise BadInput("expected a pipe at {}; found something else. Remove it.".format(path))
+            raise BadInput(_OTHER.format(path))
         os.set_blocking(handle, True)
         return handle

@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.ledger.book import DEVICE, Account, Book, Limit
 from edgeveil.edge_runtime.ledger.book_json import MOST_BYTES, decode, encode
 from edgeveil.edge_runtime.machine import machine_id
 from edgeveil.edge_runtime.storage import root_lock
-from edgeveil.edge_runtime.storage.atomic import writing
+from edgeveil.edge_runtime.storage.atomic import file_place, writing
 from edgeveil.edge_runtime.storage.filesystem import Filesystem, read_strict
 from edgeveil.edge_runtime.uptime import uptime
 
@@ -50,7 +50,8 @@ class Ledger(object):
         uptime: Callable[[], Tuple[str, int]] = uptime,
         machine: Callable[[], str] = machine_id,
     ) -> None:
-        self.path, self._disk, self._uptime = os.path.abspath(path), filesystem or Filesystem(), uptime
+        # Behind a link: who charges by either name counts in one file, under one lock.
+        self.path, self._disk, self._uptime = file_place(path), filesystem or Filesystem(), uptime
         self._machine = owner_of(machine())
         self._names: Dict[Optional[int], str] = {None: DEVICE}
         self._seen: Optional[Tuple[int, ...]] = None

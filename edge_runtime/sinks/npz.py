@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, file_place, writing
 
 _Column = Tuple[str, np.dtype, Tuple[int, ...], IO[bytes]]  # name, type, shape of a row, the rows so far
 
@@ -36,6 +36,7 @@ class NpzSink(Sink):
         # Checked now, not when an hour of frames waits to be written.
         if not os.path.isdir(folder) or os.path.isdir(path):
             raise BadInput("expected a file name in a folder that exists; got {}".format(path))
+        file_place(path)
         self._path = path
         self._count = 0
         self._columns: List[_Column] = [("index", np.dtype(np.int64), (), _scratch(path))]

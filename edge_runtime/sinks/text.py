@@ -11,13 +11,13 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, open_stream, writing
 
 
 class CsvSink(Sink):
     """Enough digits to read the same number back.
 
-    A file appears whole when the run ends; a pipe gets every block at once, and keeps it.
+    A file appears whole when the run ends; a pipe or a device gets every block at once, and keeps it.
     """
 
     def __init__(self, path: str, outputs: List[Output]) -> None:
@@ -32,11 +32,15 @@ class CsvSink(Sink):
         self._path, self._whole = path, contextlib.ExitStack()
         if path == "-":
             self._file: IO[bytes] = sys.stdout.buffer
+            self._streams = True
             return
-        if not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path):
-            raise BadInput("expected a file name in a folder that exists; got {}".format(path))
-        temporary = self._whole.enter_context(atomic_path(path, keep_old=True))
-        self._file = self._whole.enter_context(open(temporary, "wb"))  # noqa: SIM115 - by the stack
+        stream = open_stream(path)
+        self._streams = stream is not None
+        if stream is None:
+            if not os.path.isdir(os.path.dirname(os.path.abspath(path))) or os.path.isdir(path):
+                raise BadInput("expected a file name in a folder that exists; got {}".format(path))
+            stream = open(self._whole.enter_context(atomic_path(path, keep_old=True)), "wb")  # noqa: SIM115 - by the stack
+        self._file = self._whole.enter_context(stream)
 
     def _write(self, frame: PerturbedFrame) -> None:
         self._lines.append(self._form % tuple(frame.outputs[self._name].ravel().tolist()))
@@ -47,13 +51,11 @@ class CsvSink(Sink):
             return
         self._lines.append("")
         data, self._lines = "\n".join(self._lines).encode("ascii"), []
-        if self._path == "-":
-            self._file.write(data)
-            self._file.flush()
-            return
         try:
-            with writing(self._path):
+            with writing(self._path, streams=self._streams):
                 self._file.write(data)
+                if self._streams:
+                    self._file.flush()
         except WriteFailed:
             # The file may end in the middle of a line.
             self.discard()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.atomic import file_place, write_atomic
 from edgeveil.trainer.attacks.findings import Curve, Findings
 from edgeveil.trainer.attacks.scores.parts import Part
 from edgeveil.trainer.attacks.scores.scoring import Scored
@@ -116,12 +116,12 @@ def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[
     """
     require_ships(document["artefact"])
     path = Path(folder) / "audit.json"
+    file_place(path)
     others = [*others, *columns(path)]
     whole = {**document, "others": others} if others else dict(document)
     with locked(path, "audit"):
-        set_aside(path)
         set_aside(path.with_name("countersignature.json"))  # it speaks of the old one
-        write_atomic(str(path), _bytes(whole))
+        write_atomic(path, _bytes(whole), keep_old=True)
     return path
 
 

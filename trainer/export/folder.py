@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.atomic import take_name, write_atomic
 from edgeveil.trainer.recipe import renamed
 from edgeveil.trainer.results import require_free, set_aside
 
@@ -127,10 +127,10 @@ def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], 
             out.rmdir()  # an empty folder is nothing to keep
         old = set_aside(out)
         try:
-            new.rename(out)
+            take_name(new, out)
         except BaseException:
             if old is not None:
-                old.rename(out)
+                take_name(old, out)
             raise
     except OSError as error:
         raise BadInput(f"Cannot write the export folder {out}: {error.strerror}. Choose another place.") from None

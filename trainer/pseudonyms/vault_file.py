@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import writing
+from edgeveil.edge_runtime.storage.atomic import file_place, writing
 
 # Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory. cache_size:
 # 64 MiB, for salts are drawn in no order, and pages that do not fit are written to the log and read back many times.
@@ -35,7 +35,7 @@ class VaultFile:
     def __init__(self, path: Path) -> None:
         self.path = Path(path)
         with writing(self.path):
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            os.close(os.open(file_place(self.path), os.O_RDWR | os.O_CREAT, 0o600))
         with self._said():
             self.base = sqlite3.connect(self.path, timeout=2, isolation_level=None)
         try:

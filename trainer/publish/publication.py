@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import write_atomic, writing
+from edgeveil.edge_runtime.storage.atomic import take_name, write_atomic, writing
 from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.pseudonyms.master_key import MasterKey
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
@@ -170,13 +170,14 @@ def _whole(out: Path) -> Iterator[Path]:
     """A folder beside ``out`` that takes its name when the block ends, and is removed where it raises."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
         raise BadInput(f"{out} is not empty: a publication is never written over another. Give another folder.")
+    out = Path(os.path.realpath(out))  # a link to an empty folder stays one
     folder = out.absolute().with_name(f".{out.name}-{os.urandom(6).hex()}")
     try:
         with writing(out):
             folder.mkdir(mode=0o755)
             yield folder
             _sync(folder)
-            folder.rename(out)
+            take_name(folder, out)
             _sync(out.absolute().parent)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.storage.atomic import file_place, write_atomic
 from edgeveil.trainer.audit.before_after.pairs_text import utility_lines
 from edgeveil.trainer.audit.document import same
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.report.card_page import environment
 from edgeveil.trainer.report.page_facts import GROUPS
-from edgeveil.trainer.results import set_aside
 
 TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
 
@@ -67,8 +66,8 @@ def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path,
     except OSError as error:
         raise BadInput(f"--out: the folder {folder} cannot be made ({error.strerror}). Name another.") from None
     data, page = folder / "audit.json", folder / "report.html"
-    for path in (data, page):
-        set_aside(path)
-    write_atomic(str(data), (json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n").encode())
-    write_atomic(str(page), render_pairs(document).encode())
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    file_place(page)
+    write_atomic(data, text.encode(), keep_old=True)
+    write_atomic(page, render_pairs(document).encode(), keep_old=True)
     return data, page

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import atomic_path, write_atomic
+from edgeveil.edge_runtime.storage.atomic import atomic_path, take_name, write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
@@ -270,10 +270,11 @@ class Run:
             new.mkdir()
             fitted.save(new)
             shutil.rmtree(final, ignore_errors=True)
-            new.rename(final)
+            take_name(new, final)
         except OSError as error:
-            shutil.rmtree(new, ignore_errors=True)
             raise BadInput(f"Cannot write {final}: {reason(error)}. Free some space, then --resume.") from None
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
 
     def recipe_sha256(self) -> str:
         """The hash of recipe.toml, by which a bundle's manifest names the run's recipe."""

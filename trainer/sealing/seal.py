@@ -36,7 +36,7 @@ from edgeveil.edge_runtime.storage.atomic import atomic_path, writing
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
-from edgeveil.trainer.results import locked, require_free, set_aside
+from edgeveil.trainer.results import locked, require_free
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
 
 __all__ = ["audit_of", "is_encrypted", "keygen", "seal", "spoken_of"]
@@ -116,13 +116,12 @@ def _seal(
         )
     signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
     bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
-    with atomic_path(out) as temporary:
+    with atomic_path(out, keep_old=True) as temporary:
         Path(temporary).write_bytes(bundle)
         # Verify the written file itself, by the board's rules.
         read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
         if trust is not None:
             read_bundle(temporary, open_trust(trust))
-        set_aside(out)
     return out
 
 

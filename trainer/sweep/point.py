@@ -210,7 +210,7 @@ def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...
 def _locked(folder: Path) -> Iterator[None]:
     """Hold the lock of ``folder``: one process at a time, also across machines if the file system locks."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with Path(f"{folder}.lock").open("w") as file:
+    with Path(f"{folder}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

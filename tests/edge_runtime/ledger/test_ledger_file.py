@@ -35,6 +35,15 @@ def test_what_is_over_the_limit_is_not_paid_for(board):
     assert board.spent() == 10
 
 
+def test_by_a_link_the_same_ledger_is_charged(board):
+    ledger, link = board.ledger(), board.path.with_name("link")
+    link.symlink_to(board.path)
+    board.path, real = link, board.path
+    assert paid(board.ledger(), 7) == 7
+    assert link.readlink() == real
+    assert paid(ledger, 7) == 3
+
+
 def test_a_restart_of_program_or_machine_renews_nothing(board):
     paid(board.ledger(), 7)
     board.restart()

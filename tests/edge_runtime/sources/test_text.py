@@ -211,6 +211,24 @@ def test_a_reader_that_leaves_ends_it_quietly(made):
     assert len(done.stdout.splitlines()) == 2
 
 
+@pytest.mark.parametrize("sink", ["csv:-", "csv:/dev/full"])
+def test_a_stream_that_is_full_is_one_sentence(made, sink):
+    call = (
+        f"yes 1,2,3,4,5,6 | head -3 | {sys.executable} -m edgeveil.edge_runtime run {made.path} --trust {made.trust} "
+    )
+    done = subprocess.run(
+        ["bash", "-c", call + f"--source csv:- --sink {sink} > /dev/full; exit ${{PIPESTATUS[2]}}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=Path(main.__file__).parents[1],
+    )
+    assert done.returncode == 2
+    assert f"error: cannot write {sink[4:]}: no space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("kind", ["csv", "npz"])
 def test_into_a_file_that_is_there_whole_or_not_at_all(made, tmp_path, kind):
     x = vectors(300)
