@@ -134,5 +134,6 @@ def plan(
 
 def _only_its_trust(there: Installed, trust: TrustFacts | None) -> bool:
     """Whether a first flash ended before it sent a runtime, which takes newer versions of the trust."""
-    begun = there.committed is None and not there.runtime and trust is not None
-    return begun and trust.root_key == there.root_key and trust.version > there.trust_version
+    if trust is None or there.committed is not None or there.runtime:
+        return False
+    return trust.root_key == there.root_key and trust.version > there.trust_version

@@ -113,7 +113,7 @@ def edgeveil(owner, monkeypatch, capfd):
 def flash(edgeveil, owner, top):
     def run(board, number, *more, camera="camera.npz"):
         where = ["--for", owner[0] / "board.toml", "--trust", owner[0] / "root", "--json"]
-        asked = ["--source", f"npz:{top / camera}", "--sink", "tcp://127.0.0.1:9", "--frames", "5"]
+        asked = ["--source", f"npz:{top / camera}", "--sink", "tcp://127.0.0.1:9"] if camera else []
         return edgeveil(board, "flash", owner[number], *where, *asked, *more)
 
     return run
@@ -186,6 +186,16 @@ def test_a_second_flash_that_is_cut_off(edgeveil, flash, owner, used, step):
     board = used(break_before=step)
     code, _, said = flash(board, 2)
     assert (code, "was lost" in said) == (4, True)
+    check(edgeveil, flash, owner, board, 2, sha_of(owner, 1))
+
+
+def test_a_service_that_runs_the_release_before_is_not_taken_for_one_that_runs_the_new_one(
+    edgeveil, flash, owner, used
+):
+    """It keeps its settings, is never stopped, and the line breaks between the commit and its restart."""
+    board = used(break_before="restart")
+    assert flash(board, 2, camera=None)[0] == 4
+    assert board.service == {"active": True, "release": sha_of(owner, 1), "enabled": True}
     check(edgeveil, flash, owner, board, 2, sha_of(owner, 1))
 
 
