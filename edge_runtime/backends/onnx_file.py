@@ -69,7 +69,9 @@ def messages(model: bytes) -> Iterator[Tuple[str, int, int]]:
 
 def node_of(model: bytes, begin: int, end: int) -> OnnxNode:
     """The node whose message is there."""
-    kinds, domains, inputs, trains = set(), set(), 0, False
+    kinds: Set[str] = set()
+    domains: Set[str] = set()
+    inputs, trains = 0, False
     for field, kind, value, length in _fields(model, begin, end):
         if kind != _BYTES:
             continue

@@ -385,8 +385,9 @@ class LiveLoop(object):
             reports = one.reports or [self._perturber.late(in_flight) for in_flight in one.in_flight]
         self._forget_tracks(one)
         chosen = [is_there or self._schedule.on_fault == "flat" for is_there in one.occupied]
-        self._last = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
-        self._send(list(self._last))
+        made: List[Any] = [new if use else old for new, use, old in zip(reports, chosen, self._last)]
+        self._last = list(made)
+        self._send(made)
         self._counters.set("last-latency-us", int((self._clock() - one.came_s) * 1e6))
         self._counters.add("sets-out")
 

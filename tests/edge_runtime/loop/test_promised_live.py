@@ -131,17 +131,18 @@ def test_what_is_no_reading_is_dropped_before_the_clock_takes_it(sent):
 
 
 def test_after_a_stop_no_set_that_is_not_due_is_sent(sent):
-    began = time.monotonic()
+    turns = []
 
     def turn(live):
-        if time.monotonic() - began > 0.5:
+        turns.append(time.monotonic())
+        if turns[-1] - turns[0] > 2 * DUE_S + LOAD_S:
             live.stop()
 
     out, after_s, dropped = sent(readings(np.zeros(24, bool)) * 10, WAYS["backend"], turn=turn)
-    assert time.monotonic() - began < 3
+    assert time.monotonic() - turns[0] < 5
     assert min(after_s) >= DUE_S
     assert dropped["stopped"] >= 1
-    assert len(out) < 30
+    assert len(out) < 60
 
 
 def test_no_failure_is_hidden_where_nothing_is_promised(tmp_path):
