@@ -175,7 +175,7 @@ def value_of(expression: str, names: Mapping[str, Any]) -> Any:
     try:
         found = _environment().compile_expression(expression, undefined_to_none=False)(**names)
         if isinstance(found, jinja2.Undefined):
-            str(found)  # raises, and says what is not there
+            str(found)  # raises, and names what is missing
         return found
     except (jinja2.TemplateError, TypeError, KeyError, IndexError, ZeroDivisionError) as error:
         raise BadInput(f"scripts/tables: {expression!r} has no value: {error}.") from error

@@ -1,4 +1,4 @@
-"""The rows that Table 2 has beside perturbers: original, random, PASS, and label-only as mean and as donor.
+"""The rows of Table 2 that are no perturbers: original, random, PASS, and label-only as mean and as donor.
 
 They are made from a run of any kind and stay on the workstation: a manifest in which a reading or mere noise reaches an
 output is refused, and the runtime draws from tables, not from a network's output. All but PASS take seconds.
