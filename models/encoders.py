@@ -38,19 +38,13 @@ def label_head(features: int, groups: int) -> keras.Model:
     return keras.Model(h, layers.Dense(groups, name="label_logits")(h), name="label_head")
 
 
-def code_head(
-    features: int, groups: int, codes: int, *, width: int = 128, dropout: float = 0.0, token: int = 1
-) -> keras.Model:
-    """FC(width), FC(groups * codes) on trunk features: logits of the codes of group 0, then of group 1, and so on.
-
-    Of a further ``token`` the groups are the codes of those before, and its output is called after its number.
-    """
-    number = "" if token == 1 else f"_{token}"
+def code_head(features: int, groups: int, codes: int, *, width: int = 128, dropout: float = 0.0) -> keras.Model:
+    """FC(width), FC(groups * codes) on trunk features: logits of the codes of group 0, then of group 1, and so on."""
     h = keras.Input((features,), name="h")
     x = layers.Dropout(dropout)(h) if dropout else h
-    x = layers.Dense(width, activation="relu", name=f"code_hidden{number}")(x)
+    x = layers.Dense(width, activation="relu", name="code_hidden")(x)
     x = layers.Dropout(dropout)(x) if dropout else x
-    return keras.Model(h, layers.Dense(groups * codes, name=f"code_logits{number}")(x), name=f"code_head{number}")
+    return keras.Model(h, layers.Dense(groups * codes, name="code_logits")(x), name="code_head")
 
 
 def encoder(trunk: keras.Model, *heads: keras.Model) -> keras.Model:

@@ -41,7 +41,7 @@ def fit(
         fitted = _label(section, dataset, goal.target)
     else:
         learned = codebook.fit(section.codebook, dataset, goal=goal, rng=rng, budget=budget, log=log)
-        fitted = _code(section, dataset, learned, len(dataset.y_names) * section.codebook.codes_of_class)
+        fitted = _code(section, dataset, learned, len(dataset.y_names) * section.codebook.codes)
     log.record(local={"of": section.of, "mechanism": _name(fitted), "report": fitted.outputs[0]["shape"]})
     return fitted
 

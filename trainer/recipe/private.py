@@ -102,26 +102,14 @@ def _check_label_only(perturber: LabelOnly) -> None:
 def _check_codebook(perturber: Codebook) -> None:
     """Of what a codebook may take from data, refuse that for which no mechanism is built, with the reason."""
     if perturber.synthesis != "centroid":
-        why = "a donor is somebody's own sample" if perturber.synthesis == "donor" else "a decoder learns without noise"
         raise ValueError(
-            f'perturber.synthesis = "centroid" with [private]: {why}. Where receivers need no picture, '
-            "`edgeveil export --emit code` sends the code alone"
+            'perturber.synthesis = "centroid" with [private]: a donor is somebody\'s own sample. Where receivers need '
+            "no picture, `edgeveil export --emit code` sends the code alone"
         )
-    if perturber.tokens > 1:
-        raise ValueError("perturber.tokens = 1 with [private]: what tokens leave of T is counted without noise")
     if perturber.method != "funnel":
         raise ValueError('perturber.method = "funnel" with [private]: the usual T of a class is counted without noise')
     if unbounded := [name for name in perturber.keep if name not in FIXED]:
         known = ", ".join(f'"{name}"' for name in FIXED)
         raise ValueError(f'`perturber.keep` of {known} with [private]: "{unbounded[0]}" has no public bounds')
-    if perturber.channel == "lp" or perturber.merge_below:
-        raise ValueError(
-            'perturber.channel = "none" or "independent" and no `perturber.merge_below` with [private]: these count z '
-            "or people of every code, without noise"
-        )
-    if perturber.label_from != "first":
-        raise ValueError('perturber.label_from = "first" with [private]: a network of its own is trained without noise')
-    if perturber.codes_from != "second":
-        raise ValueError('perturber.codes_from = "second" with [private]: each slice has the whole budget for its part')
     if perturber.hold != "none":
         raise ValueError('perturber.hold = "none" with [private]: what is held is drawn from k-means, without noise')

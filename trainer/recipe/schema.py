@@ -16,6 +16,7 @@ from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.count import Count
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.head import Head, check_head
+from edgeveil.trainer.recipe.kinds.codebook_section import without_deleted
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber
 from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
@@ -104,11 +105,6 @@ class Recipe(Section):
         if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
             known = '"track:7", "period:600s", "bout:4" or "frame"'
             raise ValueError(f"`perturber.hold` to be {known}: these data are streams")
-        other_labels = isinstance(self.perturber, Codebook) and self.perturber.label_from != "first"
-        if other_labels and self.limits.unseen_accuracy is not None:
-            raise ValueError(
-                '`perturber.label_from = "first"` with limits.unseen_accuracy, which tries the trunk alone'
-            )
         if self.perturber.unbounded and (self.data.low is not None or self.data.high is not None):
             raise ValueError(
                 f'no `data.low` and `data.high` for perturber.kind = "{self.perturber.kind}": it has no range'
@@ -171,6 +167,12 @@ class Recipe(Section):
         """The recipe of that name, alias or TOML path. Raises ``BadInput`` in one sentence."""
         path = cls._path(recipe)
         return cls.parse(cls.text(recipe), origin=str(path), folder=path.parent)
+
+    @classmethod
+    def of_run(cls, path: Path) -> Recipe:
+        """The recipe in a run's folder, of an older version too. Raises ``BadInput`` and ``OSError``."""
+        text = tomli_w.dumps(without_deleted(tomllib.loads(path.read_text(encoding="utf-8"))))
+        return cls.parse(text, origin=str(path), folder=path.parent)
 
     @classmethod
     def text(cls, recipe: str | Path) -> str:

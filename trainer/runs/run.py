@@ -101,7 +101,7 @@ class Run:
         """The run in ``folder``. Raises ``BadInput`` if there is none."""
         try:
             facts = json.loads((folder / "run.json").read_text())
-            recipe = Recipe.find(folder / "recipe.toml")
+            recipe = Recipe.of_run(folder / "recipe.toml")
         except (OSError, ValueError) as error:
             raise BadInput(
                 f"A run was expected in {folder}; there is none ({reason(error)}). Make one with `edgeveil train`."

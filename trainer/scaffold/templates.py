@@ -56,8 +56,7 @@ kind = "codebook"
 {keep}
 codes = {codes:<13} # of each class; more keep more, and need more rows{held}
 price = 4.0           # the cost of information about z in a code; larger hides more
-steps = {steps}
-code_batch = {batch:<8} # rows of a step; 0: all, for small data{small}{width}
+steps = {steps}{small}{width}
 {synthesis}
 
 # The bound is shared by all configurations that are ever compared on the test rows: count them here.
@@ -70,7 +69,7 @@ keep = ["pixels"]"""
 MOTION = """\
 # What the codes should keep of a window: these, or "pixels" (its values).
 keep = ["energy", "tempo"]"""
-LITTLE = "\nshrinkage = 8.0\ndropout = 0.3\nweight_decay = 0.1"
+LITTLE = "\ndropout = 0.3         # for small data: every step sees all rows"
 HELD = """
 hold = "period:600s"  # a stream: a class keeps one code for ten minutes (docs/explanation/streams.md)"""
 DONOR = 'synthesis = "donor"   # a sample of a person who consents (array `consent`) is sent in place of another\'s'
@@ -198,7 +197,6 @@ def _codebook(dataset: Dataset, *, stream: bool) -> str:
         held=HELD if stream else "",
         codes=CODES if len(part) < 500 else 8 if small else 32,
         steps=300 if small else 1400,
-        batch=0 if small else 1024,
         small=LITTLE if small else "",
         width=f"\nwidth = {int(np.clip(2 * dataset.input.shape[0], 64, 256))}"
         if dataset.input.kind == "vector"

@@ -63,7 +63,6 @@ kind = "codebook"
 keep = ["pixels"]
 codes = 4
 steps = 60
-code_batch = 0
 fewest_subjects = 2
 
 [budget]"""

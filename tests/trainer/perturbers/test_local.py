@@ -19,7 +19,7 @@ from edgeveil.trainer.runs.received import decoded
 from edgeveil.trainer.train import train
 from tests.support.small_runs import FEATURES, small_recipe, write_npz
 
-CODES = {"keep": ["pixels"], "codes": 2, "steps": 20, "code_batch": 0, "fewest_subjects": 2, "learning_rate": 0.02}
+CODES = {"keep": ["pixels"], "codes": 2, "steps": 20, "fewest_subjects": 2}
 SPENDING = {"unit": "subject", "most": 3.0, "period_s": 3600}
 
 

@@ -2,7 +2,7 @@
 
 Who knows y learns most where y-hat is wrong. A code comes with a wrong y seldom, so most such pairs are rare and have
 no bound, however many codes are merged. Who has y-hat alone, which is sent, meets every code in its own class: there
-every code is bounded, once rare ones are merged (``perturber.merge_below``).
+every code is bounded, where each has rows enough.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -
     if not of_class["given"]:
         return (
             f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} "
-            f"was counted for {fewest:,} {unit}. `perturber.merge_below` sends rare codes as their nearest."
+            f"was counted for {fewest:,} {unit}. Fewer `perturber.codes` give each more."
         )
     return (
         f"Given the class that is sent in place of y, F = {_up(found.factor)} for every one of the {codes:,} codes "

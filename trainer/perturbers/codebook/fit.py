@@ -17,28 +17,22 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import (
-    channel,
-    decoder,
     funnel,
     stream_codes,
     synthesis,
-    tokens,
     training,
     unseen_people_gate,
 )
-from edgeveil.trainer.perturbers.codebook.group_means import group_means
 from edgeveil.trainer.perturbers.codebook.private import private_fit
 from edgeveil.trainer.perturbers.codebook.stages import (
     class_stages,
-    code_stages,
-    draw_stage,
+    code_stage,
     in_bouts,
     is_held,
     keep_stage,
     pictured,
 )
 from edgeveil.trainer.perturbers.codebook.targets import Values, fit_kept
-from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.training_sections import Budget
@@ -63,7 +57,7 @@ def fit(
     keras.utils.set_random_seed(int(rng.integers(2**32)))
     if goal.private is not None:
         learned = private_fit.learn(dataset.as_priced(), section, goal.private, rng=rng, log=log)
-        fitted = assemble(dataset, learned.encoder, learned.table, learned.pictures, section)
+        fitted = assemble(dataset, learned.encoder, learned.pictures, section)
         return replace(fitted, training=learned.training)
     first, _ = fit_and_validation(dataset, "classifiers")
     second, _ = fit_and_validation(dataset, "perturber")
@@ -77,7 +71,7 @@ def fit(
         people = original.rows(np.concatenate([first.index, second.index]))
         _gate(original, people, section, rng, budget, log)
     labels = None
-    if section.label_from == "both":
+    if dataset.input.kind == "series" and goal.limits.unseen_accuracy is None:  # the gate tries the trunk's own
         labels = train_labels(dataset, goal.classifiers, budget, seed=int(rng.integers(2**31)), log=log)
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if stream is not None and is_held(stream):
@@ -85,7 +79,7 @@ def fit(
         encoder = encoders.encoder(trunk.below, trunk.label)
         encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
         return _held(dataset, encoder, prepared.kept(u, second.index), u, second, section, stream, rng)
-    reports = 1 if section.method == "residual" else section.tokens * funnel.reports(section.steps)
+    reports = 1 if section.method == "residual" else funnel.reports(section.steps)
     with progress("codes and their pictures", total=reports + 1) as advance:
         report = _metric(log, "codes", advance)
         fitted = finish(prepared, dataset, second, section, rng=rng, labels=labels, report=report)
@@ -153,7 +147,7 @@ def finish(
     labels: Any = None,
     report: training.Report = lambda *_: None,
 ) -> FittedPerturber:
-    """Learn codes on the rows ``second``, or as ``section.codes_from`` says, compute the channel and the pictures.
+    """Learn codes on the rows ``second``, or on both slices where there are copies, and make the pictures.
 
     ``prepared`` is not changed. ``labels`` is a classifier that takes the place of the trunk's own.
     """
@@ -161,7 +155,8 @@ def finish(
 
     trunk, kept, first = prepared.trunk, prepared.kept, prepared.first
     both = dataset.rows(np.concatenate([second.index, first.index]))
-    learned = both if section.codes_from == "both" else second
+    # A trunk that learned from changed copies reads its own rows hardly better than new ones.
+    learned = both if section.copies > 1 and section.method == "funnel" and section.hold == "none" else second
     u = dataset.unit(learned.x)
     t = kept(u, learned.index)
     classes = len(dataset.y_names), len(dataset.z_names)
@@ -175,18 +170,15 @@ def finish(
         features = predict(trunk.below, copies)
         group = of if section.copies > 1 else None
         rows = funnel.Rows(features, kept(copies, learned.index[of]), learned.y[of], learned.z[of], group)
-        heads = tokens.token_heads(rows, section, classes=classes, rng=rng, report=report)
-        encoder = encoders.encoder(trunk.below, trunk.label, *heads)
+        head = training.code_head(rows, section, classes=classes, rng=rng, report=report)
+        encoder = encoders.encoder(trunk.below, trunk.label, head)
     encoder = encoder if labels is None else encoders.with_labels(encoder, labels)
     # Pictures may be of the first slice too: the more there are, the more they are worth to who learns from x'.
     u = dataset.unit(both.x)
     label, code = funnel.global_codes(*predict(encoder, u))
-    own = code[: len(learned)]
     _say_unpredicted(label[: len(learned)], dataset.y_names)
-    y_names, z_classes = dataset.y_names, len(dataset.z_names)
-    table = channel_table(own, learned.z, t, section, y_names=y_names, z_classes=z_classes, unit=learned.cluster)
-    pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section, rng)
-    return assemble(dataset, encoder, table, pictures, section)
+    pictures = _picture(dataset, code, kept(u, both.index), u, both, encoder, section)
+    return assemble(dataset, encoder, pictures, section)
 
 
 def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
@@ -198,32 +190,23 @@ def _say_unpredicted(predicted: np.ndarray, names: Sequence[str]) -> None:
         )
 
 
-def assemble(
-    dataset: Dataset, encoder: Any, table: np.ndarray | None, pictures: np.ndarray, section: Codebook
-) -> FittedPerturber:
-    """The manifest's stages around an encoder, a channel ``table`` (None: c' = c) and the pictures of every code."""
-    groups, of_class, code, tables = len(dataset.y_names), section.codes_of_class, "code", {}
-    stages = [*class_stages(dataset.input, encoder), *code_stages(encoder, groups, code)]
-    if table is not None:
-        tables["channel"], code = table, "code_out"
-        stages.append(draw_stage("code", "channel", code))
+def assemble(dataset: Dataset, encoder: Any, pictures: np.ndarray, section: Codebook) -> FittedPerturber:
+    """The manifest's stages around an encoder and the pictures of every code."""
+    groups, code = len(dataset.y_names), "code"
+    stages = [*class_stages(dataset.input, encoder), code_stage(groups, code)]
     stream = stream_codes.stream(section.hold, section.acknowledge)
     if in_bouts(stream):
         stages.append(keep_stage(code, "label", "code_held"))
         code = "code_held"
-    label = "label"
-    if section.epsilon is not None:  # the answer may be of another class, so the class that leaves is read from it
-        tables["class_of_code"], label = np.kron(np.eye(groups), np.ones((of_class, 1))).astype(np.uint32), "class"
-        stages.append(draw_stage(code, "class_of_code", label))
     return pictured(
         dataset.input,
         encoder,
         stages,
-        tables,
+        {},
         pictures,
-        label=label,
+        label="label",
         code=code,
-        codes=groups * of_class,
+        codes=groups * section.codes,
         substituted=section.synthesis == "donor",
         stream=stream,
     )
@@ -261,11 +244,9 @@ def _held(
     code = part.y * section.codes + within
     share = np.zeros((len(dataset.y_names), len(dataset.y_names) * section.codes))
     np.add.at(share, (part.y, code), 1.0)
-    pictures = _picture(dataset, code, kept, u, part, encoder, section, rng)
+    pictures = _picture(dataset, code, kept, u, part, encoder, section)
     donor = section.synthesis == "donor"
-    return stream_codes.assemble(
-        dataset.input, encoder, share, pictures, stream, substituted=donor, epsilon=section.epsilon
-    )
+    return stream_codes.assemble(dataset.input, encoder, share, pictures, stream, substituted=donor)
 
 
 def _metric(log: Log, stage: str, advance: Steps) -> training.Report:
@@ -276,53 +257,6 @@ def _metric(log: Log, stage: str, advance: Steps) -> training.Report:
     return report
 
 
-def channel_table(
-    code: np.ndarray,
-    z: np.ndarray,
-    kept: np.ndarray,
-    section: Codebook,
-    *,
-    y_names: Sequence[str],
-    z_classes: int,
-    unit: np.ndarray | None = None,
-) -> np.ndarray | None:
-    """The shipped integers (codes, codes), or None for c' = c; each class from the rows that are classified as it.
-
-    With ``epsilon`` it is randomised response over the codes of all classes.
-    ``code`` and ``z`` (n,), ``kept`` (n, d) is T, ``unit`` (n,) whose rows they are (None: each its own). The codes of
-    a class without such rows are drawn evenly.
-    """
-    from scipy.linalg import block_diag
-
-    if section.epsilon is not None:
-        return channel_of(len(y_names) * section.codes_of_class, section.epsilon)
-    if section.channel == "none" and not section.merge_below:
-        return None
-    k, groups = section.codes_of_class, len(y_names)
-    counts = np.zeros((groups * k, z_classes))
-    np.add.at(counts, (code, z), 1.0)
-    of_unit = np.arange(len(code)) if unit is None else np.unique(unit, return_inverse=True)[1].reshape(-1)
-    units = np.bincount(np.unique(np.stack([code, of_unit]), axis=1)[0], minlength=groups * k)
-    means = group_means(kept, code, groups * k)
-    parts = []
-    for group in range(groups):
-        mine = slice(group * k, (group + 1) * k)
-        if not counts[mine].any():
-            parts.append(np.full((k, k), 1 / k))  # any code for any: it tells least, and is hardly ever drawn
-            continue
-        distance = ((means[mine, None] - means[None, mine]) ** 2).sum(axis=2)
-        before = channel.merged(units[mine], distance, fewest=section.merge_below)
-        joint = before.T @ counts[mine]
-        if section.channel == "independent":
-            after = channel.independent(joint.sum(axis=1))
-        elif section.channel == "lp":
-            after = channel.least_noise(joint, distance, bound=section.bound)
-        else:
-            after = np.eye(k)
-        parts.append(before @ after)
-    return channel.integers(block_diag(*parts))
-
-
 def _picture(
     dataset: Dataset,
     code: np.ndarray,
@@ -331,10 +265,9 @@ def _picture(
     part: Part,
     encoder: Any,
     section: Codebook,
-    rng: np.random.Generator,
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
-    per_class = section.codes_of_class
+    per_class = section.codes
     total = len(dataset.y_names) * per_class
     if section.synthesis == "centroid":
         subject = part.cluster if dataset.cluster_kind == "subject" else None
@@ -350,9 +283,6 @@ def _picture(
         raw = np.exp(logits - logits.max(axis=1, keepdims=True))
         return raw / raw.sum(axis=1, keepdims=True)
 
-    if section.synthesis == "decoder":
-        binary = np.dtype(dataset.input.dtype).kind in "iu" and float(dataset.input.span.max()) == 1.0
-        return decoder.pictures(u, code, kept, codes=total, section=section, binary=binary, read=read, rng=rng)
     sure = read(u)[np.arange(len(code)), part.y]
     allowed = synthesis.check_consent(dataset.consent, public=section.public_data)
     rows = synthesis.donors(

@@ -121,7 +121,7 @@ def _training_step(
                 own = tf.gather(tf.math.unsorted_segment_sum(q, of, groups), of)
             p_c = tf.gather(mass / tf.reduce_sum(mass, axis=1, keepdims=True), y) + 1e-6
             others = tf.maximum(tf.gather(counts, cell) - own, 0.0)
-            shrinkage, eta = section.shrinkage, section.evenness
+            shrinkage, eta = section.shrinkage(n_z), section.evenness
             p_cz = (others + shrinkage * p_c) / (tf.reduce_sum(others, axis=1, keepdims=True) + shrinkage)
             centres = sums / (mass + 1e-6)[:, :, None]
             far = tf.reduce_sum(tf.square(t[:, None, :] - tf.gather(centres, y)), axis=2)
@@ -161,20 +161,9 @@ def starting_codes(rows: Rows, *, codes: int, n_z: int, rng: np.random.Generator
     return found
 
 
-def global_codes(y_logits: np.ndarray, *code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The predicted class (n,) and the code (n,) = class * K + code within it, as the runtime's tables take them.
-
-    Of several tokens, each one's logits (n, groups * K) follow; the groups are the codes of those before.
-    """
-    label = code = y_logits.argmax(axis=1)
-    groups = y_logits.shape[1]
-    for logits in code_logits:
-        code = code_within(logits, code, groups)
-        groups = logits.shape[1]
-    return label, code
-
-
-def code_within(logits: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
-    """The code (n,) = group * K + the largest of the logits (n, groups * K) of each row's ``group`` (n,)."""
-    parts = logits.reshape(len(logits), groups, -1)
-    return group * parts.shape[2] + parts[np.arange(len(parts)), group].argmax(axis=1)
+def global_codes(y_logits: np.ndarray, code_logits: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The predicted class (n,) and the code (n,) = class * K + code within it, as the runtime's tables take them, from
+    logits (n, classes) and (n, classes * K)."""
+    label = y_logits.argmax(axis=1)
+    parts = code_logits.reshape(len(code_logits), y_logits.shape[1], -1)
+    return label, label * parts.shape[2] + parts[np.arange(len(parts)), label].argmax(axis=1)

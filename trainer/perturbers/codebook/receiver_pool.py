@@ -40,8 +40,8 @@ def receiver_pool(run: Run, size: int) -> np.ndarray:
     chosen = any_of(
         sent["code"],
         sent["label"] == rows.y,
-        codes=len(dataset.y_names) * section.codes_of_class,
-        per_class=section.codes_of_class,
+        codes=len(dataset.y_names) * section.codes,
+        per_class=section.codes,
         copies=size,
         allowed=None if allowed is None else allowed[rows.index],
         rng=np.random.default_rng([run.recipe.seed, 3]),

@@ -27,19 +27,10 @@ def class_stages(spec: InputSpec, encoder: Any) -> list[dict[str, Any]]:
     ]
 
 
-def code_stages(encoder: Any, groups: int, output: str) -> list[dict[str, Any]]:
-    """From ``label`` to the code ``output``: the largest logit within the class, and of further tokens within the code.
-
-    The encoder's outputs after the first are those of the tokens, in order. ``groups`` are the classes of y.
-    """
-    stages, group = [], "label"
-    names = encoder.output_names[1:]
-    for number, (name, logits) in enumerate(zip(names, encoder.outputs[1:], strict=True), start=1):
-        code = output if number == len(names) else f"token_{number}"
-        within = {"input": name, "group": group, "groups": groups, "output": code}
-        stages.append({"stage": "table", "op": "argmax_within", **within})
-        group, groups = code, int(logits.shape[-1])
-    return stages
+def code_stage(groups: int, output: str) -> dict[str, Any]:
+    """From ``label`` to the code ``output``: the largest logit within the class. ``groups`` are the classes of y."""
+    within = {"input": "code_logits", "group": "label", "groups": groups, "output": output}
+    return {"stage": "table", "op": "argmax_within", **within}
 
 
 def draw_stage(source: str, table: str, output: str) -> dict[str, Any]:

@@ -2,9 +2,6 @@
 
 The code of a held codebook is drawn from P(c | y-hat), independent of x. So the only thing sent about x is the class
 that most of a track's first frames were classified as. Until that is known, a flat picture is sent.
-
-With an ``epsilon`` the class passes randomised response before it is kept, and the code is drawn of that answer. Then
-a track that has not voted answers with any class alike, and answers again once it has.
 """
 
 from __future__ import annotations
@@ -17,7 +14,6 @@ import numpy as np
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers.codebook import channel
 from edgeveil.trainer.perturbers.codebook.stages import class_stages, draw_stage, keep_stage, pictured
-from edgeveil.trainer.perturbers.randomised_response import TOTAL, channel_of
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 FLAT = 0.5  # of the range: the picture that is sent before a track has voted
@@ -54,26 +50,17 @@ def assemble(
     held: Mapping[str, Any],
     *,
     substituted: bool,
-    epsilon: float | None = None,
 ) -> FittedPerturber:
     """The stages around an encoder that gives ``label_logits``.
 
     ``share`` (classes, codes) is P(c | y-hat) over the codes of all classes, ``pictures`` (codes * copies, *shape) are
-    theirs, in the unit cube. ``held`` is the manifest's ``stream``. Raises ``BadInput`` as ``channel_of`` does.
+    theirs, in the unit cube. ``held`` is the manifest's ``stream``.
     """
     classes, codes = share.shape
     stages, label = class_stages(spec, encoder), "label"
-    tables: dict[str, np.ndarray] = {}
-    votes = held["hold"] == "track"
-    if votes:
+    if held["hold"] == "track":
         label = "held"
         stages.append({"stage": "hold", "op": "majority", "input": "label", "groups": classes, "output": label})
-    if epsilon is not None:
-        tables["response"] = np.vstack([channel_of(classes, epsilon), *([alike(classes)] if votes else [])])
-        first = {"stage": "hold", "op": "first", "input": "answer", "output": "answered"}
-        stages += [draw_stage(label, "response", "answer"), keep_stage("answer", label, "answered") if votes else first]
-        label = "answered"
-    elif votes:
         # One more class, "not known yet", and one more code: the flat picture.
         flat = np.full_like(pictures[: len(pictures) // codes], FLAT)
         share, pictures = np.pad(share, ((0, 1), (0, 1))), np.concatenate([pictures, flat])
@@ -83,7 +70,7 @@ def assemble(
         spec,
         encoder,
         stages,
-        {**tables, "channel": channel.integers(share)},
+        {"channel": channel.integers(share)},
         pictures,
         label=label,
         code="code",
@@ -91,8 +78,3 @@ def assemble(
         substituted=substituted,
         stream=held,
     )
-
-
-def alike(classes: int) -> np.ndarray:
-    """The row uint32 (classes,) of a channel that answers with any class alike; 2^32 may leave a remainder."""
-    return np.array([TOTAL // classes + (one < TOTAL % classes) for one in range(classes)], np.uint32)

@@ -16,6 +16,7 @@ from edgeveil.trainer.perturbers.codebook import augment, funnel, residual
 from edgeveil.trainer.recipe.perturber import Codebook
 
 Report = Callable[[int, dict[str, float]], None]
+LEARNING_RATES = {"series": 3e-3}  # by the kind of input
 
 
 class Trunk(NamedTuple):
@@ -29,16 +30,17 @@ class Trunk(NamedTuple):
 
 
 def below(spec: InputSpec, section: Codebook) -> Any:
-    """The network below the heads, untrained: from the unit cube to ``section.features``."""
+    """The network below the heads, untrained: from the unit cube to ``section.features(spec.kind)``."""
     from edgeveil.models import encoders, series
 
+    features = section.features(spec.kind)
     if spec.kind == "series":
         steps, channels = spec.shape
-        return series.trunk((steps, channels), width=section.width, features=section.features)
+        return series.trunk((steps, channels), width=section.width, features=features)
     if spec.kind == "image":
         height, width, channels = spec.shape
-        return encoders.image_trunk((height, width, channels), width=section.width, features=section.features)
-    return encoders.vector_trunk(spec.shape[0], width=section.width, features=section.features)
+        return encoders.image_trunk((height, width, channels), width=section.width, features=features)
+    return encoders.vector_trunk(spec.shape[0], width=section.width, features=features)
 
 
 def trunk(
@@ -61,7 +63,7 @@ def trunk(
     from edgeveil.models import encoders
 
     network = below(spec, section)
-    label_head = encoders.label_head(section.features, classes)
+    label_head = encoders.label_head(section.features(spec.kind), classes)
     n = len(rows.y)
     cell = np.unique(rows.y * (int(rows.z.max()) + 1) + rows.z, return_inverse=True)[1].reshape(-1)
     h = network.output
@@ -69,7 +71,7 @@ def trunk(
     reads = keras.layers.Dense(rows.kept.shape[1], name="kept")
     model = keras.Model(network.inputs, [label_head(h), cells(h), reads(h)])
     batch = min(batch, n)
-    schedule = keras.optimizers.schedules.CosineDecay(section.learning_rate, epochs * -(-n // batch))
+    schedule = keras.optimizers.schedules.CosineDecay(LEARNING_RATES.get(spec.kind, 2e-3), epochs * -(-n // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     compile_built(
         model,
@@ -84,7 +86,7 @@ def trunk(
         if not np.isfinite(loss):
             raise LimitNotMet(
                 f"Training the encoder diverged in epoch {epoch + 1}: the loss is no longer a number. Lower "
-                "`perturber.learning_rate` in the recipe and train into another folder."
+                "`perturber.width` in the recipe and train into another folder."
             )
         report(epoch + 1, {"loss": loss})
 
@@ -100,13 +102,12 @@ def code_head(
     classes: tuple[int, int],
     rng: np.random.Generator,
     report: Report,
-    token: int = 1,
 ) -> Any:
     """A head from trunk features to the logits of every class's codes. Raises as ``funnel.learn``."""
     from edgeveil.models import encoders
 
     head = encoders.code_head(
-        section.features, classes[0], section.codes, width=section.width_of_head, dropout=section.dropout, token=token
+        rows.features.shape[1], classes[0], section.codes, width=section.width_of_head, dropout=section.dropout
     )
     funnel.learn(head, rows, section, classes=classes, rng=rng, report=report)
     return head
@@ -138,7 +139,7 @@ def residual_encoder(
         np.concatenate([before.kept, rows.kept[met]]).astype(np.float64),
         np.concatenate([before.y, rows.y[met]]),
         np.concatenate([before.z, rows.z[met]]),
-        shrinkage=section.shrinkage,
+        shrinkage=section.shrinkage(n_z),
     )
     h = trunk.below.output
     reader = keras.Model(trunk.below.inputs, [keras.layers.Softmax()(trunk.cells(h)), trunk.reads(h)])
@@ -152,7 +153,7 @@ def residual_encoder(
         codes=section.codes,
         classes=n_y,
         price=section.price,
-        shrinkage=section.shrinkage,
+        shrinkage=section.shrinkage(n_z),
         rng=rng,
     )
     of_class = scores(kept, posterior).reshape(len(kept), n_y, section.codes)[np.arange(len(kept)), rows.y]

@@ -6,13 +6,44 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from edgeveil.trainer.recipe.section import MOST_EPSILON, Section
+from edgeveil.trainer.recipe.section import Section
 
 MOST_CODES = 1024  # of a class: more have too few readings each to be counted
+SMALL_DATA = 0.1  # the `dropout` from which data count as small
+# Key: the values with which the recipe of an older run is still opened, and what is done now.
+DELETED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "tokens": ((1,), "a code is one number, so set more `codes`"),
+    "channel": (("none",), "a code is sent as it is, or drawn anew where `hold` is a track or a period"),
+    "bound": ((0.1,), "no channel has a bound any more, so set a larger `price`"),
+    "merge_below": ((0,), "rare codes stay, so set fewer `codes`"),
+    "epsilon": ((None,), 'take kind = "local" with `of = "code"`, or kind = "label-only", for randomised response'),
+    "decoder_steps": ((1500,), 'no network draws pictures, so take synthesis = "centroid" or "donor"'),
+    "latent": ((8,), 'no network draws pictures, so take synthesis = "centroid" or "donor"'),
+    "code_batch": ((0, 1024), "all rows from a `dropout` of 0.1 on, else 1024"),
+    "weight_decay": ((0.01, 0.05, 0.1), '0.05 by "residual", 0.1 from a `dropout` of 0.1 on, else 0.01'),
+    "learning_rate": ((2e-3, 3e-3), "0.003 for series, else 0.002"),
+    "shrinkage": ((4.0, 8.0), "4 where z has two classes, else 8"),
+    "features": ((128, 256), "they follow from `width`"),
+    "width_of_head": ((128, 512), "512 from 16 `codes` on, else 128"),
+    "label_from": (("first", "both"), "series have a network of their own for y, learned from both slices"),
+    "codes_from": (("second", "both"), 'both slices where `copies` is above 1 and `hold` is "none", else the second'),
+}
+
+
+def without_deleted(table: dict[str, Any]) -> dict[str, Any]:
+    """The recipe of a run without the deleted keys whose values may be left out; the others are refused later."""
+    perturber = table.get("perturber", {})
+    for section in (perturber, perturber.get("codebook", {})):
+        if section.get("kind") == "codebook":
+            held = section.get("hold", "none").startswith(("track", "period"))
+            for key, (values, _) in DELETED.items():
+                if section.get(key) in ((*values, "independent") if held else values):
+                    section.pop(key, None)
+    return table
 
 
 class Codebook(Section):
-    """A codebook: an encoder's class and one of its codes, a channel on the code, and a picture of it."""
+    """A codebook: an encoder's class and one of its codes, and a picture of it."""
 
     kind: Literal["codebook"] = Field(
         description="The predicted class and one of its codes are sent, as a picture of the code."
@@ -25,13 +56,11 @@ class Codebook(Section):
     weights: list[Annotated[float, Field(gt=0)]] | None = Field(
         default=None, description="How much each of `keep` counts in T. Left out: all alike."
     )
-    codes: int = Field(default=32, ge=2, le=MOST_CODES, description="Codes of each class of y; of each token.")
-    tokens: int = Field(
-        default=1,
-        ge=1,
-        le=4,
-        description="funnel: numbers that make up a code, each one of `codes`. Each describes what those before leave "
-        f"of T, and all are priced together. A class has `codes` to the power of `tokens` codes, at most {MOST_CODES}.",
+    codes: int = Field(
+        default=32,
+        ge=2,
+        le=MOST_CODES,
+        description="Codes of each class of y. From 16 on the code head has 512 hidden units, else 128.",
     )
     method: Literal["funnel", "residual"] = Field(
         default="funnel",
@@ -50,51 +79,22 @@ class Codebook(Section):
         "frequent, so that the bound for every code has rows for each; 0.2 costs little.",
     )
     steps: int = Field(default=1400, ge=1, le=1_000_000, description="Steps of learning the codes.")
-    code_batch: int = Field(default=1024, ge=0, description="Rows per step; 0: all rows in every step, for small data.")
-    shrinkage: float = Field(
-        default=4.0, ge=0, description="Weight in rows of P(c|y) in P(c|z, y); 4 to 8 on small data."
-    )
-    dropout: float = Field(default=0.0, ge=0, lt=1, description="Of the code head; about 0.3 on small data.")
-    learning_rate: float = Field(default=2e-3, gt=0, le=1, description="AdamW's first rate for the trunk.")
-    weight_decay: float = Field(default=0.01, ge=0, description="AdamW's decay; about 0.1 on small data.")
-    width: int = Field(default=16, ge=1, le=4096, description="First channels (images) or hidden units (vectors).")
-    features: int = Field(default=128, ge=1, le=4096, description="Outputs of the trunk.")
-    label_from: Literal["first", "both"] = Field(
-        default="first",
-        description='Training slices that y-hat is learned from. "both": by a network of its own, built as D_y is; '
-        "where data are few it reads y better, and it about doubles the cost on the board.",
-    )
-    codes_from: Literal["second", "both"] = Field(
-        default="second",
-        description='funnel: training slices that codes are learned from. "both": twice the rows to count z by, for a '
-        "trunk that reads its own rows hardly better than new ones, by `copies`.",
-    )
-    width_of_head: int = Field(default=128, ge=1, le=4096, description="Hidden units of the code head.")
-    channel: Literal["none", "lp", "independent"] = Field(
-        default="none",
-        description='How c becomes c\': "none" sends c, "lp" adds the least noise under `bound`, "independent" draws '
-        'anew. Where `hold` is a track or a period it is "independent" and may be left out.',
-    )
-    epsilon: float | None = Field(
-        default=None,
-        gt=0,
-        le=MOST_EPSILON,
-        description="alpha of randomised response (k-rr) behind the code, over the codes of all classes: as of "
-        "label-only. It is a channel of its own, so it goes with no other `channel` or `merge_below`. Where `hold` is "
-        "a track or a period it is behind the class, and the answer is kept and charged once: that of a track before "
-        "its vote and that of after it, that of a period's first frame.",
-    )
-    merge_below: int = Field(
-        default=0,
+    dropout: float = Field(
+        default=0.0,
         ge=0,
-        description="Codes that fewer subjects have than this (samples, where the data name none) are sent as the "
-        "nearest of their class, so that the bound for every code has units for each; 0: all stay.",
+        lt=1,
+        description="Of the code head; about 0.3 on small data. From 0.1 on every step sees all rows, with a weight "
+        "decay of 0.1, else 1024 rows with 0.01.",
     )
-    bound: float = Field(default=0.1, ge=0, description="lp: largest distance of log P(z|c') from log P(z), in nats.")
-    synthesis: Literal["centroid", "donor", "decoder"] = Field(
-        default="centroid",
-        description='"centroid": the mean of a code; "donor": a real sample of it; "decoder": pictures that a network '
-        "drew from the code and noise.",
+    width: int = Field(
+        default=16,
+        ge=1,
+        le=4096,
+        description="First channels (images, series) or hidden units (vectors) of the trunk, whose outputs are 8 for "
+        "each channel of images, 1 for each 8 units of vectors and 128 at least, 128 for series.",
+    )
+    synthesis: Literal["centroid", "donor"] = Field(
+        default="centroid", description='"centroid": the mean of a code; "donor": a real sample of it.'
     )
     fewest_subjects: int = Field(
         default=10,
@@ -105,17 +105,16 @@ class Codebook(Section):
         default=16,
         ge=1,
         le=4096,
-        description="donor, decoder: pictures of each code, a power of two. Donors are the most typical samples of "
+        description="donor: pictures of each code, a power of two. Donors are the most typical samples of "
         "their code and z, so few keep more of T, and many train better models (docs/explanation/perturbers.md).",
     )
-    decoder_steps: int = Field(default=1500, ge=1, le=1_000_000, description="decoder: steps of its training.")
-    latent: int = Field(default=8, ge=1, le=256, description="decoder: random numbers behind each picture.")
     public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
     copies: int = Field(
         default=1,
         ge=1,
         le=64,
-        description="Images: copies of each training sample; all but the first are changed by the next three keys.",
+        description="Images: copies of each training sample; all but the first are changed by the next three keys. "
+        'With several, and `hold = "none"`, codes are learned from both training slices: twice the rows to count z by.',
     )
     shift: int = Field(default=0, ge=0, le=32, description="Copies are moved by up to this many pixels each way.")
     scale: float = Field(default=0.0, ge=0, le=0.5, description="Copies are scaled by up to this share, up or down.")
@@ -138,9 +137,10 @@ class Codebook(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _channel_of_streams(cls, table: Any) -> Any:
-        held = isinstance(table, dict) and str(table.get("hold", "")).startswith(("track", "period"))
-        return {"channel": "independent", **table} if held else table
+    def _refuse_deleted(cls, table: Any) -> Any:
+        for key in DELETED.keys() & (table.keys() if isinstance(table, dict) else ()):
+            raise ValueError(f"no `{key}`, a key that was deleted after commit baecb1ef: {DELETED[key][1]}")
+        return table
 
     @field_validator("hold")
     @classmethod
@@ -154,43 +154,28 @@ class Codebook(Section):
             raise ValueError('"bout:4" with acknowledge = "code-per-bout leaks": the codes of many bouts add up')
         if not hold.startswith(("frame", "bout")) and info.data.get("acknowledge"):
             raise ValueError('"frame" or "bout:4" with `acknowledge`, which is for these alone')
-        if hold.startswith(("track", "period")) and info.data.get("channel") != "independent":
-            raise ValueError('"none" or "frame" with this `channel`: what is held is drawn by "independent" alone')
         return hold
 
     @property
-    def codes_of_class(self) -> int:
-        """Codes of each class of y, of all tokens together."""
-        return int(self.codes**self.tokens)
+    def code_batch(self) -> int:
+        """Rows of a step that learns codes; 0: all."""
+        return 0 if self.dropout >= SMALL_DATA else 1024
 
     @property
-    def bare(self) -> bool:
-        """Whether every sample's code is sent as it is."""
-        return self.channel == "none" and not self.merge_below and self.epsilon is None and self.hold == "none"
+    def weight_decay(self) -> float:
+        """Of AdamW."""
+        return 0.05 if self.method == "residual" else 0.1 if self.dropout >= SMALL_DATA else 0.01
 
-    @model_validator(mode="after")
-    def _one_channel(self) -> Codebook:
-        held = self.hold.startswith(("track", "period"))  # its code is drawn of the answer, whatever the class was
-        if self.epsilon is not None and ((self.channel != "none" and not held) or self.merge_below):
-            raise ValueError("no `channel` and no `merge_below` with `epsilon`, which is a channel of its own")
-        if self.epsilon is not None and self.hold.startswith("bout"):
-            raise ValueError("`hold` by track or period with `epsilon`: the classes of a bout leave as they are read")
-        return self
+    @property
+    def width_of_head(self) -> int:
+        """Hidden units of the code head."""
+        return 512 if self.codes >= 16 else 128
 
-    @model_validator(mode="after")
-    def _rows_are_learned_from(self) -> Codebook:
-        if self.codes_from == "both" and (self.method != "funnel" or self.hold.startswith(("track", "period"))):
-            raise ValueError('codes_from = "second" here: by "residual" or held, codes are not learned on a head')
-        return self
+    def features(self, kind: str) -> int:
+        """Outputs of the trunk, for inputs of a ``kind``."""
+        return {"image": 8 * self.width, "series": 128}.get(kind, max(128, self.width // 8))
 
-    @model_validator(mode="after")
-    def _tokens_are_learned(self) -> Codebook:
-        if self.codes_of_class > MOST_CODES:
-            raise ValueError(
-                f"at most {MOST_CODES} codes of a class, `codes` to the power of `tokens`; got {self.codes_of_class}"
-            )
-        if self.tokens > 1 and self.method != "funnel":
-            raise ValueError('method = "funnel" with several `tokens`: "residual" has one')
-        if self.tokens > 1 and self.hold.startswith(("track", "period")):
-            raise ValueError("one of `tokens` with this `hold`: what is held is drawn of the class alone")
-        return self
+    @staticmethod
+    def shrinkage(z_classes: int) -> float:
+        """Weight in rows of P(c|y) in P(c|z, y): the more z there are, the fewer rows each has."""
+        return 4.0 if z_classes <= 2 else 8.0

@@ -68,10 +68,8 @@ class Local(Section):
         if (self.of == "code") != (self.codebook is not None):
             wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
             raise ValueError(f'{wanted} with `of = "{self.of}"`')
-        if self.codebook is not None and not self.codebook.bare:
-            raise ValueError(
-                "no `channel`, `merge_below`, `epsilon` or `hold` in [perturber.codebook]: its code is reported"
-            )
+        if self.codebook is not None and self.codebook.hold != "none":
+            raise ValueError("no `hold` in [perturber.codebook]: its code is reported")
         return self
 
     def _keeps(self, is_vector: bool) -> None:

@@ -26,7 +26,7 @@ from tests.trainer.datasets.series.test_series_data import COLUMNS, CUT, TABLE, 
 pytestmark = pytest.mark.slow
 PERTURBERS = {
     "codebook": {
-        "kind": "codebook", "keep": ["energy"], "codes": 2, "steps": 30, "width": 8, "features": 16,
+        "kind": "codebook", "keep": ["energy"], "codes": 2, "steps": 30, "width": 8,
         "synthesis": "donor", "donors": 2, "public_data": True,
     },
     "prgan": {

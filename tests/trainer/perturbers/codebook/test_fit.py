@@ -2,22 +2,18 @@
 
 import numpy as np
 import pytest
-from pydantic import ValidationError
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.convert.code_output import as_code
-from edgeveil.trainer.measures.certificate import certify, count, information
+from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import funnel
 from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
-from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.received import drawn
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training import classifiers
-from edgeveil.trainer.training.classifiers import train_one
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
 
@@ -57,26 +53,8 @@ def test_a_codebook_of_donors(fitted, tmp_path):
     assert {line["stage"] for line in run.metrics()} == {"trunk", "codes"}
 
 
-def test_y_may_be_read_by_a_network_of_its_own_that_learned_from_both_slices(fitted, monkeypatch):
-    learned = []
-
-    def watched(model, fit, choose, **options):
-        learned.append((model, len(fit[1]), len(choose[1])))
-        return train_one(model, fit, choose, **options)
-
-    monkeypatch.setattr(classifiers, "train_one", watched)
-    run, perturber = fitted(label_from="both")
-    cuts = [fit_and_validation(run.dataset(), name) for name in ("classifiers", "perturber")]
-    ((labels, *rows),) = learned
-    assert rows == [sum(map(len, parts)) for parts in zip(*cuts, strict=True)]
-    test = run.dataset().part("test")
-    out = perturber.perturb(test.x)
-    assert (out["label"] == labels.predict(run.dataset().unit(test.x), verbose=0).argmax(axis=1)).all()
-    assert (out["code"] // 8 == out["label"]).all()
-
-
-@pytest.mark.parametrize("codes_from", ["second", "both"])
-def test_codes_learn_from_the_second_slice_or_from_both(fitted, monkeypatch, codes_from):
+@pytest.mark.parametrize("copies", [1, 2])
+def test_codes_learn_from_the_second_slice_or_from_both_where_there_are_copies(fitted, monkeypatch, copies):
     learned = []
     learn = funnel.learn
 
@@ -85,17 +63,68 @@ def test_codes_learn_from_the_second_slice_or_from_both(fitted, monkeypatch, cod
         learn(head, rows, section, **options)
 
     monkeypatch.setattr(funnel, "learn", watched)
-    run, _ = fitted(codes_from=codes_from, copies=2, shift=1)
+    run, _ = fitted(copies=copies, shift=1)
     first, second = (fit_and_validation(run.dataset(), name)[0] for name in ("classifiers", "perturber"))
-    expected = np.concatenate([second.y, first.y]) if codes_from == "both" else second.y
-    assert np.array_equal(learned[0].y, np.tile(expected, 2))
-    assert len(np.unique(learned[0].group)) == len(expected)  # a sample's copies are counted as one
+    expected = np.concatenate([second.y, first.y]) if copies > 1 else second.y
+    assert np.array_equal(learned[0].y, np.tile(expected, copies))
+    if copies > 1:  # a sample's copies are counted as one
+        assert len(np.unique(learned[0].group)) == len(expected)
 
 
-@pytest.mark.parametrize("changes", [{"method": "residual"}, {"hold": "track:7"}])
-def test_codes_that_no_head_learns_are_not_learned_from_both(changes):
-    with pytest.raises(ValidationError, match=r'codes_from = "second" here: by "residual" or held'):
-        Codebook(kind="codebook", keep=["pixels"], codes_from="both", **changes)
+DELETED = """tokens = 2
+channel = "lp"
+bound = 0.2
+merge_below = 5
+epsilon = 1.0
+decoder_steps = 9
+latent = 4
+code_batch = 7
+weight_decay = 0.3
+learning_rate = 0.1
+shrinkage = 1.0
+features = 7
+width_of_head = 9
+label_from = "none"
+codes_from = "first"
+"""
+OLD = """tokens = 1
+channel = "none"
+bound = 0.1
+merge_below = 0
+decoder_steps = 1500
+latent = 8
+code_batch = 0
+weight_decay = 0.1
+learning_rate = 0.002
+shrinkage = 4.0
+features = 128
+width_of_head = 128
+label_from = "first"
+codes_from = "second"
+"""
+
+
+@pytest.mark.parametrize("line", DELETED.splitlines())
+def test_a_deleted_key_is_refused_with_what_is_done_now(line, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(Recipe.text("digits-codebook").replace("[perturber]\n", f"[perturber]\n{line}\n"))
+    key = line.split()[0]
+    with pytest.raises(BadInput, match=f"`perturber`: expected no `{key}`, .* deleted after commit baecb1ef: "):
+        Recipe.find(path)
+    with pytest.raises(BadInput, match=f"expected no `{key}`"):
+        Recipe.of_run(path)
+
+
+def test_a_run_of_before_they_were_deleted_is_opened(tmp_path):
+    path = tmp_path / "recipe.toml"
+    path.write_text(Recipe.text("digits-codebook").replace("[perturber]\n", f"[perturber]\n{OLD}"))
+    assert Recipe.of_run(path) == Recipe.find("digits-codebook")
+    path.write_text(
+        Recipe.find("depth-codebook").toml().replace("[perturber]\n", '[perturber]\nchannel = "independent"\n')
+    )
+    assert Recipe.of_run(path) == Recipe.find("depth-codebook")
+    with pytest.raises(BadInput, match="expected no `channel`"):
+        Recipe.find(path)
 
 
 def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
@@ -159,71 +188,6 @@ def test_a_price_on_the_digit_hides_it_too(fitted):
     assert told["finest"] < told[None] - 0.1
 
 
-def test_a_codebook_of_pictures_that_a_network_drew(fitted):
-    run, perturber = fitted(synthesis="decoder", decoder_steps=300)
-    assert not perturber.substituted
-    assert perturber.tables["pictures"].shape == (2 * 8 * 4, 8, 8, 1)
-    test, known = run.dataset().part("test"), {row.tobytes() for row in run.dataset().x}
-    out = perturber.perturb(test.x)
-    assert not {row.tobytes() for row in out["frame"]} & known
-    again = perturber.perturb(test.x)
-    assert (again["code"] == out["code"]).all()
-    assert (again["frame"] != out["frame"]).any()  # one of four pictures, drawn anew
-
-
-def test_a_codebook_of_centroids_through_an_lp_channel(fitted):
-    run, perturber = fitted(channel="lp", bound=0.05, synthesis="centroid", codes=4)
-    assert not perturber.substituted
-    assert [stage["stage"] for stage in perturber.stages][-2:] == ["draw", "synthesis"]
-    table = perturber.tables["channel"]
-    assert table.dtype == np.uint32
-    assert (table.sum(axis=1) == 2**16).all()
-    assert not table[:4, 4:].any()
-    test = run.dataset().part("test")
-    out = perturber.perturb(test.x)
-    assert len(np.unique(out["frame"].reshape(len(test), -1), axis=0)) <= 8
-    code = FittedPerturber(**{**vars(perturber), "outputs": (*perturber.outputs[:2], _code("code"))}).perturb(test.x)[
-        "code"
-    ]
-    found = certify(
-        test.y,
-        code,
-        test.z,
-        channel=table,
-        classes=(2, 2),
-        chance=0.6,
-        tried=1,
-        shuffles=20,
-        rng=np.random.default_rng(0),
-    )
-    assert found.plug_in < 0.72
-
-
-def test_an_independent_channel_sends_the_class_and_nothing_more(fitted):
-    run, perturber = fitted(channel="independent", synthesis="centroid", codes=4)
-    table = perturber.tables["channel"]
-    assert (table[:4] == table[0]).all()
-    x = np.repeat(run.dataset().part("test").x[:1], 400, axis=0)
-    out = perturber.perturb(x)
-    assert len(np.unique(out["code"])) > 1
-    assert len(np.unique(out["label"])) == 1
-
-
-def test_a_code_of_few_samples_is_never_sent(fitted):
-    run, all_codes = fitted()
-    test, second = run.dataset().part("test"), fit_and_validation(run.dataset(), "perturber")[0]
-    counts = np.bincount(all_codes.perturb(second.x)["code"], minlength=16)
-    fewest = int(np.sort(counts[counts > 0])[2]) + 1  # three codes or more have fewer
-    _, few = fitted(merge_below=fewest)
-    out, before = few.perturb(test.x), all_codes.perturb(test.x)
-    assert (out["label"] == before["label"]).all()
-    assert (counts[out["code"]] >= fewest).all()
-    kept = counts[before["code"]] >= fewest
-    assert not kept.all()
-    assert (out["code"][kept] == before["code"][kept]).all()
-    assert (out["code"] // 8 == before["code"] // 8).all()
-
-
 def test_donors_without_consent_are_refused_before_training(fitted):
     with pytest.raises(BadInput, match="public_data = true"):
         fitted(public_data=False)
@@ -232,7 +196,3 @@ def test_donors_without_consent_are_refused_before_training(fitted):
 def test_an_unknown_property_is_refused(fitted):
     with pytest.raises(BadInput, match='there is no "age"'):
         fitted(keep=["age"])
-
-
-def _code(tensor):
-    return {"name": "code", "kind": "code", "tensor": tensor, "shape": [], "dtype": "int64"}

@@ -33,7 +33,7 @@ def learned(rows: funnel.Rows, **settings) -> tuple[np.ndarray, np.ndarray]:
     funnel.learn(
         head,
         rows,
-        Codebook(**{**fixed, "steps": 250, "code_batch": 512, **settings}),
+        Codebook(**{**fixed, "steps": 250, **settings}),
         classes=(2, 2),
         rng=np.random.default_rng(0),
         report=lambda step, values: reports.append(values),
@@ -67,8 +67,8 @@ def test_small_data_take_all_rows_and_leave_groups_out():
         *(np.concatenate([values, values]) for values in (some.features, some.kept, some.y, some.z)),
         group=np.tile(np.arange(400), 2),
     )
-    free, _ = learned(twice, price=0.0, code_batch=0, steps=150)
-    counts, kept = learned(twice, price=4.0, code_batch=0, shrinkage=8.0, steps=150)
+    free, _ = learned(twice, price=0.0, dropout=0.1, steps=150)
+    counts, kept = learned(twice, price=4.0, dropout=0.1, steps=150)
     assert information(counts) < information(free) / 2
     assert kept > 0.7
 
@@ -115,7 +115,7 @@ def test_logits_stay_where_int8_has_steps_for_them():
     far_out = funnel.Rows(20 * rows.features, rows.kept, rows.y, rows.z)
     keras.utils.set_random_seed(seeds.seed(0))
     head = code_head(3, 2, 8, width=32)
-    section = Codebook(kind="codebook", keep=["pixels"], codes=8, steps=250, code_batch=512, price=4.0)
+    section = Codebook(kind="codebook", keep=["pixels"], codes=8, steps=250, price=4.0)
     funnel.learn(head, far_out, section, classes=(2, 2), rng=np.random.default_rng(0), report=lambda *_: None)
     logits = head.predict(far_out.features, batch_size=4096, verbose=0)
     assert np.abs(logits).max() < 2.5 * funnel.LARGEST_LOGIT  # 15; without the pull 44

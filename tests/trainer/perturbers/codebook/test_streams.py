@@ -10,8 +10,6 @@ import tomllib
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import repeats
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
 from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
@@ -19,10 +17,8 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
 from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
-from edgeveil.trainer.perturbers.codebook.stream_codes import assemble, majority, stream
-from edgeveil.trainer.perturbers.promise import promised
+from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.training.classifiers import train_classifiers
@@ -35,7 +31,6 @@ QUICK = {"epochs": 8, "classifier_epochs": 1}
 
 def held(folder, **changes):
     table = tomllib.loads(Recipe.find("digits-codebook").toml())
-    del table["perturber"]["channel"]
     table["perturber"] |= {"hold": "track:3", **changes}
     table["limits"]["target_accuracy"] = 0.5  # of so short a training no D_y can be asked for
     recipe = Recipe.check(table)
@@ -69,33 +64,6 @@ def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
 
 
-@pytest.mark.parametrize("hold", ["track:3", "period:600s"])
-def test_a_held_class_with_an_epsilon_answers_once(tmp_path, hold):
-    """Of a track twice: before its vote, of nothing, and after it."""
-    u = keras.Input((6,), name="u")
-    encoder = keras.Model(u, keras.layers.Dense(3, name="label_logits")(u))
-    spec = InputSpec("vector", (6,), "float32", (0.0,) * 6, (1.0,) * 6)
-    share, pictures = np.kron(np.eye(3), [0.5, 0.5]), np.eye(6, dtype=np.float32)
-    fitted = assemble(spec, encoder, share, pictures, stream(hold), substituted=False, epsilon=1.0)
-    assert 1 - 1e-6 < epsilon_of(fitted.stages, fitted.outputs, fitted.tables) <= 1
-    assert repeats(fitted.stages, fitted.outputs)
-    plain = assemble(spec, encoder, share, pictures, stream(hold), substituted=False)
-    with pytest.raises(BadInput, match=r"What leaves has no epsilon|is not made of reports"):
-        promised(plain, Spending(unit="release", most=9.0))
-    fitted = promised(fitted, Spending(unit="release", most=9.0))
-    pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
-    x, changes = np.random.default_rng(0).random((60, 6)).astype(np.float32), []
-    for track in range(40):
-        pipeline.restart()
-        made = [pipeline.perturb(RawFrame(row.copy(), 0, track=track)) for row in x[:6]]
-        changes.append([one.drawn for one in made])
-        parts = [slice(0, 2), slice(2, 6)] if hold == "track:3" else [slice(0, 6)]
-        assert [len({one.drawn for one in made[part]}) for part in parts] == [1] * len(parts)
-        assert all(len({one.outputs["code"].item() for one in made[part]}) == 1 for part in parts)
-        assert all(one.outputs["code"] // 2 == one.outputs["label"] for one in made)
-    assert len({one for of in changes for one in of}) == 40 * len(parts)
-
-
 def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
     run, perturber = held(tmp_path, codes=4)
     monkeypatch.setattr(run, "perturber", lambda: perturber)
@@ -108,7 +76,7 @@ def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
 
 
 def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
-    run, perturber = held(tmp_path, codes=2, synthesis="centroid", label_from="both")
+    run, perturber = held(tmp_path, codes=2, synthesis="centroid")
     run.save_perturber(perturber)
     train_classifiers(run)
     export(run.folder, ["workstation"], tmp_path / "out")
@@ -124,14 +92,6 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     assert len({frame.data.tobytes() for frame in out[4:]}) <= 2
 
 
-def test_people_are_not_left_out_of_a_network_of_its_own():
-    table = changed(label_from="both")
-    Recipe.check(table)
-    table["limits"]["unseen_accuracy"] = 0.5
-    with pytest.raises(BadInput, match=r"limits.unseen_accuracy, which tries the trunk alone"):
-        Recipe.check(table)
-
-
 def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
     """One frame of another class between ends nothing, two do."""
     recipe = Recipe.check(changed(hold="bout:2", acknowledge="code-per-bout leaks", codes=2))
@@ -141,7 +101,7 @@ def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
     encoder.set_weights([np.eye(4)[:, :2], np.zeros(2), np.eye(4)[:, [2, 3, 2, 3]], np.zeros(4)])
     spec = InputSpec("vector", (4,), "float32", (0.0,) * 4, (1.0,) * 4)
     data = Dataset("made", np.zeros((1, 4)), *np.zeros((2, 1), int), "ab", "wx", np.ones((2, 2)) / 2, spec, None)
-    fitted = assemble_codebook(data, encoder, None, np.eye(4, dtype=np.float32), recipe.perturber)
+    fitted = assemble_codebook(data, encoder, np.eye(4, dtype=np.float32), recipe.perturber)
     assert fitted.stream["gap"] == 2
     assert bottleneck(fitted.description(), fitted.tables) == Bottleneck("code", "code_held", None, 4, False, True)
     pipeline = Pipeline(parse(fitted.description()), tables=dict(fitted.tables), runners=fitted.runners())
@@ -158,7 +118,6 @@ def test_a_class_keeps_the_code_of_its_first_frame_for_a_bout():
 
 def changed(**changes):
     table = copy.deepcopy(tomllib.loads(Recipe.find("digits-codebook").toml()))
-    table["perturber"].pop("channel")
     table["perturber"] |= changes
     return table
 
@@ -167,7 +126,6 @@ def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
     with pytest.raises(BadInput, match='acknowledge = "code-per-frame leaks"'):
         Recipe.check(changed(hold="frame"))
     recipe = Recipe.check(changed(hold="frame", acknowledge="code-per-frame leaks"))
-    assert recipe.perturber.channel == "none"
     found = stream(recipe.perturber.hold, recipe.perturber.acknowledge)
     assert found == {"hold": "frame", "votes": None, "period_s": None, "acknowledged": "code-per-frame leaks"}
 
@@ -175,13 +133,11 @@ def test_a_code_for_every_frame_has_to_be_acknowledged_and_is_repeated():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"hold": "track:7", "channel": "none"}, 'what is held is drawn by "independent" alone'),
         ({"hold": "track:7", "acknowledge": "code-per-frame leaks"}, '"frame" or "bout:4" with `acknowledge`'),
         ({"hold": "bout:4"}, 'acknowledge = "code-per-bout leaks"'),
         ({"hold": "bout:4", "acknowledge": "code-per-frame leaks"}, 'acknowledge = "code-per-bout leaks"'),
         ({"hold": "frame", "acknowledge": "code-per-bout leaks"}, 'acknowledge = "code-per-frame leaks"'),
         ({"hold": "bout:0", "acknowledge": "code-per-bout leaks"}, "bout:0"),
-        ({"hold": "bout:4", "acknowledge": "code-per-bout leaks", "epsilon": 1.0}, "as they are read"),
         ({"hold": "track:0"}, "track:0"),
         ({"hold": "period:600"}, "period:600"),
         ({"hold": "frame", "acknowledge": "yes"}, "acknowledge"),
@@ -192,15 +148,8 @@ def test_what_a_stream_may_not_ask_for(changes, says):
         Recipe.check(changed(**changes))
 
 
-def test_the_channel_of_a_held_stream_is_independent_and_of_single_releases_none():
-    assert Recipe.check(changed(hold="track:7")).perturber.channel == "independent"
-    assert Recipe.check(changed(hold="period:600s")).perturber.channel == "independent"
-    assert Recipe.check(changed()).perturber.channel == "none"
-
-
 def test_a_camera_is_a_stream():
     table = tomllib.loads(Recipe.find("depth-codebook").toml())
-    assert table["perturber"]["channel"] == "independent"
     table["perturber"]["hold"] = "none"
     with pytest.raises(BadInput, match="these data are streams"):
         Recipe.check(table)

@@ -59,7 +59,7 @@ class NoisyCodes:
         counts = tf.maximum(self._counts, 0.0)
         mass = tf.reduce_sum(counts, axis=1) + FLOOR
         p_c = mass / tf.reduce_sum(mass, axis=1, keepdims=True)
-        shrinkage = section.shrinkage
+        shrinkage = section.shrinkage(self._classes[1])
         p_cz = (counts + shrinkage * p_c[:, None]) / (tf.reduce_sum(counts, axis=2, keepdims=True) + shrinkage)
         centres = tf.clip_by_norm(self._totals / mass[:, :, None], REACH, axes=[2])
         far = tf.reduce_sum(tf.square(of["kept"][:, None] - tf.gather(centres, of["y"])), axis=2)
@@ -90,8 +90,3 @@ class NoisyCodes:
         for kept, one, unit in zip(self.variables, noisy, (2**0.5, REACH * 2**0.5), strict=False):
             kept.assign(MEMORY * kept + (unit * one).astype(np.float32))
         self._done.assign_add(1.0)
-
-    def shares(self) -> np.ndarray:
-        """How often each code of a class is used (classes of y, codes), by the noisy counts: float64."""
-        mass = np.maximum(self._counts.numpy().astype(np.float64).sum(axis=1), 0) + FLOOR
-        return np.asarray(mass / mass.sum(axis=1, keepdims=True))

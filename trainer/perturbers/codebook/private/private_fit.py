@@ -13,10 +13,9 @@ import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import predict
-from edgeveil.trainer.perturbers.codebook import channel, funnel, training
+from edgeveil.trainer.perturbers.codebook import funnel, training
 from edgeveil.trainer.perturbers.codebook.private.fixed_targets import fixed_kept
 from edgeveil.trainer.perturbers.codebook.private.noisy_codes import NoisyCodes
-from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.private.noise import Secret
 from edgeveil.trainer.recipe.perturber import Codebook
@@ -27,10 +26,9 @@ from edgeveil.trainer.training.private_pictures import noisy_pictures
 
 
 class Learned(NamedTuple):
-    """An encoder, the channel's table (None: c' = c), pictures of all codes, and the manifest's ``training``."""
+    """An encoder, pictures of all codes, and the manifest's ``training``."""
 
     encoder: Any
-    table: np.ndarray | None
     pictures: np.ndarray
     training: dict[str, Any]
 
@@ -44,7 +42,7 @@ def learn(dataset: Dataset, section: Codebook, asked: Private, *, rng: np.random
     part, rows, made = guarded(dataset, asked)
     u, of, rows_of_copies = _copies(dataset.unit(part.x), rows, section, rng)
     kept = fixed_kept(section, u)
-    head = encoders.code_head(section.features, n_y, section.codes, width=section.width_of_head)
+    head = encoders.code_head(section.features(dataset.input.kind), n_y, section.codes, width=section.width_of_head)
     codes = NoisyCodes(head, section, classes=(n_y, n_z), size=kept.shape[1], steps=made.encoder.steps)
     labels = {
         "y": part.y[of].astype(np.int32),
@@ -67,7 +65,7 @@ def learn(dataset: Dataset, section: Codebook, asked: Private, *, rng: np.random
         "pictures": made.pictures.as_dict(),
     }
     log.record(private={"unit": unit, "units": made.units, **spent})
-    return Learned(encoder, _table(codes, section, n_y), pictures, cover.promise(asked, unit, _marks(section, asked)))
+    return Learned(encoder, pictures, cover.promise(asked, unit, _marks(asked)))
 
 
 def _trunk(
@@ -82,7 +80,8 @@ def _trunk(
     part, rows, made = guarded(dataset, asked, "classifiers")
     u, of, rows = _copies(dataset.unit(part.x), rows, section, rng)
     kept, n_y, n_z = fixed_kept(section, u), len(dataset.y_names), len(dataset.z_names)
-    below, label = training.below(dataset.input, section), encoders.label_head(section.features, n_y)
+    below = training.below(dataset.input, section)
+    label = encoders.label_head(section.features(dataset.input.kind), n_y)
     h = below.output
     cells, reads = keras.layers.Dense(n_y * n_z, name="cells"), keras.layers.Dense(kept.shape[1], name="kept")
     model = keras.Model(below.inputs, [label(h), cells(h), reads(h)])
@@ -107,26 +106,12 @@ def _copies(
     return copies, of, [(mine[:, None] + starts).reshape(-1) for mine in rows]
 
 
-def _table(codes: NoisyCodes, section: Codebook, classes: int) -> np.ndarray | None:
-    """Randomised response by ``epsilon``, independent draws by noisy shares, or None."""
-    from scipy.linalg import block_diag
-
-    if section.epsilon is not None:
-        return channel_of(classes * section.codes, section.epsilon)
-    if section.channel == "none":
-        return None
-    return channel.integers(block_diag(*(channel.independent(share) for share in codes.shares())))
-
-
-def _marks(section: Codebook, asked: Private) -> dict[str, Any]:
+def _marks(asked: Private) -> dict[str, Any]:
     """How each part depends on training data."""
-    counts = cover.private("Gaussian mechanism, with the codes", 1 - asked.pictures)
     return {
         "models": {"encoder": cover.private("DP-SGD on two slices", 1 - asked.pictures)},
         "tables": {
             "pictures": cover.private("Gaussian mechanism", asked.pictures),
-            "channel": cover.PUBLIC if section.epsilon is not None else counts,
-            "class_of_code": cover.PUBLIC,
         },
         "range": cover.PUBLIC,
     }
