@@ -1,9 +1,15 @@
-"""OpenCV, imported on demand."""
+"""OpenCV, imported on demand; pictures decoded from bytes, and names that it may be given.
+
+A name that is not UTF-8 ends OpenCV with a segmentation fault, so no picture is read by its name.
+"""
 
 import importlib
-from typing import Any
+import os
+from typing import Any, Union
 
-from edgeveil.edge_runtime.errors import Missing
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput, Missing
 
 
 def opencv() -> Any:
@@ -13,3 +19,31 @@ def opencv() -> Any:
     except ImportError:
         problem = "images need OpenCV, which is not installed: pip install opencv-python-headless"
     raise Missing(problem)
+
+
+def decoded(data: bytes) -> Any:
+    """The picture in a file's bytes, (height, width[, channels]) in OpenCV's order; None where there is none."""
+    cv2 = opencv()
+    try:
+        return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
+    except cv2.error:
+        return None
+
+
+def read_picture(path: Union[str, "os.PathLike[str]"]) -> Any:
+    """The picture of a file, as ``decoded``; None where it cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return decoded(file.read())
+    except OSError:
+        return None
+
+
+def film_name(path: Union[str, "os.PathLike[str]"]) -> str:
+    """``path`` as OpenCV may open it. Raises ``BadInput`` where it is not UTF-8."""
+    name = os.fspath(path)
+    try:
+        name.encode("utf-8")
+    except UnicodeEncodeError:
+        raise BadInput("OpenCV opens films by names in UTF-8 alone; {!r} is none: rename it".format(name)) from None
+    return name

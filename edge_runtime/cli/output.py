@@ -18,5 +18,6 @@ def print_document(
     """Print one document on stdout (or ``file``): as JSON, or as the ``lines`` made of it."""
     file = file or sys.stdout
     text = json.dumps(document, sort_keys=True, allow_nan=False) if as_json else "\n".join(lines(document))
-    file.write(text + "\n")
+    encoding = file.encoding or "utf-8"  # a path need not be text in it
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
     file.flush()

@@ -9,10 +9,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.storage import free_space
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, writing
+from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, file_place, writing
 
 CODECS = ("FFV1", "MJPG")
 
@@ -53,6 +53,11 @@ class VideoSink(Sink):
         if not path.lower().endswith(".avi") or not os.path.isdir(os.path.dirname(os.path.abspath(path))):
             raise BadInput("expected a name ending in .avi in a folder that exists; got {}".format(path))
         self._cv2 = opencv()
+        for name in (
+            path,
+            file_place(path),
+        ):  # of the temporary file, which has the name of one and the folder of the other
+            film_name(name)
         self._name, self._path, self._count = frames[0].name, path, 0
         self._frame_bytes = height * width * channels
         free_space.require(path, self._frame_bytes)

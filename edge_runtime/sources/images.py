@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import decoded, opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import need_image
 from edgeveil.edge_runtime.sources.picture_size import read_size
@@ -40,7 +40,7 @@ class ImagesSource(Source):
         pace: Optional[Pace] = None,
     ) -> None:
         need_image(spec, "a folder of images")
-        self._cv2 = opencv()
+        opencv()  # it fails now where there is none
         times, self.files = list_pictures(folder)
         self._paths = [os.path.join(folder, name) for name in self.files]
         self._times = [time - times[0] for time in times]
@@ -62,7 +62,7 @@ class ImagesSource(Source):
         index, self._next = self._next, self._next + 1
         if self._pace:
             self._pace.wait(turn * self._length_s + self._times[place])
-        picture = self._decoded(_read(self._paths[place], self._most_bytes))
+        picture = self._fitting(_read(self._paths[place], self._most_bytes))
         if picture.ndim == 2:
             picture = picture[:, :, None]
         elif picture.shape[2] == 3:
@@ -74,17 +74,14 @@ class ImagesSource(Source):
         """Pass over pictures without reading them."""
         self._next += frames
 
-    def _decoded(self, data: bytes) -> np.ndarray:
+    def _fitting(self, data: bytes) -> np.ndarray:
         """The picture as OpenCV has it, if it has the sensor's size. Raises ``FrameDropped``."""
         size = read_size(data)
         if size is None:
             raise FrameDropped("unreadable")
         if size != self._size:
             raise FrameDropped("shape")
-        try:
-            picture = self._cv2.imdecode(np.frombuffer(data, np.uint8), self._cv2.IMREAD_UNCHANGED)
-        except self._cv2.error:
-            picture = None
+        picture = decoded(data)
         if picture is None:
             raise FrameDropped("unreadable")
         return picture
@@ -110,7 +107,7 @@ def _read(path: str, most_bytes: int) -> bytes:
 
 
 def _list_by_name(folder: str) -> List[Tuple[float, str]]:
-    names = sorted(name for name in os.listdir(folder) if name.lower().endswith(SUFFIXES))
+    names = sorted(name for name in os.listdir(folder) if name[0] != "." and name.lower().endswith(SUFFIXES))
     return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
 
 
@@ -120,7 +117,7 @@ def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:
     if not paths:
         return None
     listed: List[Tuple[float, str]] = []
-    with open(paths[0], encoding="utf-8", errors="replace") as file:
+    with open(paths[0], encoding="utf-8", errors="surrogateescape") as file:
         for number, line in enumerate(file, 1):
             words = line.split("#")[0].split()
             if not words:

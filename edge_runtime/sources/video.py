@@ -7,7 +7,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, limit_decoder, need_image, need_stream_size
 from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES
@@ -48,7 +48,7 @@ class VideoSource(Source):
         self._ahead: Optional[np.ndarray] = fits(picture, self._spec, "the film")
 
     def _open(self) -> None:
-        self._film = self._cv2.VideoCapture(self._path, self._cv2.CAP_FFMPEG)
+        self._film = self._cv2.VideoCapture(film_name(self._path), self._cv2.CAP_FFMPEG)
         if not self._film.isOpened():
             raise BadInput("expected a film that OpenCV can read at {}; it is damaged or none".format(self._path))
         need_stream_size(self._film, self._spec, "the film")

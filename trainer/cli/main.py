@@ -5,6 +5,7 @@ Progress and prose go to stderr; ``--json`` puts exactly one document on stdout.
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -369,6 +370,8 @@ def report(
 def main() -> None:
     """Run the command line; every expected failure is one line on stderr and its exit code."""
     quiet_process()
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # a path need not be text in its encoding
     try:
         code = app(standalone_mode=False)
     except EdgeVeilError as error:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sources.base import Sensor
 from edgeveil.edge_runtime.sources.cameras.lock import Claim
 from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
@@ -35,7 +35,7 @@ class CameraSource(OpenCVCamera):
     def _open(self, where: str) -> None:
         cv2, spec = self._cv2, self._spec
         number = where[len("/dev/video") :]
-        self._capture = cv2.VideoCapture(int(number) if number.isdigit() else where, cv2.CAP_V4L2)
+        self._capture = cv2.VideoCapture(int(number) if number.isdigit() else film_name(where), cv2.CAP_V4L2)
         if not self._capture.isOpened():
             raise Unsupported(
                 "{} cannot be opened: another program may have it, or this user may not (group video)".format(self.name)

@@ -9,7 +9,7 @@ from typing import Optional, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import decoded
 from edgeveil.edge_runtime.sources.base import Sensor
 from edgeveil.edge_runtime.sources.convert import need_size
 
@@ -31,8 +31,7 @@ def decode(data: bytes, spec: Sensor, what: str, *, first: bool = False) -> np.n
         raise FrameDropped("shape")
     picture = None
     if size is not None:
-        cv2 = opencv()
-        picture = cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED)
+        picture = decoded(data)
     if picture is None or picture.shape[:2] != wanted:
         if first:
             raise Disconnected("{} gives no JPEG: check its address and its settings".format(what))

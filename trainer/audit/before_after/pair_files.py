@@ -150,11 +150,13 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
 
 
 def _names(folder: Path) -> dict[str, Path]:
-    """The pictures of a folder and of folders in it, by their path without the suffix, sorted."""
+    """The pictures of a folder and of folders in it, by their path without the suffix, sorted; hidden ones left out."""
     found: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in SUFFIXES and path.is_file():
-            name = path.relative_to(folder).with_suffix("").as_posix()
+        below = path.relative_to(folder)
+        hidden = any(part.startswith(".") for part in below.parts)
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not hidden:
+            name = below.with_suffix("").as_posix()
             if name in found:
                 raise BadInput(f"{folder} has two pictures {name}, of different suffixes. Remove one.")
             found[name] = path

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.opencv import opencv
+from edgeveil.edge_runtime.opencv import film_name, opencv, read_picture
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE
 
 SIDE = 64  # pixels of the longer side
@@ -17,10 +17,9 @@ MOST_FRAMES = 20_000
 
 def pictures(files: Mapping[str, Path]) -> tuple[np.ndarray, list[str]]:
     """Pictures (n, height, width, channels) of one size, and sentences on changes. Raises ``BadInput``."""
-    cv2 = opencv()
     found = []
     for path in files.values():
-        picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
+        picture = read_picture(path)
         if picture is None:
             raise BadInput(f"{path} cannot be read as a picture. Write it again, or remove it from both folders.")
         found.append(_channels(picture))
@@ -38,7 +37,7 @@ def pictures(files: Mapping[str, Path]) -> tuple[np.ndarray, list[str]]:
 def film(path: Path) -> tuple[np.ndarray, list[str]]:
     """All frames (n, height, width, channels) of a film, uint8. Raises ``BadInput`` where it cannot be read."""
     cv2 = opencv()
-    opened = cv2.VideoCapture(str(path))
+    opened = cv2.VideoCapture(film_name(path))
     found: list[np.ndarray] = []
     size = to = (0, 0)
     while opened.isOpened():

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime import opencv
 from edgeveil.edge_runtime.errors import BadInput, Missing
 from edgeveil.edge_runtime.formats.plurals import counted
-from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.trainer.datasets.columns import Table, listed, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
@@ -75,10 +75,9 @@ def find(folder: Path) -> Pictures:
 def read_picture(path: Path) -> np.ndarray:
     """One picture (height, width, channels) as the board's ``images:`` reads it. Raises ``BadInput``."""
     try:
-        cv2 = opencv()
+        picture = opencv.read_picture(path)
     except Missing as missing:
         raise BadInput(f"{missing}.") from None
-    picture = cv2.imread(str(path), cv2.IMREAD_UNCHANGED)
     if picture is None:
         raise BadInput(f"{path} cannot be read as a picture: it is damaged or empty. Replace or remove it.")
     if picture.ndim == 3 and picture.shape[2] == 4:
