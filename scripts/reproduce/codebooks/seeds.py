@@ -175,7 +175,7 @@ def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[
     found = measure(
         dataset,
         perturb,
-        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes_of_class),
+        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes),
         channel=None if holds(run) else run.perturber().tables.get("channel"),
         strata=strata_of(dataset, asked.strata),
         tried=asked.tried if tried is None else tried,

@@ -36,8 +36,8 @@ def recipe(budget: str) -> Recipe:
     """MNIST's codebook with few codes and pictures of their means."""
     table = Recipe.find("mnist-codebook").model_dump(exclude_none=True)
     table["data"].pop("family")
-    more = {"codes": CODES, "synthesis": "centroid", "width_of_head": 128, "steps": 1000, "price": 4.0}
-    plain = {"weights": [5.0, 1.2, 1.0], "codes_from": "second", "copies": 1, "shift": 0, "scale": 0.0, "dropout": 0.0}
+    more = {"codes": CODES, "synthesis": "centroid", "steps": 1000, "price": 4.0}
+    plain = {"weights": [5.0, 1.2, 1.0], "copies": 1, "shift": 0, "scale": 0.0, "dropout": 0.0}
     table["perturber"] = {**table["perturber"], **more, **plain, "donors": 16, "public_data": False}
     table.pop("certificate")
     found = Recipe.check(table)

@@ -123,9 +123,10 @@ def _codebook(section: Codebook, dataset: Dataset) -> Any:
 
     groups, others = len(dataset.y_names), len(dataset.z_names)
     trunk = below(dataset.input, section)
-    label = encoders.label_head(section.features, groups)
+    label = encoders.label_head(section.features(dataset.input.kind), groups)
     if section.method == "funnel":
-        head = encoders.code_head(section.features, groups, section.codes, width=section.width_of_head)
+        features = section.features(dataset.input.kind)
+        head = encoders.code_head(features, groups, section.codes, width=section.width_of_head)
         return encoders.encoder(trunk, label, head)
     cells, kept, rng = groups * others, 8, np.random.default_rng(1)
     slope, offset = rng.normal(size=(cells, kept, section.codes)), rng.normal(size=(cells, section.codes))
