@@ -32,16 +32,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from edgeveil.devices.flashing import sd_card
-from edgeveil.devices.flashing.board import Board, runtime_output
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Board, Connection, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml
 from edgeveil.devices.transports import split_target
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
-from edgeveil.edge_runtime.ledger.board_total import board_total_text
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.ledger.book import board_total_text
+from edgeveil.edge_runtime.util.atomic import write_atomic
 
 PAGE = "docs/how-to/manage-a-fleet.md"
 _Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, '.', '_' and '-'")]

@@ -21,7 +21,7 @@ from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.transports.base import check, digest, holds, read_back
 from edgeveil.edge_runtime.device import CPU, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.util.atomic import atomic_path
 
 PIECE = 64 * 1024  # bytes that are requested again after a lost connection
 

@@ -12,9 +12,9 @@ from typing import Any, Dict, List, NamedTuple, Optional
 from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import WORDS, check_device
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
+from edgeveil.edge_runtime.util import strict_json
 
 _MOST_BYTES = 1 << 20
 REQUIRED = ("bundle", "trust", "source", "sink")

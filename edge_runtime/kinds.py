@@ -22,21 +22,19 @@ SOURCES = {
     "images": SourceKind("images", "ImagesSource", True),
     "simulate": SourceKind("simulate", "SimulatedSource", True, "depth"),
     "video": SourceKind("video", "VideoSource", True),
-    "camera": SourceKind("cameras.camera", "CameraSource", True, "camera"),
-    "libcamera": SourceKind("cameras.libcamera", "LibcameraSource", False, "camera"),
-    "gst": SourceKind("cameras.gst", "GstSource", True),  # any sensor that a pipeline reads
-    "kinect": SourceKind("cameras.kinect", "KinectSource", False, "depth"),
-    "openni": SourceKind("cameras.openni", "OpenNISource", False, "depth"),
-    "realsense": SourceKind("cameras.realsense", "RealSenseSource", False, "depth"),
+    "camera": SourceKind("camera", "CameraSource", True, "camera"),
+    "libcamera": SourceKind("libcamera", "LibcameraSource", False, "camera"),
+    "gst": SourceKind("gst", "GstSource", True),  # any sensor that a pipeline reads
+    "kinect": SourceKind("kinect", "KinectSource", False, "depth"),
+    "openni": SourceKind("openni", "OpenNISource", False, "depth"),
+    "realsense": SourceKind("realsense", "RealSenseSource", False, "depth"),
     "wifi": SourceKind("wifi", "WifiSource", True, "wifi"),
-    "serial": SourceKind(
-        "series.serial_port", "SerialPort", True, "motion"
-    ),  # or any other that a microcontroller reads
-    "iio": SourceKind("series.iio", "IioDevice", True, "motion"),  # or what else Industrial I/O knows
-    "http": SourceKind("network.http", "HttpSource", True, "camera"),
-    "https": SourceKind("network.http", "HttpsSource", True, "camera"),
-    "rtsp": SourceKind("network.rtsp", "RtspSource", True, "camera"),
-    "rtsps": SourceKind("network.rtsp", "RtspsSource", True, "camera"),
+    "serial": SourceKind("serial_port", "SerialPort", True, "motion"),  # or any other that a microcontroller reads
+    "iio": SourceKind("iio", "IioDevice", True, "motion"),  # or what else Industrial I/O knows
+    "http": SourceKind("http", "HttpSource", True, "camera"),
+    "https": SourceKind("http", "HttpsSource", True, "camera"),
+    "rtsp": SourceKind("rtsp", "RtspSource", True, "camera"),
+    "rtsps": SourceKind("rtsp", "RtspsSource", True, "camera"),
 }
 # Their libraries need shared memory, which a limit on the files that a process may write would cover.
 WRITES_FILES = ("libcamera", "gst")
@@ -48,11 +46,11 @@ FILE_SINKS = {
     "csv": ("text", "CsvSink"),
 }
 LIVE_SINKS = {
-    "mqtt": ("network.mqtt", "MqttSink"),
-    "mqtts": ("network.mqtt", "MqttSink"),
-    "http": ("network.http", "HttpSink"),
-    "https": ("network.http", "HttpSink"),
-    "tcp": ("network.tcp", "TcpSink"),
+    "mqtt": ("mqtt", "MqttSink"),
+    "mqtts": ("mqtt", "MqttSink"),
+    "http": ("http", "HttpSink"),
+    "https": ("http", "HttpSink"),
+    "tcp": ("tcp", "TcpSink"),
 }
 PREVIEW = "preview"
 _REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at

@@ -24,8 +24,8 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.report import comparison
-from edgeveil.trainer.report.run_page import through, write_report
+from edgeveil.trainer.report import pictures
+from edgeveil.trainer.report.frontier import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.tensorflow_quiet import quiet_process
@@ -109,7 +109,7 @@ def demo(out: Path, *, quick: bool) -> str:
         bench=out / "bench.json",
         out=out / "report.html",
         pictures=True,
-        comparison=(out / "comparison.png", comparison.why(beside, document)),
+        comparison=(out / "comparison.png", pictures.why(beside, document)),
     )
     return closing(out, beside, document, time.monotonic() - started)
 
@@ -125,13 +125,13 @@ def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> b
     x = test.x[rows[np.argsort(test.y[rows], kind="stable")]]
     floor = from_classifier(dataset.for_training(), paper.classifiers()["target"])
     sent = [through(ExportFolder.open(out / name), ARTEFACT, x) for name in ("prgan-export", "export")]
-    return comparison.draw(
+    return pictures.draw(
         dataset.input,
         [
-            comparison.Row("x, the digits themselves", x),
-            comparison.Row("PR-GAN's x'", sent[0], beside, comparison.kept(beside)),
-            comparison.Row("the codebook's x'", sent[1], document, comparison.kept(document)),
-            comparison.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
+            pictures.Row("x, the digits themselves", x),
+            pictures.Row("PR-GAN's x'", sent[0], beside, pictures.kept(beside)),
+            pictures.Row("the codebook's x'", sent[1], document, pictures.kept(document)),
+            pictures.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
         ],
         target=document["data"]["target"],
         sensitive=document["data"]["sensitive"],
@@ -148,7 +148,7 @@ The codebook: {sentence(document)}
 
 {counted(document["certificate"])}
 
-{comparison.why(beside, document)}
+{pictures.why(beside, document)}
 
 Done in {seconds:.0f} s. {out}/ holds
   report.html    one page: pictures, numbers, curves          comparison.png  what both send, and who still reads it

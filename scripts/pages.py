@@ -23,7 +23,7 @@ import numpy as np
 import tomllib
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.measures import intervals
 from scripts.record import RESULTS, ROOT, Script, run
 

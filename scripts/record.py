@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from edgeveil.devices.timing import idle
+from edgeveil.devices import compare as idle
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = Path("docs/results")

@@ -16,10 +16,10 @@ from edgeveil.devices import profiles
 from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import FORMS
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
-from edgeveil.trainer.report.marked import filled
+from edgeveil.trainer.report.pictures import filled
 from scripts.record import ROOT, Script, run
 
 HOW = "run python -m scripts.reference"

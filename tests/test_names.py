@@ -19,9 +19,9 @@ SENTENCE = b"OpenCV opens films by names in UTF-8 alone; 'caf\\udce9.avi' is non
 BY_NAME = {
     "edge_runtime/sinks/video.py",
     "edge_runtime/sources/video.py",
-    "edge_runtime/sources/cameras/camera.py",
-    "edge_runtime/sources/network/rtsp.py",  # an address, which is ASCII
-    "trainer/audit/before_after/pictures_read.py",
+    "edge_runtime/sources/camera.py",
+    "edge_runtime/sources/rtsp.py",  # an address, which is ASCII
+    "trainer/audit/before_after/pair_files.py",
 }
 
 

@@ -15,19 +15,19 @@ import pytest
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.ipc import frames_pipe
-from edgeveil.edge_runtime.ledger import ledger_file
+from edgeveil.edge_runtime.ipc import counters
+from edgeveil.edge_runtime.ledger import book
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import open_sink
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import results
 from edgeveil.trainer.audit import document
 from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
 from edgeveil.trainer.export import folder as export_folder
-from edgeveil.trainer.pseudonyms.vault_file import VaultFile
+from edgeveil.trainer.pseudonyms.vault import VaultFile
 from edgeveil.trainer.publish import publication
 from edgeveil.trainer.publish.work import exactly_once
-from edgeveil.trainer.report import pairs_page
+from edgeveil.trainer.report import card_page
 from edgeveil.trainer.runs.run import Run
 from tests.support import import_graph
 from tests.support.checkout import ROOT
@@ -44,8 +44,8 @@ def sink(kind, shape):
 
 
 def write_pairs(path, monkeypatch):
-    monkeypatch.setattr(pairs_page, "render_pairs", lambda _: "new")
-    pairs_page.write_pairs_report({}, path.parent)
+    monkeypatch.setattr(card_page, "render_pairs", lambda _: "new")
+    card_page.write_pairs_report({}, path.parent)
 
 
 def lock(path):
@@ -70,7 +70,7 @@ def vault(path):
 
 
 def charge(path):
-    ledger_file.Ledger(str(path), machine=lambda: "here")
+    book.Ledger(str(path), machine=lambda: "here")
 
 
 # Of each writer, the name that it writes to, and how it is called.
@@ -80,14 +80,14 @@ FILES = {
     "csv sink": ("out.csv", sink("csv", (4,))),
     "npz sink": ("out.npz", sink("npz", (4,))),
     "video sink": ("out.avi", sink("video", (4, 4, 1))),
-    "ledger new": ("out", lambda path: ledger_file.create(str(path), machine=lambda: "here")),
+    "ledger new": ("out", lambda path: book.create(str(path), machine=lambda: "here")),
     "ledger": ("out", charge),
     "lock": (".out.lock", lock),
     "audit": ("audit.json", lambda path: document.save({"artefact": "tflite-int8"}, path.parent)),
     "file made once": ("out", lambda path: exactly_once.make(path, path.parents[1] / "receipts", b"new")),
     "vault": ("out", vault),
     "journal": ("out", lambda path: Journal(path, "0" * 64, Plan(1, 1, 1, 0.5))),
-    "frames' pipe": (frames_pipe.NAME, lambda path: os.close(frames_pipe.make_for_inside(str(path.parent)))),
+    "frames' pipe": (counters.NAME, lambda path: os.close(counters.make_for_inside(str(path.parent)))),
     "pairs' document": ("audit.json", write_pairs),
     "pairs' page": ("report.html", write_pairs),
     "zipapp": ("out.pyz", build_zipapp),
@@ -213,12 +213,12 @@ def test_a_pipe_that_comes_meanwhile_is_left(tmp_path):
 
 # Calls that give a name to something else, outside storage/atomic.py, which looks first.
 RENAMES = {
-    "edge_runtime/storage/atomic.py": "the one place that looks first",
-    "edge_runtime/storage/filesystem.py": "the store of releases, root's alone: its links are replaced on purpose",
-    "edge_runtime/ipc/frames_pipe.py": "a new pipe in place of its own old one, and it looks first",
+    "edge_runtime/util/atomic.py": "the one place that looks first",
+    "edge_runtime/util/filesystem.py": "the store of releases, root's alone: its links are replaced on purpose",
+    "edge_runtime/ipc/counters.py": "a new pipe in place of its own old one, and it looks first",
     "devices/agents/unpack_wheels.py": "runs alone on a board, in root's folder of releases",
     "devices/agents/boot_from_card.py": "runs alone on a board, before a runtime is there",
-    "devices/flashing/mounted_card.py": "a card, by descriptors and without following a link",
+    "devices/flashing/sd_card.py": "a card, by descriptors and without following a link",
 }
 
 

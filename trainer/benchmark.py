@@ -55,9 +55,9 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
 
 def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file. Raises ``BadInput`` for another file, or one with open sizes."""
-    from edgeveil.trainer.export.manifest_entry import artefact_entry
+    from edgeveil.trainer.export.artefact import artefact_entry
+    from edgeveil.trainer.graphs.cost import read
     from edgeveil.trainer.graphs.macs import graph_macs
-    from edgeveil.trainer.graphs.read import read
 
     if path.suffix not in (".tflite", ".onnx"):
         raise BadInput(f"A .tflite or .onnx file was expected; got {path}.")
@@ -109,7 +109,7 @@ def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads
         environment = dict(os.environ, PYTHONPATH=str(link_packages(Path(folder))), OMP_NUM_THREADS=str(threads))
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps(spec))
-        command = [str(python), "-m", "edgeveil.devices.timing.compare", str(path)]
+        command = [str(python), "-m", "edgeveil.devices.compare", str(path)]
         done = subprocess.run(  # noqa: S603  our own module
             command, cwd=folder, env=environment, capture_output=True, timeout=LIMIT_S, check=False
         )

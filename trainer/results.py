@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage import atomic
+from edgeveil.edge_runtime.util import atomic
 
 
 @contextmanager

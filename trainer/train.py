@@ -13,18 +13,16 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.perturbers import check, fit_function, promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.head import Head
+from edgeveil.trainer.recipe.private import Head
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
-from edgeveil.trainer.runs.fitted_head import Head as FittedHead
+from edgeveil.trainer.runs.run import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training import private_head
-from edgeveil.trainer.training.checkpoint_score import CheckpointScore, score_checkpoint
-from edgeveil.trainer.training.classifiers import train_classifiers
-from edgeveil.trainer.training.linear_classifiers import train_linear
-from edgeveil.trainer.training.private_encoder import PRIVATE_SLICES, guarded
+from edgeveil.trainer.training.checkpoint_score import PRIVATE_SLICES, CheckpointScore, guarded, score_checkpoint
+from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 
 def train(

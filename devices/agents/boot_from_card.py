@@ -1,6 +1,6 @@
 """Runs once on a board that booted from a card: a flash without a connection. It is on the card with its files.
 
-``files.json`` has every file's SHA-256, ``job.json`` what to do with them (``devices/flashing/first_boot.py``).
+``files.json`` has every file's SHA-256, ``job.json`` what to do with them (``devices/flashing/plan.py``).
 """
 
 import hashlib

@@ -8,8 +8,7 @@ from fnmatch import fnmatchcase
 
 from packaging.version import Version
 
-from edgeveil.devices.flashing.checks import SPARE_BYTES
-from edgeveil.devices.flashing.placement import OLDEST_PYTHON, fits_driver, within
+from edgeveil.devices.flashing.placement import OLDEST_PYTHON, SPARE_BYTES, fits_driver, within
 from edgeveil.devices.flashing.records import LIBRARIES, Facts
 from edgeveil.devices.profiles import Backend, Install, Profile
 from edgeveil.edge_runtime.errors import BadInput

@@ -16,7 +16,7 @@ import tempfile
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from edgeveil.edge_runtime.paths import ENGINES
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, write_atomic
+from edgeveil.edge_runtime.util.atomic import WriteFailed, write_atomic
 
 KEY_BYTES = 32
 MOST_ENGINES = 4  # the newest; a board has a release, the one before it, and seldom two models

@@ -1,21 +1,103 @@
-"""What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
+"""A TFLite file's bytes, read without a library: how many graphs it has, its operations, and what it keeps.
 
-The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
-another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
-value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
-
-Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be looked
-into. The model that they were made of is a variant of the same manifest, and that one is.
+Field numbers are those of TFLite's schema.fbs, the layout that of FlatBuffers: a table begins with the distance back to
+its vtable, which says where each field is.
 """
 
 import io
+import struct
 from typing import Any, Iterator, List, Mapping, NamedTuple, Set
 
 import numpy as np
 
-from edgeveil.edge_runtime.backends import onnx_file, tflite_file
+from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.device import EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BundleRefused
+
+IDENTIFIER = b"TFL3"
+CUSTOM = 32
+_INT, _UINT, _SHORT = struct.Struct("<i"), struct.Struct("<I"), struct.Struct("<H")
+
+
+class TfliteFile(NamedTuple):
+    """``codes`` are the numbers of built-in operations, ``custom`` the names of others, ``variables`` the number of
+    tensors that keep their values between two runs."""
+
+    subgraphs: int
+    codes: Set[int]
+    custom: List[str]
+    variables: int
+
+
+class Damaged(Exception):
+    """These bytes are no TFLite file."""
+
+
+def read(data: bytes) -> TfliteFile:
+    """What a file has; raises ``Damaged``. The time is that of its tensors and operations, not of its weights."""
+    if data[4:8] != IDENTIFIER:
+        raise Damaged("it lacks the identifier of a TFLite file")
+    model = _to(data, 0)
+    codes, custom = set(), []
+    for entry in _tables(data, _field(data, model, 1)):
+        old, new, name = (_field(data, entry, number) for number in (0, 3, 1))
+        # Old writers fill only the field of one byte, new ones both; interpreters take the larger.
+        number = max(_get(data, old, 1)[0] if old else 0, _INT.unpack(_get(data, new, 4))[0] if new else 0)
+        codes.add(number)
+        if number == CUSTOM:
+            custom.append(_text(data, name))
+    graphs = _tables(data, _field(data, model, 2))
+    tensors = [tensor for graph in graphs for tensor in _tables(data, _field(data, graph, 0))]
+    kept = [_field(data, tensor, 5) for tensor in tensors]
+    return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept))
+
+
+def _get(data: bytes, at: int, size: int) -> bytes:
+    if at < 0 or at + size > len(data):
+        raise Damaged("it is damaged: a place in it lies outside")
+    return data[at : at + size]
+
+
+def _to(data: bytes, at: int) -> int:
+    """Where the offset at ``at`` leads."""
+    return at + int(_UINT.unpack(_get(data, at, 4))[0])
+
+
+def _field(data: bytes, table: int, number: int) -> int:
+    """Where a field of a table is; 0 where it is left out."""
+    vtable = table - _INT.unpack(_get(data, table, 4))[0]
+    size = _SHORT.unpack(_get(data, vtable, 2))[0]
+    place = 4 + 2 * number
+    offset = _SHORT.unpack(_get(data, vtable + place, 2))[0] if place + 2 <= size else 0
+    return table + int(offset) if offset else 0
+
+
+def _tables(data: bytes, field: int) -> List[int]:
+    """The tables of a vector of tables; none where the field is left out."""
+    if not field:
+        return []
+    vector = _to(data, field)
+    count = _UINT.unpack(_get(data, vector, 4))[0]
+    _get(data, vector + 4, 4 * count)
+    return [_to(data, vector + 4 + 4 * place) for place in range(count)]
+
+
+def _text(data: bytes, field: int) -> str:
+    if not field:
+        return ""
+    at = _to(data, field)
+    return _get(data, at + 4, _UINT.unpack(_get(data, at, 4))[0]).decode("utf-8", "replace")
+
+
+# What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
+#
+# The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
+# another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
+# value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
+#
+# Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be
+# looked into. The model that they were made of is a variant of the same manifest, and that one is.
+
 
 # Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,
 # and three steps of int8 (1/85) at least; from a tenth on they warn. With more than a quarter, a self-test would take
@@ -80,8 +162,8 @@ def problems(data: bytes, format: str, *, compiled: bool = False) -> List[Proble
 
 def _of_tflite(data: bytes, compiled: bool) -> Iterator[Problem]:
     try:
-        file = tflite_file.read(data)
-    except tflite_file.Damaged as error:
+        file = read(data)
+    except Damaged as error:
         yield Problem("whole", str(error), "export it again")
         return
     if file.subgraphs != 1:
@@ -107,18 +189,18 @@ def _of_onnx(data: bytes, _compiled: bool) -> Iterator[Problem]:
         yield Problem("one-format", text, "export it as ONNX")
         return
     try:
-        for message, begin, end in onnx_file.messages(data):
+        for message, begin, end in select.messages(data):
             if message == "node":
-                yield from _of_node(onnx_file.node_of(data, begin, end))
+                yield from _of_node(select.node_of(data, begin, end))
             elif message == "function":
                 yield Problem("built-in", "it has functions of its own", "export it with its functions inlined")
             elif message == "training":
                 yield Problem("no-state", "it has graphs for its training", "export it for inference")
-    except onnx_file.Damaged as error:
+    except select.Damaged as error:
         yield Problem("whole", str(error), "export it again")
 
 
-def _of_node(node: onnx_file.OnnxNode) -> Iterator[Problem]:
+def _of_node(node: select.OnnxNode) -> Iterator[Problem]:
     kinds: Set[str] = node.kinds
     for kind in sorted(kinds & _RANDOM_ONNX):
         yield _draws(kind)

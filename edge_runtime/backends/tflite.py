@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Set
 import numpy as np
 
 from edgeveil.edge_runtime.backends.base import Backend, placement_record
-from edgeveil.edge_runtime.backends.xnnpack_notice import drop_notice
+from edgeveil.edge_runtime.backends.select import drop_notice
 from edgeveil.edge_runtime.device import EDGETPU, EDGETPU_OPERATION, NoDevice
 
 EDGETPU_LIBRARY = "libedgetpu.so.1"  # the name it is installed under (google-coral/libedgetpu, Makefile)

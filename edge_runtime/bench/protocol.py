@@ -1,24 +1,130 @@
-"""How fast a bundle's artefact perturbs here: a repeatable protocol, with a verdict on the figures.
+"""Energy from an external meter: a CSV of seconds since 1970 and watts, with a header, taken on the same clock."""
 
-In this order: the first frame; a warm-up until steady; the series of frames, at full speed or at a camera's pace, with
-the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
-"""
-
+import csv
+import math
 import os
+import re
 import time
-from typing import Any, Callable, Dict, List, NamedTuple, Optional
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime import __version__, machine
 from edgeveil.edge_runtime.bench import latency
-from edgeveil.edge_runtime.bench import power_meter as meter
-from edgeveil.edge_runtime.bench.power_state import power_problems, power_state
-from edgeveil.edge_runtime.bench.sensors import Sensors
+from edgeveil.edge_runtime.bench.sensors import Sensors, number, read
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+COLUMNS = ("time_s", "watts")
+MOST_GAP_S = 2.0  # between two samples; within less, a run can change its power
+
+
+def energy(path: str, begin_s: float, end_s: float) -> Dict[str, float]:
+    """Mean watts and joules between two times, by the trapezoidal rule.
+
+    Raises ``BadInput`` if the file is not such a CSV, does not cover the run, runs backwards, or has a gap.
+    """
+    times, watts = _read(path)
+    if not len(times) or times[0] > begin_s or times[-1] < end_s:
+        raise BadInput("meter: expected {} to cover the whole run, from before to after; it does not".format(path))
+    near = times[(times >= begin_s - MOST_GAP_S) & (times <= end_s + MOST_GAP_S)]
+    gap = np.diff(near).max() if len(near) > 1 else math.inf
+    if gap > MOST_GAP_S:
+        raise BadInput(
+            "meter: expected a sample every {:g} s in {}; it has a gap of {:.3g} s. Measure again".format(
+                MOST_GAP_S, path, gap
+            )
+        )
+    within = (times > begin_s) & (times < end_s)
+    first, last = np.interp([begin_s, end_s], times, watts)
+    time, power = np.r_[begin_s, times[within], end_s], np.r_[first, watts[within], last]
+    joules = float((np.diff(time) * (power[1:] + power[:-1]) / 2).sum())
+    return {"watts": joules / (end_s - begin_s), "joules": joules}
+
+
+def _read(path: str) -> Tuple[np.ndarray, np.ndarray]:
+    """Times and watts, each (n,)."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+        times, watts = np.array([[float(row[name]) for row in rows] for name in COLUMNS])
+    except (OSError, UnicodeDecodeError):
+        raise BadInput("meter: expected a CSV file in {}; it cannot be read".format(path)) from None
+    except (KeyError, TypeError, ValueError):
+        raise BadInput(
+            "meter: expected the columns {} with numbers in {}".format(" and ".join(COLUMNS), path)
+        ) from None
+    backwards = np.diff(times) < 0
+    if backwards.any():
+        raise BadInput(
+            "meter: expected increasing times in {}; they go back at {:.3f}".format(path, times[1:][backwards][0])
+        )
+    if not (np.isfinite(times).all() and np.isfinite(watts).all() and (watts >= 0).all()):
+        raise BadInput("meter: expected watts from 0 in {}; it holds something else".format(path))
+    return times, watts
+
+
+# What a board says of its power before and after a run: its mode, whether its clocks are fixed, past throttling.
+#
+# A sample each second misses a short drop. A Raspberry Pi remembers each since boot (the high bits of ``vcgencmd
+# get_throttled``), a Jetson has a power mode (``nvpmodel -q``) and clocks that ``jetson_clocks`` fixes.
+
+
+# Under-voltage, frequency capped, throttled, soft temperature limit: each has occurred since boot.
+_PI_SINCE_BOOT = 0xF0000
+
+
+def power_state(places: Mapping[str, str]) -> Dict[str, Any]:
+    """What the sensors of these places say now; None for what the board does not."""
+    raw = {name: read(places[name]) if name in places else None for name in _READ}
+    mode = raw["power_mode"]
+    said = re.search(r"NV Power Mode:\s*(\S+)", mode or "")
+    bits = re.search(r"0x[0-9a-fA-F]+", raw["throttled"] or "")
+    return {
+        "power_mode": said.group(1) if said else mode,
+        "clock_floor_mhz": number(raw["clock_floor_khz"], 1e-3),
+        "clock_ceiling_mhz": number(raw["clock_ceiling_khz"], 1e-3),
+        "throttled_since_boot": int(bits.group(), 16) & _PI_SINCE_BOOT if bits else None,
+    }
+
+
+def power_problems(before: Mapping[str, Any], after: Mapping[str, Any], places: Mapping[str, str]) -> List[str]:
+    """Why a run between these two states says nothing of the board at its usual speed."""
+    found = []
+    new = (after["throttled_since_boot"] or 0) & ~(before["throttled_since_boot"] or 0)
+    if new:
+        found.append(
+            "throttled: the board remembers it since the start ({:#x}); cool it, or give it a better supply".format(new)
+        )
+    mode, wanted = before["power_mode"], places.get("expected_power_mode")
+    if after["power_mode"] != mode:
+        found.append("power mode: it changed from {} to {}".format(mode, after["power_mode"]))
+    if wanted and mode != wanted:
+        found.append(
+            "power mode: it is {}, and figures are for {}; set it (sudo nvpmodel -m 0)".format(
+                mode or "not known", wanted
+            )
+        )
+    for state in (before, after):
+        low, high = state["clock_floor_mhz"], state["clock_ceiling_mhz"]
+        if low is not None and high is not None and low < high:
+            found.append(
+                "clocks: not fixed, from {:.0f} to {:.0f} MHz; fix them (sudo jetson_clocks)".format(low, high)
+            )
+            break
+    return found
+
+
+_READ = ("power_mode", "clock_floor_khz", "clock_ceiling_khz", "throttled")
+
+
+# How fast a bundle's artefact perturbs here: a repeatable protocol, with a verdict on the figures.
+#
+# In this order: the first frame; a warm-up until steady; the series of frames, at full speed or at a camera's pace,
+# with the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+
 
 SCHEMA = 3
 LEAST_COUNT = 100  # for a p99 that is not just the largest value
@@ -204,7 +310,7 @@ def _power(
     """Watts and joules a frame, or None: not measured. A bad meter file adds a reason instead."""
     if protocol.meter is not None:
         try:
-            found = meter.energy(protocol.meter, begin, end)
+            found = energy(protocol.meter, begin, end)
         except BadInput as error:
             reasons.append(str(error))
             return None

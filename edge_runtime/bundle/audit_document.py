@@ -17,9 +17,9 @@ import math
 from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import show
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.validate import show
 
 SCHEMA, KIND, CARD_KIND = 1, "edgeveil-audit", "edgeveil-privacy-card"
 WORDS = ("holds", "leaks", "cannot tell")

@@ -1,34 +1,118 @@
-"""What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.
+"""Whether an audit covers what runs here: this artefact, run by this device.
 
-::
-
-    {"countersigned":true,"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
-
-A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be hidden,
-whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share, 0.05 is 5
-points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the best attack's
-in an audit of before there was one. Chance is the better of the two on the privacy card. ``countersigned`` (false where
-it is left out) asks that an auditor other than the bundle's maker signed the audit
-(``edgeveil.edge_runtime.bundle.countersignature``). ``spend`` asks that a bundle counts what it tells, and limits that
-(``edgeveil.edge_runtime.bundle.spend_limits``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does
-whose codes are not those of the audit any more (``edgeveil.edge_runtime.bundle.shift_demand``). The first flash writes
-the file as root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
-(``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
+An audit runs the artefact on a workstation's processor. An accelerator rounds differently (float16, its own engine,
+other int8), so only ``edgeveil audit --on BOARD --device`` measures its output. That audit is in the same document,
+under ``others``, and names the device in its section ``on_board``. What a simulator computed is no such audit.
 """
 
+import math
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional
+import platform
+import sys
+from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.audit_scope import Place, audits_of
+from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
+from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.ledger.book import Limit, Price
+from edgeveil.edge_runtime.manifest.count import DAY_S
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-from edgeveil.edge_runtime.storage.filesystem import read
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.filesystem import read
 
-if TYPE_CHECKING:
-    from edgeveil.edge_runtime.bundle.shift_demand import OnShift
-    from edgeveil.edge_runtime.ledger.book import Limit
+Place = Tuple[Optional[str], str]  # a board by its model (None: it has none) and its processor's architecture
+
+
+def current_place() -> Place:
+    """The kind of this machine, as an audit on a board names it."""
+    return machine.board(), platform.machine()
+
+
+def audits_of(
+    document: Mapping[str, Any], artefact: str, device: Optional[str], place: Optional[Place] = None
+) -> List[Mapping[str, Any]]:
+    """The audits in a bundle's audit document that cover ``artefact`` on ``device``, or on any device for None.
+
+    Accelerators of the same name differ between boards: audits of an accelerator on another kind of board than
+    ``place`` are left out; None takes them all. Raises ``LookupError``, ``TypeError`` or ``AttributeError`` for
+    anything that is no audit document.
+    """
+    parts = [document] + document.get("others", [])
+    mine = [part for part in parts if artefact in part["speaks_of"]]
+    if device is None:
+        return mine
+    there = [(part, part.get("on_board", {})) for part in mine]
+    return [
+        part
+        for part, board in there
+        if board.get("device", CPU) == device
+        and not board.get("simulated", False)
+        and (device == CPU or place in (None, (board["board"], board["architecture"])))
+    ]
+
+
+def is_audited(
+    manifest: Manifest, members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
+) -> bool:
+    """Whether the privacy card of a verified bundle covers ``artefact`` on ``device``; as ``audits_of``."""
+    privacy = manifest.privacy
+    if privacy.file is None or artefact not in privacy.speaks_of:
+        return False
+    data = members[privacy.file]
+    if device == CPU and b'"on_board"' not in data:
+        return True  # a long document need not be parsed
+    try:
+        return bool(audits_of(strict_json.loads(data), artefact, device, place))
+    except (strict_json.BadJson, LookupError, TypeError, AttributeError):
+        return False
+
+
+NOT_AUDITED_ON = (
+    "no audit has measured what leaks when {artefact} runs on {device}, only on a workstation's processor (edgeveil "
+    "audit --on BOARD --device {device})"
+)
+
+
+IDENTITY_ALLOWED = (
+    "its manifest says identity_allowed: outputs may equal the raw data, and nothing checks here that they do not"
+)
+
+
+def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool = True) -> None:
+    """Write the warnings about a bundle to stderr: its key, what is not checked, its audit on this ``device``."""
+    name = bundle.manifest.name
+    if bundle.development:
+        sys.stderr.write(
+            "*** DEVELOPMENT BUNDLE: {} is signed by a throw-away key. Anyone may have it. "
+            "Not for real data. ***\n".format(name)
+        )
+    if bundle.manifest.perturber.identity_allowed:
+        sys.stderr.write("note: {}: {}\n".format(name, IDENTITY_ALLOWED))
+    if bundle.manifest.privacy.file is None:
+        sys.stderr.write("note: {} was not audited: no one has measured what it leaks\n".format(name))
+    elif device != CPU and not audited:
+        sys.stderr.write("note: {}\n".format(NOT_AUDITED_ON.format(artefact=artefact, device=device)))
+
+
+# What the owner of a device demands of every bundle, whichever key signed it: ``policy.json``, next to ``trust.json``.
+#
+# ::
+#
+#     {"countersigned":true,"hide":[{"audited":true,"most_attack_over_chance":0.05,"sensitive":"identity"}],"schema":1}
+#
+# A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be
+# hidden, whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share,
+# 0.05 is 5 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the
+# best attack's in an audit of before there was one. Chance is the better of the two on the privacy card.
+# ``countersigned`` (false where it is left out) asks that an auditor other than the bundle's maker signed the audit
+# (``edgeveil.edge_runtime.bundle.board_state``). ``spend`` asks that a bundle counts what it tells, and limits that
+# (``edgeveil.edge_runtime.bundle.policy``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does whose
+# codes are not those of the audit any more (``edgeveil.edge_runtime.bundle.policy``). The first flash writes the file
+# as root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
+# (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
+
 
 POLICY_FILE = "policy.json"
 MAX_BYTES = 2**16
@@ -41,7 +125,7 @@ class Policy(object):
     """The demands of one ``policy.json``: a bundle must meet all of them.
 
     ``countersigned`` is held by ``Trust.check_policy``, which knows who the auditors are, ``spend`` by the ledger
-    too (``edgeveil.edge_runtime.bundle.spend_limits``), and ``on_shift`` by the service.
+    too (``edgeveil.edge_runtime.bundle.policy``), and ``on_shift`` by the service.
     """
 
     def __init__(
@@ -72,8 +156,6 @@ class Policy(object):
         if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
             _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
         if self.on_shift is not None:
-            from edgeveil.edge_runtime.bundle.shift_demand import check_shift
-
             problem = check_shift(self.on_shift, manifest, members)
             if problem:
                 _refuse(problem)
@@ -118,8 +200,6 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     hide = document["hide"]
     spend = on_shift = None
     if "spend" in document:
-        from edgeveil.edge_runtime.bundle.spend_limits import read_spend
-
         spend = read_spend(document["spend"], path)
     least = 1 if spend is None and "on_shift" not in document else 0
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
@@ -133,8 +213,6 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
     if countersigned and not all(demand.audited for demand in demands):
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
     if "on_shift" in document:
-        from edgeveil.edge_runtime.bundle.shift_demand import read_shift
-
         on_shift = read_shift(document["on_shift"], path)
     return Policy(demands, countersigned, spend, on_shift)
 
@@ -211,3 +289,93 @@ def _refuse(what: str) -> NoReturn:
         "The bundle does not meet this device's policy: {}. Use one that does, or have the owner of the device "
         "change {}.".format(what, POLICY_FILE),
     )
+
+
+# What a stream does once its codes are not those of the audit any more: ``on_shift`` of the owner's ``policy.json``.
+#
+# ::
+#
+#     "on_shift":{"do":"label-only","most_shift":0.25}
+#
+# ``label-only`` goes on with what D_y predicts and nothing else, ``stop`` ends the service with code 70. Both last
+# until it is started again. ``most_shift`` is a total variation distance, from 0 to 1
+# (``edgeveil.edge_runtime.shift``).
+
+
+LABEL_ONLY, STOP = "label-only", "stop"
+OnShift = NamedTuple("OnShift", [("do", str), ("most_shift", float)])
+
+
+def read_shift(value: Any, path: str) -> OnShift:
+    """The demand in a policy's ``on_shift``. Raises ``BadInput``."""
+    if type(value) is not dict or sorted(value) != ["do", "most_shift"]:
+        raise BadInput("Expected the keys do, most_shift as 'on_shift' of {}. Correct it.".format(path))
+    if value["do"] not in (LABEL_ONLY, STOP):
+        raise BadInput("Expected label-only or stop as 'do' of 'on_shift' in {}. Correct it.".format(path))
+    most = value["most_shift"]
+    if type(most) not in (int, float) or not 0 < most < 1:
+        raise BadInput("Expected a number between 0 and 1 as 'most_shift' of 'on_shift' in {}.".format(path))
+    return OnShift(value["do"], float(most))
+
+
+def check_shift(demand: OnShift, manifest: Manifest, members: Dict[str, bytes]) -> str:
+    """Why a verified bundle cannot be held to the demand; empty where it can."""
+    found = (read_audit(manifest, members) or {}).get("histogram")
+    if found is None or (manifest.crops and found["blank"] is None):
+        return 'its audit must say how often each code left ("on_shift"): audit and seal it again, if it sends codes'
+    if demand.do == LABEL_ONLY and not any(output.kind == "label" for output in manifest.outputs):
+        return 'it must send y, to fall back to label-only ("on_shift")'
+    return ""
+
+
+# The most that a device may tell: what the bundle promises, and ``spend`` of the owner's ``policy.json``. Both hold.
+#
+# ::
+#
+#     "spend":{"most_epsilon":10,"period_s":86400}
+
+
+_MICRO = 10**6
+_MOST_EPSILON, _MOST_PERIOD_S = 1e6, 1e9
+
+
+def read_spend(value: Any, path: str) -> Limit:
+    """The limit in a policy's ``spend``. Raises ``BadInput``."""
+    if type(value) is not dict or sorted(value) != ["most_epsilon", "period_s"]:
+        raise BadInput("Expected the keys most_epsilon, period_s as 'spend' of {}. Correct it.".format(path))
+    most, period_s = value["most_epsilon"], value["period_s"]
+    if type(most) not in (int, float) or not 1 / _MICRO <= most <= _MOST_EPSILON:
+        raise BadInput(
+            "Expected a number from 1e-6 to 1e6 as 'most_epsilon' of 'spend' in {}. Correct it.".format(path)
+        )
+    if period_s is not None and (type(period_s) not in (int, float) or not 1 <= period_s <= _MOST_PERIOD_S):
+        raise BadInput(
+            "Expected seconds from 1 to 1e9, or null, as 'period_s' of 'spend' in {}. Correct it.".format(path)
+        )
+    return Limit(math.floor(most * _MICRO), None if period_s is None else float(period_s))
+
+
+def price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
+    """What a release of this bundle costs, and all limits on it; None for a bundle that does not count what it tells.
+
+    ``policy`` is the device's ``Policy``; under one with ``spend``, ``Policy.check`` refuses such a bundle.
+    """
+    spending = manifest.spending
+    if spending is None:
+        return None
+    return Price(spending.micro_epsilon, _limits(Limit(spending.most_micro_epsilon, spending.period_s), policy))
+
+
+def count_price_of(manifest: Manifest, policy: Optional[Any]) -> Optional[Price]:
+    """As ``price_of``, for the counts of one period; None where they have no noise, or nothing is counted."""
+    noise = None if manifest.counts is None else manifest.counts.noise
+    if noise is None:
+        return None
+    return Price(noise.micro_epsilon, _limits(Limit(noise.most_micro_epsilon, DAY_S), policy))
+
+
+def _limits(own: Limit, policy: Optional[Any]) -> List[Limit]:
+    limits = [own]
+    if policy is not None and policy.spend is not None:
+        limits.append(policy.spend)
+    return limits

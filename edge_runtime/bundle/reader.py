@@ -12,13 +12,13 @@ import stat
 from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.archive import read_archive, read_first
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
-from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
 from edgeveil.edge_runtime.signing import ed25519
+from edgeveil.edge_runtime.util import strict_json
 
 MANIFEST, SIGNATURE = "manifest.json", "signature.json"
 SIGNED_PREFIX = b"edgeveil manifest 1\n"  # so that a signature of another kind of text is none of a manifest
@@ -70,7 +70,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     verified = _check_members(members[2:], manifest.members)
     if manifest.spending is not None:
         # Here, as below: a bundle that promises nothing starts without it.
-        from edgeveil.edge_runtime.manifest.promises.epsilon import check_promise
+        from edgeveil.edge_runtime.manifest.spending import check_promise
 
         check_promise(manifest.document, verified)
     if manifest.privacy.file is not None:

@@ -27,8 +27,9 @@ from edgeveil.edge_runtime.bundle.board_state import (
     floor_beside,
 )
 from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, read_policy
-from edgeveil.edge_runtime.bundle.trust import ROOT, Trust
 from edgeveil.edge_runtime.bundle.trust_file import (
+    ROOT,
+    Trust,
     TrustFile,
     beginning,
     next_trust_file,
@@ -36,13 +37,13 @@ from edgeveil.edge_runtime.bundle.trust_file import (
     read_trust_file,
 )
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import reading, record, whole
 from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.signing.keys import Key, read_public_key
 from edgeveil.edge_runtime.signing.roles import Role
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.edge_runtime.util.validate import reading, record, whole
 
 ROOT_KEY, TRUST_FILE, CHAIN_FILE = "root.pub", "trust.json", "trust-chain.json"
 SIGNED_POLICY_FILE, POLICY_KIND = "policy-signed.json", "policy"

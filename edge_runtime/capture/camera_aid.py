@@ -4,14 +4,17 @@ They are computed from the raw sample and reveal something about it. So they lea
 is on, go only to the preview page of this device, and are as coarse as is useful.
 """
 
+import io
 import math
 import time
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, Mapping, Optional, Tuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.ipc.counters import LEVEL
-from edgeveil.edge_runtime.ipc.focus_levels import LEVELS, NAMES
+from edgeveil.edge_runtime.ipc.notes import LEVELS, NAMES
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
@@ -120,3 +123,35 @@ def _sharpness(raw: np.ndarray, low: float, high: float) -> float:
     down = np.square(np.diff(part, axis=0))[seen[1:] & seen[:-1]]
     energy = float(across.sum() + down.sum()) / max(len(across), len(down), 1)
     return (math.log(max(energy / variance, 2.0**-12), 2) + 11.0) / 12.0
+
+
+# The network that finds people, opened and tested on this machine.
+
+
+def open_detector(manifest: Manifest, members: Mapping[str, bytes], threads: int = 1) -> Optional[Any]:
+    """The detector of a verified bundle on a processor; None where it has none.
+
+    Raises ``DeviceFailed`` where nothing here runs it, or where its scores for the golden pictures are not those that
+    were recorded.
+    """
+    rules = manifest.detector
+    if rules is None:
+        return None
+    runner = open_backend(rules.format, members[rules.file], rules.entry, threads=threads)
+    pictures, wanted = (
+        np.load(io.BytesIO(members[rules.golden[name]]), allow_pickle=False) for name in ("input", "scores")
+    )
+    try:
+        scores = np.concatenate(
+            [np.asarray(runner.run({rules.entry["inputs"][0]["name"]: one[None]})["scores"]) for one in pictures]
+        )
+    except FrameDropped as drop:
+        reason = drop.reason
+    else:
+        # Which box comes first may depend on the last bit of a score.
+        apart = float(np.abs(np.sort(scores, axis=1) - np.sort(wanted, axis=1)).max()) if scores.size else np.inf
+        if scores.shape == wanted.shape and apart <= rules.entry["tolerance"]["max_abs"]:
+            return runner
+        reason = "its scores are other than recorded"
+    runner.close()
+    raise DeviceFailed("the bundle's detector fails its self-test here ({}): nothing is counted".format(reason))

@@ -1,19 +1,184 @@
-"""Converts sensor frames to pipeline inputs: crops of people, measure, size and type, as the manifest says.
+"""Resizes pictures with numpy only: the same numbers in training and on every board."""
 
-The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
-"""
-
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.capture import resize
-from edgeveil.edge_runtime.capture.box_finder import BoxFinder
 from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, Floor, window
-from edgeveil.edge_runtime.capture.tracker import Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
+
+Function = Callable[[np.ndarray], np.ndarray]
+
+
+def nearest(size: Sequence[int], to: Sequence[int]) -> Function:
+    """The function from (height, width, ...) of ``size`` to ``to``: the pixel under each new pixel's middle."""
+    if tuple(size) == tuple(to):
+        return lambda picture: picture
+    rows, columns = (((np.arange(b) + 0.5) * a / b).astype(np.intp) for a, b in zip(size, to))
+
+    def run(picture: np.ndarray) -> np.ndarray:
+        return picture.take(rows, axis=0).take(columns, axis=1)
+
+    return run
+
+
+def area(size: Sequence[int], to: Sequence[int]) -> Function:
+    """The function from (height, width, channels) of ``size`` to float32 of ``to``: means over the area of each new
+    pixel."""
+    down, across = _shares(size[0], to[0]), _shares(size[1], to[1]).T
+
+    def run(picture: np.ndarray) -> np.ndarray:
+        x = picture.astype(np.float32)
+        return np.stack([down.dot(x[..., c]).dot(across) for c in range(x.shape[2])], axis=-1)
+
+    return run
+
+
+def _shares(a: int, b: int) -> np.ndarray:
+    """(b, a): the share of each old pixel in each new one; rows sum to 1."""
+    edges = np.arange(b + 1) * (float(a) / b)
+    old = np.arange(a, dtype=np.float64)
+    overlap = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
+    overlap = np.maximum(overlap, 0)
+    return (overlap / overlap.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+# Finds people in a camera's frame with the network of the bundle: its boxes become places in the frame.
+
+
+OVERLAP = 0.5  # boxes that share more of their union are one person
+Place = Tuple[float, float]  # row, column
+
+
+class BoxFinder(object):
+    """Runs ``runner`` on frames of ``shape`` (rows, columns[, channels]), uint8; at most ``most`` people in each."""
+
+    def __init__(self, rules: DetectorRules, runner: Any, shape: Sequence[int], *, most: int) -> None:
+        self._rules, self._runner, self._most = rules, runner, most
+        self._frame = shape[:2]
+        rows, columns, self._channels = rules.size
+        self._input = rules.entry["inputs"][0]["name"]
+        self._resize = nearest(self._frame, (rows, columns))
+        self._range = np.float32(rules.low), np.float32((rules.high - rules.low) / 255.0)
+        # From units of a box to pixels of the frame.
+        unit = (1.0, 1.0) if rules.unit == "share" else (1.0 / rows, 1.0 / columns)
+        self._scale = np.array([self._frame[0] * unit[0], self._frame[1] * unit[1]] * 2)
+
+    def __call__(self, frame: np.ndarray) -> List[Place]:
+        """The places of people. Raises ``FrameDropped`` where the network fails or gives no numbers."""
+        picture = self._resize(frame).reshape(self._frame_of_network)
+        low, step = self._range
+        found = self._runner.run({self._input: (picture.astype(np.float32) * step + low)[None]})
+        scores, boxes = np.asarray(found["scores"])[0], np.asarray(found["boxes"])[0].astype(np.float64)
+        if not (np.isfinite(scores).all() and np.isfinite(boxes).all()):
+            raise FrameDropped("not-finite")
+        seen = scores >= self._rules.least_score
+        if self._rules.person is not None:
+            seen &= np.rint(np.asarray(found["classes"])[0]) == self._rules.person
+        boxes = boxes if self._rules.order == "yxyx" else boxes[:, [1, 0, 3, 2]]
+        order = np.flatnonzero(seen)[np.argsort(-scores[seen], kind="stable")]
+        return [self._place(box) for box in _apart((boxes * self._scale)[order], self._most)]
+
+    @property
+    def _frame_of_network(self) -> Tuple[int, int, int]:
+        return self._rules.size
+
+    def _place(self, box: np.ndarray) -> Place:
+        top, left, bottom, right = (float(edge) for edge in box)
+        row = bottom if self._rules.point == "feet" else (top + bottom) / 2
+        return min(max(row, 0.0), float(self._frame[0])), min(max((left + right) / 2, 0.0), float(self._frame[1]))
+
+
+def _apart(boxes: np.ndarray, most: int) -> List[np.ndarray]:
+    """The first of those that overlap, in their order; boxes (n, 4) as top, left, bottom, right."""
+    kept: List[np.ndarray] = []
+    for box in boxes:
+        if len(kept) == most:
+            break
+        if box[2] > box[0] and box[3] > box[1] and all(_overlap(box, other) <= OVERLAP for other in kept):
+            kept.append(box)
+    return kept
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Intersection over union."""
+    down = min(one[2], other[2]) - max(one[0], other[0])
+    across = min(one[3], other[3]) - max(one[1], other[1])
+    if down <= 0 or across <= 0:
+        return 0.0
+    area = (one[2] - one[0]) * (one[3] - one[1]) + (other[2] - other[0]) * (other[3] - other[1])
+    return float(down * across / (area - down * across))
+
+
+# Tracks people between frames: the nearest crop continues a track; a track ends when its person has gone.
+
+
+class Tracker(object):
+    """Tracks of people between frames, each with one of ``slots`` slots while it lasts.
+
+    A person continues the nearest track, at most ``step_px`` away for each frame since. A track ends when no one was
+    near it for more than ``gone_frames`` frames; ``ended`` lists those that ended since it was last emptied.
+    Numbers start at 1 and are never reused. A person who comes when all slots are taken has no track.
+    """
+
+    def __init__(self, *, slots: int, step_px: float, gone_frames: int) -> None:
+        self._slots, self._step, self._gone = slots, step_px, gone_frames
+        self._tracks: Dict[int, List[Any]] = {}  # number: [row, column, frames without, slot]
+        self._next = 1
+        self.ended: List[int] = []
+
+    def update(self, centres: List[Tuple[float, float]]) -> List[Optional[Tuple[int, int]]]:
+        """For each centre of this frame, in order, its (track, slot), or None without a free slot."""
+        result: List[Optional[Tuple[int, int]]] = [None] * len(centres)
+        pairs = []
+        for number, (row, column, missed, _) in self._tracks.items():
+            for place, (r, c) in enumerate(centres):
+                away = ((r - row) ** 2 + (c - column) ** 2) ** 0.5
+                if away <= self._step * (missed + 1):
+                    pairs.append((away, number, place))
+        taken = set()
+        for _, number, place in sorted(pairs):
+            if number in taken or result[place] is not None:
+                continue
+            taken.add(number)
+            slot = self._tracks[number][3]
+            self._tracks[number] = [*centres[place], 0, slot]
+            result[place] = (number, slot)
+        for number in [number for number in self._tracks if number not in taken]:
+            self._tracks[number][2] += 1
+            if self._tracks[number][2] > self._gone:
+                self._end(number)
+        for place, centre in enumerate(centres):
+            if result[place] is None:
+                result[place] = self._begin(centre)
+        return result
+
+    def end_all(self) -> None:
+        """End all tracks, after the stream was interrupted."""
+        for number in list(self._tracks):
+            self._end(number)
+
+    def _begin(self, centre: Tuple[float, float]) -> Optional[Tuple[int, int]]:
+        used = {track[3] for track in self._tracks.values()}
+        free = [slot for slot in range(self._slots) if slot not in used]
+        if not free:
+            return None
+        number, self._next = self._next, self._next + 1
+        self._tracks[number] = [centre[0], centre[1], 0, free[0]]
+        return number, free[0]
+
+    def _end(self, number: int) -> None:
+        del self._tracks[number]
+        self.ended.append(number)
+
+
+# Converts sensor frames to pipeline inputs: crops of people, measure, size and type, as the manifest says.
+#
+# The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
+
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
 MOST_SEEN = 16  # people in one frame that are counted
@@ -151,7 +316,7 @@ def _converter(capture: CaptureRules, spec: Input) -> Callable[[np.ndarray], np.
     size = tuple(capture.crop.size) if capture.crop else tuple(capture.window[2:] if capture.window else frame[:2])
     gray = len(frame) == 3 and frame[2] == 3 and shape[2] == 1
     means = capture.resize == "area" and size != shape[:2]
-    fit = (resize.area if means else resize.nearest)(size, shape[:2])
+    fit = (area if means else nearest)(size, shape[:2])
 
     def run(picture: np.ndarray) -> np.ndarray:
         picture = picture[part]

@@ -4,8 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any, Iterator
 
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
-from edgeveil.edge_runtime.cli.output import Document, print_document
+from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.errors import LimitNotMet
 
 if TYPE_CHECKING:
@@ -72,7 +71,7 @@ def _open(arguments: argparse.Namespace) -> "Perturber":
 
 
 def _verify(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.bundle.audit_scope import announce
+    from edgeveil.edge_runtime.bundle.policy import announce
     from edgeveil.edge_runtime.bundle.reader import read_bundle
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 

@@ -4,8 +4,7 @@ import argparse
 import sys
 from typing import Any, Iterator
 
-from edgeveil.edge_runtime.cli.options import add_command, add_json
-from edgeveil.edge_runtime.cli.output import Document, print_document
+from edgeveil.edge_runtime.cli.options import Document, add_command, add_json, print_document
 from edgeveil.edge_runtime.paths import LEDGER
 
 _MICRO = 1e6
@@ -30,15 +29,14 @@ def add_commands(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ledger.ledger_file import create
+    from edgeveil.edge_runtime.ledger.book import create
 
     create(arguments.file)
     sys.stdout.write("made {}\n".format(arguments.file))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ledger.book import DEVICE, Account
-    from edgeveil.edge_runtime.ledger.ledger_file import Ledger
+    from edgeveil.edge_runtime.ledger.book import DEVICE, Account, Ledger
     from edgeveil.edge_runtime.uptime import uptime
 
     book = Ledger(arguments.file).book().counted(*uptime())

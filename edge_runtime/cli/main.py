@@ -10,9 +10,9 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, camera_process, ledgers, releases, run, updaters
-from edgeveil.edge_runtime.cli.output import EXIT_CODES
-from edgeveil.edge_runtime.cli.process_list import hide_secrets
+from edgeveil.edge_runtime.cli import bundles, ledgers, options, releases, run, updaters
+from edgeveil.edge_runtime.cli.options import EXIT_CODES
+from edgeveil.edge_runtime.cli.updaters import hide_secrets
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.gone import refused
 
@@ -50,7 +50,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     commands.required = True
     run.add_commands(commands)
-    camera_process.add_commands(commands)
+    options.add_commands(commands)
     bundles.add_commands(commands)
     releases.add_commands(commands)
     ledgers.add_commands(commands)

@@ -1,10 +1,36 @@
-"""The options that several commands of ``edgeveil-edge`` share."""
+"""The output of commands: one JSON document, or lines for people."""
 
 import argparse
-from typing import Any, Callable, Dict
+import json
+import sys
+from typing import Any, Callable, Dict, Iterable, Optional, TextIO
 
-from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.cli.output import EXIT_CODES
+from edgeveil.edge_runtime import camera_address, config
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import needs_daemon
+from edgeveil.edge_runtime.paths import CAMERA_PATH
+
+EXIT_CODES = "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
+Document = Dict[str, Any]
+
+
+def print_document(
+    document: Document,
+    lines: Callable[[Document], Iterable[str]],
+    *,
+    as_json: bool,
+    file: Optional[TextIO] = None,
+) -> None:
+    """Print one document on stdout (or ``file``): as JSON, or as the ``lines`` made of it."""
+    file = file or sys.stdout
+    text = json.dumps(document, sort_keys=True, allow_nan=False) if as_json else "\n".join(lines(document))
+    encoding = file.encoding or "utf-8"  # a path need not be text in it
+    file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
+    file.flush()
+
+
+# The options that several commands of ``edgeveil-edge`` share.
+
 
 Call = Callable[[argparse.Namespace], Any]
 
@@ -46,3 +72,53 @@ def add_setting(command: argparse.ArgumentParser, name: str) -> None:
 def add_json(command: argparse.ArgumentParser) -> None:
     """``--json``."""
     command.add_argument("--json", action="store_true", help="print one JSON document on stdout")
+
+
+# ``edgeveil-edge camera``: gets the frames of a camera for an inside without a network, as a unit of its own.
+
+
+def add_commands(commands: Any) -> None:
+    """Add it to the parser of ``edgeveil-edge``."""
+    camera = add_command(
+        commands,
+        "camera",
+        _camera,
+        "run only the process that fetches the frames of a network camera, or asks a camera's daemon for them, as a "
+        "systemd unit of its own; inside --frames-at DIR is the other",
+        "edgeveil-edge camera --config {} --frames-at /run/edgeveil-camera".format(CAMERA_PATH),
+    )
+    add_bundle(camera, optional=True)
+    for name in ("source", "source-credentials", "frames-at", "accept-raw-on-network"):
+        add_setting(camera, name)
+    camera.add_argument("--config", metavar="FILE", help="settings ({})".format(CAMERA_PATH))
+
+
+def _camera(arguments: argparse.Namespace) -> int:
+    """The bundle says what the sensor must give; after that this process has the camera and the pipe alone."""
+    from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+    from edgeveil.edge_runtime.ipc.counters import open_for_camera
+    from edgeveil.edge_runtime.manifest.manifest import expected
+    from edgeveil.edge_runtime.sandbox import hardening
+
+    file = config.read(arguments.config or CAMERA_PATH)
+    settings = config.merged(vars(arguments), dict({"sink": ["none"]}, **file))
+    source = settings.source
+    if not settings.frames_at:
+        raise BadInput("expected --frames-at DIR, the folder where the inside takes the frames")
+    if camera_address.on_network(source):
+        from edgeveil.edge_runtime.sources.tls_tunnel import run
+
+        camera_address.check_private(source, settings.accept_raw_on_network)
+        if settings.source_credentials is not None:
+            source = camera_address.with_credentials(source, settings.source_credentials)
+    elif needs_daemon(source):
+        from edgeveil.edge_runtime.sources.feeding import run
+    else:
+        raise BadInput("expected a camera on a network or of a daemon; the inside opens this source itself")
+    manifest = read_bundle(read_file(settings.bundle), open_trust(settings.trust)).manifest
+    handle = open_for_camera(settings.frames_at)
+    hardening.no_core_dumps()
+    # What a library prints may hold the camera's address, and with it a password.
+    hardening.close_outputs()
+    return run({"source": source, "sensor": expected(manifest.input, manifest.capture)}, handle)

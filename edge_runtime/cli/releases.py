@@ -113,8 +113,8 @@ def install_bundle(
 
     The options are those of ``edgeveil-edge install``.
     """
-    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
-    from edgeveil.edge_runtime.releases.update import count_up_unless_updating
+    from edgeveil.edge_runtime.releases.index import count_up_unless_updating
+    from edgeveil.edge_runtime.releases.runtimes import open_releases, service_stopped, trial, trial_device
 
     releases, runs_on = open_releases(root), trial_device(device, root)
     with releases.changing("install"):
@@ -130,8 +130,8 @@ def install_bundle(
 
 def _update(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.trial import open_releases, service_stopped, trial, trial_device
-    from edgeveil.edge_runtime.releases.update import update
+    from edgeveil.edge_runtime.releases.index import update
+    from edgeveil.edge_runtime.releases.runtimes import open_releases, service_stopped, trial, trial_device
 
     releases, device = open_releases(arguments.root), trial_device(None, arguments.root)
     with releases.changing("update"):
@@ -162,7 +162,7 @@ def restart_service(root: str) -> None:
 
     Raises ``DeviceFailed``.
     """
-    from edgeveil.edge_runtime.releases.trial import units
+    from edgeveil.edge_runtime.releases.runtimes import units
 
     if not os.path.isdir(paths.SYSTEMD):
         return
@@ -229,9 +229,8 @@ def _try(arguments: argparse.Namespace) -> None:
 
 def _recover(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.runtimes import Runtimes
-    from edgeveil.edge_runtime.releases.trial import open_releases
-    from edgeveil.edge_runtime.releases.update import count_up_unless_updating
+    from edgeveil.edge_runtime.releases.index import count_up_unless_updating
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes, open_releases
 
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
     with releases.changing("recover", wait_s=RECOVER_WAIT_S):
@@ -255,8 +254,7 @@ def _recover(arguments: argparse.Namespace) -> None:
 def _runtime(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.reader import read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.runtimes import Runtimes, makers, read_update
-    from edgeveil.edge_runtime.releases.trial import open_releases
+    from edgeveil.edge_runtime.releases.runtimes import Runtimes, makers, open_releases, read_update
 
     if bool(arguments.file) == arguments.previous:
         raise BadInput("expected the file of a runtime update, or --previous: give one of the two")
@@ -283,8 +281,7 @@ def _rollback(arguments: argparse.Namespace) -> None:
 def roll_back(root: str) -> None:
     """Run the previous release again, and say so. Raises ``EdgeVeilError``."""
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.releases.runtimes import check_running
-    from edgeveil.edge_runtime.releases.trial import open_releases
+    from edgeveil.edge_runtime.releases.runtimes import check_running, open_releases
 
     releases = open_releases(root)
     check_running(open_trust(os.path.join(root, "trust"), floor=0))
@@ -294,8 +291,8 @@ def roll_back(root: str) -> None:
 def _status(arguments: argparse.Namespace) -> None:
     import json
 
-    from edgeveil.edge_runtime.ledger.board_total import board_total_text
-    from edgeveil.edge_runtime.releases.trial import status
+    from edgeveil.edge_runtime.ledger.book import board_total_text
+    from edgeveil.edge_runtime.releases.runtimes import status
 
     document = status(arguments.root)
     if arguments.json:
@@ -324,7 +321,7 @@ def _index_text(index: Any) -> str:
 
 
 def _releases(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.releases.trial import open_releases
+    from edgeveil.edge_runtime.releases.runtimes import open_releases
 
     releases = open_releases(arguments.root)
     gone = releases.prune(arguments.keep) if arguments.keep is not None else []
@@ -343,7 +340,7 @@ def _releases(arguments: argparse.Namespace) -> None:
 def _take(arguments: argparse.Namespace) -> None:
     """``trust`` and ``policy``: update the trust folder with a signed file, and print whether it was new."""
     from edgeveil.edge_runtime.bundle.trust_store import update_policy, update_trust
-    from edgeveil.edge_runtime.releases.trial import open_releases
+    from edgeveil.edge_runtime.releases.runtimes import open_releases
 
     update = update_trust if arguments.command == "trust" else update_policy
     try:

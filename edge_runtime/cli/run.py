@@ -7,15 +7,13 @@ import sys
 from typing import Any, Callable, Dict, Iterator, Optional
 
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.cli.options import add_bundle, add_command, add_json, add_setting
-from edgeveil.edge_runtime.cli.output import Document, print_document
+from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source, needs_daemon
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.manifest.manifest import Manifest
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
+from edgeveil.edge_runtime.util.validate import counted
 
 # Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
 _USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
@@ -163,8 +161,8 @@ def _file_to_file(settings: Settings) -> Document:
 
 def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
     """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
-    from edgeveil.edge_runtime.ledger.ledger_file import Ledger
-    from edgeveil.edge_runtime.ledger.payer import Payer
+    from edgeveil.edge_runtime.ledger.allowance import Payer
+    from edgeveil.edge_runtime.ledger.book import Ledger
 
     spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
     if by_subject and (spending is None or spending.unit == "release"):

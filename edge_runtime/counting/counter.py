@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 from edgeveil.edge_runtime.counting.crossings import LineWatch
 from edgeveil.edge_runtime.counting.walks import Walk, Walks
 from edgeveil.edge_runtime.counting.zones import Stay
-from edgeveil.edge_runtime.ipc.counted import Counted
+from edgeveil.edge_runtime.ipc.record import Counted
 from edgeveil.edge_runtime.manifest.count import MICRO, CountRules
 from edgeveil.edge_runtime.pipeline.random_draws import discrete_laplace
 

@@ -1,8 +1,7 @@
-"""The inside: the one process that sees raw frames. It has the source, capture and perturber, and no network.
+"""A camera that is not there at boot is waited for without end, not counted as a failure of the service.
 
-The outside starts it with a few pipes: no socket, no terminal, no standard input or output. It sends records of one
-size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a sentence
-that holds no value of a frame, and facts of the bundle.
+systemd grants a unit its device files as it starts: one that comes later needs a new start of the unit. So a process of
+a unit waits for the file and then ends, and is started again with the camera in its reach.
 """
 
 import contextlib
@@ -29,25 +28,60 @@ from edgeveil.edge_runtime.errors import (
     describe,
 )
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.inside.absent_camera import device_file, wait_for_file
-from edgeveil.edge_runtime.ipc.counters import DROP, Counters
-from edgeveil.edge_runtime.ipc.frames_pipe import make_for_inside
-from edgeveil.edge_runtime.ipc.notes import Notes
-from edgeveil.edge_runtime.ipc.pipe import Pipe
+from edgeveil.edge_runtime.ipc.counters import DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
+from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
-from edgeveil.edge_runtime.ipc.rendezvous import open_for_inside
-from edgeveil.edge_runtime.ipc.schedule import NICE, schedule
 from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
+from edgeveil.edge_runtime.ledger.allowance import COUNTS, InsideCount, PaidDraws
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.ledger.inside_count import COUNTS, InsideCount
-from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sandbox.account import Account
-from edgeveil.edge_runtime.sandbox.isolation import Isolation, needs_network
+from edgeveil.edge_runtime.sandbox.isolation import Account, Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
+
+POLL_S = 1.0
+SAY_AFTER_S = 10.0  # a camera that another process is just letting go of is not absent
+
+
+def device_file(source: str) -> Optional[str]:
+    """The device file of ``camera:0`` or ``camera:/dev/...``; None for a source that is found in another way."""
+    kind, _, place = source.partition(":")
+    if kind != "camera":
+        return None
+    return "/dev/video" + place if place.isdigit() else place
+
+
+def wait_for_file(
+    path: str,
+    say: Callable[[str], None],
+    alive: Callable[[], None],
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> bool:
+    """Wait until ``path`` is there; returns at once, with False, where it is.
+
+    ``say`` gets one sentence after ``SAY_AFTER_S``; ``alive`` is called every ``POLL_S``.
+    """
+    if os.path.exists(path):
+        return False
+    began, said = clock(), False
+    while not os.path.exists(path):
+        alive()
+        if not said and clock() - began >= SAY_AFTER_S:
+            said = True
+            say("there is no {} here; the service waits for it and begins when it is plugged in".format(path))
+        sleep(POLL_S)
+    return True
+
+
+# The inside: the one process that sees raw frames. It has the source, capture and perturber, and no network.
+#
+# The outside starts it with a few pipes: no socket, no terminal, no standard input or output. It sends records of one
+# size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a sentence
+# that holds no value of a frame, and facts of the bundle.
+
 
 Ends = NamedTuple(
     "Ends",
@@ -249,8 +283,8 @@ class Inside(object):
         from edgeveil.edge_runtime.sources import open_source
 
         if frames is not None:
-            from edgeveil.edge_runtime.manifest.sensor import expected
-            from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
+            from edgeveil.edge_runtime.manifest.manifest import expected
+            from edgeveil.edge_runtime.sources.from_pipe import FetchedSource
 
             return FetchedSource(frames, self._settings.source, expected(manifest.input, manifest.capture))
         return open_source(
@@ -339,7 +373,7 @@ if __name__ == "__main__":
 def _load_decoder() -> None:
     """All code that reads a network camera's frames: later, its files may be out of reach of this process's user."""
     from edgeveil.edge_runtime.opencv import opencv
-    from edgeveil.edge_runtime.sources.network import from_pipe  # noqa: F401
+    from edgeveil.edge_runtime.sources import from_pipe  # noqa: F401
 
     with contextlib.suppress(Missing):  # the first picture that needs it says so
         opencv()

@@ -1,8 +1,12 @@
 """Notes: events from the inside to the outside, one line of JSON each."""
 
+import fcntl
 import json
 import os
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+import select
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.util.filesystem import write_all
 
 MOST_NOTE = 4000  # characters of one note; lines this short are written to a pipe whole
 
@@ -42,3 +46,47 @@ def _event(line: bytes) -> Optional[Event]:
         return Event(str(facts.pop("event")), facts) if type(facts) is dict else None
     except (ValueError, KeyError, RecursionError):
         return None
+
+
+# The coarse levels of the camera aid: the only form in which they leave the inside.
+
+
+LEVELS = 16
+NAMES = ("exposure", "dark", "bright", "near", "far", "blob", "cut", "focus")
+
+
+def only_levels(numbers: Dict[str, int]) -> Dict[str, int]:
+    """The ``numbers`` with the name of a level, 15 at most each; negative ones are omitted."""
+    return {name: min(int(numbers[name]), LEVELS - 1) for name in NAMES if numbers.get(name, -1) >= 0}
+
+
+# The pipe for records: it holds a set of pictures, and a slow reader does not look like a hang.
+
+
+_F_SETPIPE_SZ = 1031
+_BYTES = 1 << 20
+
+
+def widen(handle: int) -> None:
+    """Enlarge a pipe to hold a few sets of pictures, if the system allows it, so that its writer need not wait."""
+    try:
+        fcntl.fcntl(handle, _F_SETPIPE_SZ, _BYTES)
+    except OSError:
+        pass
+
+
+class Pipe(object):
+    """A pipe whose writer calls ``beat``, for the watchdog, while it waits for a slow reader."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+        self.beat: Callable[[], Any] = lambda: None
+        os.set_blocking(handle, False)
+
+    def write(self, data: bytes) -> None:
+        """Write all of ``data``; raises ``BrokenPipeError`` if the reader has closed the pipe."""
+        write_all(self._handle, data, wait=self._wait)
+
+    def _wait(self, handle: int) -> None:
+        self.beat()
+        select.select([], [handle], [], 1.0)

@@ -1,25 +1,63 @@
-"""What the inside sends to the outside: perturbed frames as records of one size, and nothing else.
+"""What the inside sends of one period: whole numbers, in the order of the manifest's ``count``, and nothing else.
 
-A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
-``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8 bytes,
-signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, those of counts
-(``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where
-draws are charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``) comes before the
-outputs. The outside charges by it, and it goes no further.
+In the pipe such a record is as long as every other: a head (magic ``EVC1``, state 0 for a period that was watched whole
+and 1 for a part of one, 3 bytes of 0, the period's number, CRC-32 of the rest), then little-endian int32, then zeros.
 """
 
 import os
 import struct
 import zlib
-from typing import Iterator, List, NamedTuple, Union
+from typing import Iterator, List, NamedTuple, Sequence, Union
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.ipc import counted
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
+from edgeveil.edge_runtime.manifest.spending import repeats_paid
+
+MAGIC = b"EVC1"
+HEAD = struct.Struct("<4sB3xqI")
+MOST = 2**31 - 1
+
+
+class Counted(NamedTuple):
+    """One period: its number, whether it was watched whole, and the ``values``."""
+
+    period: int
+    whole: bool
+    values: Sequence[int]
+
+
+def pack(counted: Counted, size: int) -> bytes:
+    """A record of ``size`` bytes. Raises ``PrivacyStop`` for anything but a ``Counted`` that fits."""
+    if type(counted) is not Counted or HEAD.size + 4 * len(counted.values) > size:
+        raise PrivacyStop("expected the counts of a period to send; got a {}".format(type(counted).__name__))
+    # Noise has no end; what no picture can show is cut, whatever was counted.
+    values = [max(-MOST, min(MOST, int(value))) for value in counted.values]
+    body = struct.pack("<{}i".format(len(values)), *values).ljust(size - HEAD.size, b"\0")
+    return HEAD.pack(MAGIC, int(not counted.whole), counted.period, zlib.crc32(body)) + body
+
+
+def unpack(data: bytes, count: int) -> Counted:
+    """The record of these bytes, of ``count`` values. Raises ``ValueError`` for anything else."""
+    magic, part, period, checksum = HEAD.unpack_from(data)
+    body = data[HEAD.size :]
+    if magic != MAGIC or part > 1 or zlib.crc32(body) != checksum or body[4 * count :].strip(b"\0"):
+        raise ValueError("no counts of a period")
+    values: List[int] = list(struct.unpack_from("<{}i".format(count), body))
+    return Counted(period, not part, values)
+
+
+# What the inside sends to the outside: perturbed frames as records of one size, and nothing else.
+#
+# A record is a head and the outputs' bytes one after the other, in the manifest's order. Little-endian head: magic
+# ``EVR1``; state (1 byte: 0 released, 1 flat), slot (2 bytes); the number of its set, or of the frame of a file (8
+# bytes, signed); CRC-32 of the outputs (4 bytes). All records of a bundle have the same length, those of counts
+# (``ipc.counted``) too, so that the length reveals nothing and a reader always knows where the next one begins. Where
+# draws are charged and not releases, the name of the frame's draws (8 bytes, ``pipeline.track_memory``) comes before
+# the outputs. The outside charges by it, and it goes no further.
+
 
 RELEASED, FLAT = 0, 1
 _HEAD = struct.Struct("<4sBxHqI")
@@ -58,7 +96,7 @@ class Layout(object):
             size = dtype.itemsize * int(np.prod(shape, dtype=np.int64))
             self.columns.append((output.name, dtype, shape, offset, size))
             offset += size
-        self.size = max(offset, counted.HEAD.size + 4 * counts)
+        self.size = max(offset, HEAD.size + 4 * counts)
 
     @classmethod
     def of(cls, manifest: Manifest) -> "Layout":
@@ -80,15 +118,15 @@ class Layout(object):
         body = body.ljust(self.size - _HEAD.size, b"\0")
         return _HEAD.pack(_MAGIC, state, slot, number, zlib.crc32(body)) + body
 
-    def pack_counts(self, one: counted.Counted) -> bytes:
+    def pack_counts(self, one: Counted) -> bytes:
         """One record of a period's counts. Raises ``PrivacyStop`` for anything else."""
-        return counted.pack(one, self.size)
+        return pack(one, self.size)
 
-    def unpack(self, data: bytes) -> Union[Record, counted.Counted]:
+    def unpack(self, data: bytes) -> Union[Record, Counted]:
         """The record of ``size`` bytes; raises ``RecordBroken``."""
-        if self.counts and data[:4] == counted.MAGIC:
+        if self.counts and data[:4] == MAGIC:
             try:
-                return counted.unpack(data, self.counts)
+                return unpack(data, self.counts)
             except ValueError:
                 pass
         magic, state, slot, number, checksum = _HEAD.unpack_from(data)
@@ -110,7 +148,7 @@ class RecordReader(object):
         self.ended = False
         os.set_blocking(handle, False)
 
-    def records(self, most: int = 64) -> Iterator[Union[Record, counted.Counted]]:
+    def records(self, most: int = 64) -> Iterator[Union[Record, Counted]]:
         """The records that have come, up to about ``most``; raises ``RecordBroken``."""
         size = self._layout.size
         while most > 0 and not self.ended:

@@ -8,8 +8,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.ledger.allowance import AHEAD
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.ledger.payer import AHEAD
 
 Summary = NamedTuple(
     "Summary",

@@ -23,8 +23,7 @@ import numpy as np
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.ipc.counters import DROP, Counters
-from edgeveil.edge_runtime.ipc.schedule import Schedule
+from edgeveil.edge_runtime.ipc.counters import DROP, Counters, Schedule
 from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 

@@ -1,10 +1,13 @@
-"""The manifest's ``capture``: how a source's frames become the pipeline's input, null where they are the input."""
+"""What a manifest says of a series: its sampling in ``input.series``, its windows in ``capture.windows``."""
 
+import hashlib
 import re
-from typing import Any, Dict
+from typing import Any, Dict, List, Mapping
 
-from edgeveil.edge_runtime.formats.validate import (
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.validate import (
     each,
+    fields,
     one_of,
     positive,
     real,
@@ -15,7 +18,53 @@ from edgeveil.edge_runtime.formats.validate import (
     text,
     whole,
 )
-from edgeveil.edge_runtime.manifest.series import check_windows
+
+MOST_RATE_HZ = 100000
+MOST_GAP_S = 3600
+
+
+def check_sampling(source: Dict[str, Any]) -> None:
+    """Raise ``BundleRefused`` unless ``series`` of the checked input ``source`` says what its steps are."""
+    channels = source["shape"][-1]
+
+    def one_each(values: Any, at: str) -> None:
+        each(values, at, text, channels, channels)
+
+    fields(
+        source["series"],
+        "input.series",
+        rate_hz=lambda rate, at: positive(rate, at, MOST_RATE_HZ),
+        channels=one_each,
+        units=one_each,
+    )
+    if len(set(source["series"]["channels"])) != channels:
+        refuse("redefined-value", "input.series.channels", "two channels have the same name")
+    if type(source["low"]) is not list:
+        refuse("bad-value", "input.low", "expected a range for each channel of a series")
+
+
+def check_windows(capture: Dict[str, Any], size: List[int], source: Dict[str, Any]) -> None:
+    """Raise ``BundleRefused`` unless ``capture.windows`` says how samples become windows of the checked input."""
+    if capture["frame"]["dtype"] != "float32" or source["dtype"] != "float32":
+        refuse("bad-value", "capture.frame.dtype", "expected float32: samples of a series are resampled")
+    if capture["measure"] != "value" or capture["low"] is not None:
+        refuse("bad-value", "capture.measure", "expected value without a range for a series")
+
+    def full_scale(ends: Any, at: str) -> None:
+        if ends is not None:
+            each(ends, at, positive, size[0], size[0])
+
+    fields(
+        capture.get("windows"),
+        "capture.windows",
+        hop=lambda hop, at: whole(hop, at, 1, source["shape"][0]),
+        longest_gap_s=lambda gap, at: positive(gap, at, MOST_GAP_S),
+        full_scale=full_scale,
+    )
+
+
+# The manifest's ``capture``: how a source's frames become the pipeline's input, null where they are the input.
+
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
@@ -142,3 +191,37 @@ def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> 
     whole(crop["step_px"], "capture.crop.step_px", 1, 4096)
     whole(crop["gone_frames"], "capture.crop.gone_frames", 0, 10000)
     whole(crop["floor_frames"], "capture.crop.floor_frames", 2, 10**7)
+
+
+# One hash of all that determines a pipeline's output, so that an audit of another pipeline does not match.
+#
+# The hash of a model alone is not enough: the same encoder with another table of donors, another channel or one more
+# stage gives other outputs. So the hash covers all that x' depends on: the input, every stage and output, the rules for
+# streams and capture, the promise, the counts and their detector where there are any, every table, and in one variant
+# every model's file and its tensors.
+
+
+PARTS = ("input", "stages", "outputs", "stream", "capture")
+FURTHER = ("spending", "count", "detector")
+
+
+def pipeline_sha256(manifest: Dict[str, Any], variant: str, tables: Mapping[str, str]) -> str:
+    """The SHA-256 of the pipeline of a manifest in one of its variants, 64 hexadecimal digits.
+
+    ``tables`` is the SHA-256 of each table's file, by the name of the table. Without models any variant is the same.
+    docs/reference/bundle-format.md spells out what is hashed.
+    """
+    models = {}
+    for name, model in manifest["models"].items():
+        artefact = model["artefacts"][variant]
+        models[name] = {key: artefact[key] for key in ("sha256", "inputs", "outputs")}
+    described = {part: manifest.get(part) for part in PARTS}
+    for part in FURTHER:
+        if part in manifest:  # else as ever: a bundle without a promise or counts keeps its hash
+            described[part] = manifest[part]
+    described["models"] = models
+    described["tables"] = {
+        name: {"sha256": tables[name], "shape": table["shape"], "dtype": table["dtype"]}
+        for name, table in manifest["tables"].items()
+    }
+    return hashlib.sha256(strict_json.dumps(described)).hexdigest()

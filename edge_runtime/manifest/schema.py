@@ -1,14 +1,13 @@
-"""Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
-
-Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
-of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
-section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
-"""
+"""The manifest's ``stream``: how the frames of a camera are held together, null for single frames."""
 
 import re
 from typing import Any, Dict, List, Set
 
-from edgeveil.edge_runtime.formats.validate import (
+from edgeveil.edge_runtime.manifest.capture import FURTHER, pipeline_sha256
+from edgeveil.edge_runtime.manifest.dataflow import DTYPES, KEY, Dataflow, check_compiled
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
+from edgeveil.edge_runtime.manifest.manifest import SENSORS, Manifest, parse
+from edgeveil.edge_runtime.util.validate import (
     bounds,
     each,
     fields,
@@ -27,13 +26,50 @@ from edgeveil.edge_runtime.formats.validate import (
     truth,
     whole,
 )
-from edgeveil.edge_runtime.manifest.compiled import KEY, check_compiled
-from edgeveil.edge_runtime.manifest.dataflow import DTYPES, Dataflow
-from edgeveil.edge_runtime.manifest.fingerprint import FURTHER, pipeline_sha256
-from edgeveil.edge_runtime.manifest.manifest import Manifest, parse
-from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
-from edgeveil.edge_runtime.manifest.sensor import SENSORS
-from edgeveil.edge_runtime.manifest.stream import check_stream
+
+MAX_VOTES = 1000
+MAX_PERIOD_S = 86400
+MAX_GAP = 1000
+
+
+def check_stream(stream: Any) -> None:
+    """Raise ``BundleRefused`` unless this is null or says how a stream is held, with the keys for that and no others.
+
+    ``track``: ``votes`` frames decide a track's class. ``period``: ``period_s`` seconds share a draw. ``bout``: a
+    class keeps a draw until ``gap`` frames in a row were of other classes. ``frame``: nothing is held. The maker has
+    ``acknowledged`` the last two.
+    """
+    if stream is None:
+        return
+    bout = type(stream) is dict and stream.get("hold") == "bout"
+    record(stream, "stream", ("hold", "votes", "period_s", "acknowledged") + (("gap",) if bout else ()))
+    hold = one_of(stream["hold"], "stream.hold", ("track", "period", "bout", "frame"))
+    belongs = {"votes": ("track",), "period_s": ("period",), "acknowledged": ("bout", "frame")}
+    for key, to in belongs.items():
+        if hold not in to and stream[key] is not None:
+            refuse("bad-value", "stream." + key, "expected null where the stream is held by {}".format(hold))
+    if hold == "track":
+        whole(stream["votes"], "stream.votes", 1, MAX_VOTES)
+    elif hold == "period":
+        whole(stream["period_s"], "stream.period_s", 1, MAX_PERIOD_S)
+    else:
+        _check_acknowledged(stream["acknowledged"], hold)
+    if hold == "bout":
+        whole(stream["gap"], "stream.gap", 1, MAX_GAP)
+
+
+def _check_acknowledged(reason: Any, hold: str) -> None:
+    if not text(reason, "stream.acknowledged"):
+        problem = "expected the maker's reason to release a code for every {}".format(hold)
+        refuse("bad-value", "stream.acknowledged", problem)
+
+
+# Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
+#
+# Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
+# of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
+# section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
+
 
 MAX_MANIFEST_BYTES = 2**20
 SCHEMA = 1
@@ -91,13 +127,11 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if "spending" in further:
-        from edgeveil.edge_runtime.manifest.promises.spending import check_covered, check_spending
+        from edgeveil.edge_runtime.manifest.spending import check_covered, check_spending
 
         check_spending(manifest["spending"])
         check_covered(manifest["stages"], manifest["outputs"])
     if "training" in further:
-        from edgeveil.edge_runtime.manifest.promises.training_data import check_training
-
         check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:
         refuse(
@@ -174,7 +208,7 @@ def _check_input(source: Any) -> None:
     if source["low"] is None and (kind != "vector" or not source["dtype"].startswith("float")):
         refuse("bad-value", "input.low", "only vectors of float32 or float64 may have no range")
     if series:
-        from edgeveil.edge_runtime.manifest.series import check_sampling
+        from edgeveil.edge_runtime.manifest.capture import check_sampling
 
         check_sampling(source)
 
@@ -368,3 +402,28 @@ def _check_members(manifest: Dict[str, Any]) -> None:
     detector = manifest.get("detector")
     if detector is not None and detector["artefact"]["sha256"] != hashes[detector["artefact"]["file"]]:
         refuse("artefact-hash", "detector.artefact.sha256", "it is not the hash of its member")
+
+
+# The manifest's ``training``: what a bundle promises the people it was trained on, and what of it depends on them.
+#
+# Nothing on a device can check it: the privacy card says it where every mark is public or private.
+
+
+UNITS = ("subject", "row")
+NEIGHBOURS = ("add or remove", "replace")
+
+
+def check_training(training: Any) -> None:
+    """Raise ``BundleRefused`` unless this is such a promise with its keys in their limits."""
+    record(training, "training", ("epsilon", "delta", "unit", "neighbours", "marks"))
+    positive(training["epsilon"], "training.epsilon")
+    positive(training["delta"], "training.delta", 1)
+    one_of(training["unit"], "training.unit", UNITS)
+    one_of(training["neighbours"], "training.neighbours", NEIGHBOURS)
+    marks = training["marks"]
+    record(marks, "training.marks", ("models", "tables", "range", "calibration"))
+    for kind in ("models", "tables"):
+        for name, mark in mapping(marks[kind], "training.marks." + kind).items():
+            text(mark, "training.marks.{}.{}".format(kind, name))
+    for kind in ("range", "calibration"):
+        text(marks[kind], "training.marks." + kind)

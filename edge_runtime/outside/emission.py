@@ -9,15 +9,22 @@ fault would hold, which costs nothing, and a spent budget is announced as a faul
 """
 
 import collections
-from typing import Callable, Deque, Dict, List, Optional, Tuple
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.bundle.policy import count_price_of, price_of
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.config import Settings
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import DROP, Counters
-from edgeveil.edge_runtime.ipc.record import FLAT, Record
-from edgeveil.edge_runtime.ipc.schedule import SLACK_S, Schedule
-from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
+from edgeveil.edge_runtime.ipc.counters import DROP, SLACK_S, Counters, Schedule
+from edgeveil.edge_runtime.ipc.record import FLAT, Counted, Record
+from edgeveil.edge_runtime.ledger.allowance import COUNTS, Allowance, PaidDraws
+from edgeveil.edge_runtime.ledger.book import SPENT, Ledger, LedgerUnfit, Price
+from edgeveil.edge_runtime.manifest.count import CountRules
+from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.spending import repeats_paid
+from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, CountReport
+from edgeveil.edge_runtime.sinks.count_report import SPENT as count_report_SPENT
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
 
 FEWEST_WAITING = 2  # sets, of a backlog of 1: one that comes a moment too late for its tick does not push out the next
@@ -191,3 +198,146 @@ def count_failures(counters: Counters, say: Callable[..., None]) -> OnFailure:
             say("sink", sink=name, message=str(error))
 
     return on_failure
+
+
+# What a service may still release: an allowance on the device's ledger where its bundle promises an epsilon.
+
+
+class Unlimited(object):
+    """The allowance of a bundle that promises nothing of what it tells: everything may leave."""
+
+    def start(self, _page: Counters) -> None:
+        """There is nothing to reserve."""
+
+    def take(self, _releases: int) -> bool:
+        """Always."""
+        return True
+
+    def take_one(self) -> bool:
+        """Always."""
+        return True
+
+    def spent(self) -> bool:
+        """Never."""
+        return False
+
+
+def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
+    """What one release of a verified bundle costs under the policy of this device; None where it promises nothing."""
+    return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
+
+
+def count_price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
+    """As ``price_here``, for the counts of one period; None where they leave without noise, or there are none."""
+    exact = manifest.counts is None or manifest.counts.noise is None
+    return None if exact else count_price_of(manifest, open_trust(settings.trust).policy)
+
+
+def promises(settings: Settings, manifest: Manifest) -> Tuple[Any, ...]:
+    """What a verified bundle promises, and what its releases cost here; equal where one may replace another."""
+    return manifest.spending, price_here(settings, manifest), count_price_here(settings, manifest)
+
+
+def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
+    """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged,
+    ``BadInput`` where the settings ask to charge each subject."""
+    if settings.subject_column is not None:
+        raise BadInput(
+            "expected --subject-column with files alone: a service counts all that leaves as one unit. Leave it out, "
+            "or go from csv: to a file"
+        )
+    price = price_here(settings, manifest)
+    return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats_paid(manifest))
+
+
+def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
+    """As ``open_allowance``, for one record of counts a period."""
+    period_s = 0.0 if manifest.counts is None else float(manifest.counts.period_s)
+    return _allowance(settings, count_price_here(settings, manifest), slots=1, tick_s=period_s, of=COUNTS)
+
+
+def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:
+    if price is None:
+        return Unlimited()
+    try:
+        return Allowance(Ledger(settings.ledger), price, **options)
+    except LedgerUnfit as error:
+        raise PrivacyStop(str(error)) from None
+
+
+# The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.
+#
+# The inside has a moment to hand a period in; one that comes later, or never, leaves as missing, in as many bytes. Both
+# processes number periods by the same clock, so that neither tells the other when one is over.
+
+
+GRACE_S = 1.5  # from the end of a period: the inside looks for it several times a second
+
+
+class CountEmission(object):
+    """Gives one ``CountReport`` a period to the sinks. ``last`` is the latest, None before the first.
+
+    ``clock`` is the one that the inside counts periods by. ``take`` says whether one record is paid for, ``spent``
+    whether none can be.
+    """
+
+    def __init__(
+        self,
+        rules: CountRules,
+        sinks: SinkGroup,
+        counters: Counters,
+        *,
+        clock: Callable[[], float],
+        take: Callable[[int], bool],
+        spent: Callable[[], bool],
+    ) -> None:
+        self._rules, self._sinks, self._counters, self._clock = rules, sinks, counters, clock
+        self._take, self._spent = take, spent
+        self._came: Optional[Counted] = None
+        self._next = self._over() + 1
+        self.last: Optional[CountReport] = None
+
+    def begin(self) -> None:
+        """Make the period that runs now the first."""
+        self._next, self._came = int(self._clock() // self._rules.period_s), None
+
+    def take(self, counted: Counted) -> None:
+        """Take a period from the inside. One that is too late or in the future is dropped."""
+        if counted.period == self._next:
+            self._came = counted
+        else:
+            self._counters.add("fault:count-late")
+
+    def tick(self, number: int, tick_ns: Optional[int]) -> None:
+        """Emit the period that is over, if there is a new one, with the tick that was just emitted."""
+        over = self._over()
+        if over < self._next:
+            return
+        came = self._came if self._came is not None and self._came.period == over else None
+        self._next, self._came = over + 1, None
+        state, values = MISSING, None
+        if came is not None and self._take(1):
+            state, values = (COUNTED if came.whole else PART), came.values
+        elif self._spent():
+            state = count_report_SPENT
+        self._counters.add("counts-" + state)
+        self.last = CountReport(over, state, values, number, tick_ns)
+        self._sinks.write_count(self.last)
+
+    def _over(self) -> int:
+        """The last period that ended ``GRACE_S`` ago or earlier."""
+        return int((self._clock() - GRACE_S) // self._rules.period_s) - 1
+
+
+def open_count_emission(
+    rules: Optional[CountRules],
+    sinks: SinkGroup,
+    counters: Counters,
+    allowance: Union[Allowance, Unlimited],
+    *,
+    clock: Callable[[], float],
+) -> Optional[CountEmission]:
+    """What emits the counts of people as far as ``allowance`` goes; None where the bundle has no rules for them."""
+    if rules is None:
+        return None
+    return CountEmission(rules, sinks, counters, clock=clock, take=allowance.take, spent=allowance.spent)

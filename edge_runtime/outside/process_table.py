@@ -8,11 +8,10 @@ from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import needs_daemon
-from edgeveil.edge_runtime.manifest.manifest import Manifest
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.paths import zipapp
 from edgeveil.edge_runtime.sandbox import isolation
-from edgeveil.edge_runtime.sandbox.account import Account, find_account
+from edgeveil.edge_runtime.sandbox.isolation import Account, find_account
 
 Process = NamedTuple(
     "Process",

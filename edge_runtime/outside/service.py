@@ -1,44 +1,111 @@
-"""``edgeveil-edge run`` with a live source or sink: the outside, from its start until its sinks are drained.
-
-One thread waits for records, notes, signals and the next tick; pages and sinks have their own. It holds descriptors,
-counters and perturbed frames, never a raw frame.
-"""
+"""The bundle of a service: this process opens and verifies its file once."""
 
 import os
 import select
 import signal
+import threading
 import time
-from typing import Any, Dict, List, Optional, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
-from edgeveil.edge_runtime.ipc.counted import Counted
-from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters
+from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Event
-from edgeveil.edge_runtime.ipc.record import Layout, Record
-from edgeveil.edge_runtime.ipc.schedule import schedule
+from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record
+from edgeveil.edge_runtime.kinds import check_sensor, check_shape
+from edgeveil.edge_runtime.ledger.allowance import PaidDraws
 from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.manifest.manifest import Manifest
-from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.budget import open_allowance, open_count_allowance, promises
-from edgeveil.edge_runtime.outside.bundle_file import open_bundle
-from edgeveil.edge_runtime.outside.closing import done_within
-from edgeveil.edge_runtime.outside.count_emission import open_count_emission
-from edgeveil.edge_runtime.outside.emission import Emission, count_failures
-from edgeveil.edge_runtime.outside.event_log import Log
-from edgeveil.edge_runtime.outside.file_lines import FileLines
-from edgeveil.edge_runtime.outside.host.manager import Manager
-from edgeveil.edge_runtime.outside.host.signals import Signals
-from edgeveil.edge_runtime.outside.link.inside_link import LinkOwner
-from edgeveil.edge_runtime.outside.link.open_link import open_link
-from edgeveil.edge_runtime.outside.link.supervisor import InsideFailed
-from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, open_shift_watch
-from edgeveil.edge_runtime.outside.status import Status
-from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
+from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
+from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
+from edgeveil.edge_runtime.outside import status
+from edgeveil.edge_runtime.outside.board_health import Manager, Signals
+from edgeveil.edge_runtime.outside.emission import (
+    Emission,
+    count_failures,
+    open_allowance,
+    open_count_allowance,
+    open_count_emission,
+    promises,
+)
+from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, TrustWatch, open_shift_watch
+from edgeveil.edge_runtime.outside.status import Log, Status
+from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
+
+
+def open_bundle(path: str, trust: str, source: str) -> Tuple[int, Bundle]:
+    """Open and verify the bundle at ``path`` by the keys in the folder ``trust``.
+
+    Raises as ``read_bundle`` does, and ``BadInput`` where the bundle is for other frames than ``source`` gives.
+    Returns the file's descriptor, for the inside, which verifies the same file itself; and the bundle. Of its members
+    only the audit is kept: the models belong to the inside and need not be in memory twice.
+    """
+    keys = open_trust(trust)
+    handle = open_file(path)
+    try:
+        bundle = read_bundle(read_all(handle), keys)
+        manifest = bundle.manifest
+        check_sensor(source, manifest.input.sensor)
+        check_shape(source, expected(manifest.input, manifest.capture)["shape"])
+    except BaseException:
+        os.close(handle)
+        raise
+    kept = {name: data for name, data in bundle.members.items() if name == PRIVACY_MEMBER}
+    return handle, bundle._replace(members=kept)
+
+
+# How the perturbed lines of a file leave: each if it is paid for.
+
+
+class FileLines(object):
+    """``allowance`` has ``take_one``, ``sinks`` has ``write_set``."""
+
+    def __init__(self, allowance: Any, sinks: Any, counters: Counters) -> None:
+        self._allowance, self._sinks, self._counters = allowance, sinks, counters
+        self._draws = PaidDraws()
+
+    def release(self, record: Record) -> None:
+        """Let it leave, or count why not."""
+        self._counters.add("sets-in")
+        if record.frame.drawn in self._draws or self._allowance.take_one():
+            self._draws.add([record.frame.drawn])
+            self._sinks.write_set([record.frame])
+            self._counters.add("frames-out")
+        else:
+            self._counters.add(DROP + SPENT)
+
+
+# Work at the end of a service that must not keep its process alive.
+
+
+def done_within(work: Callable[[], None], seconds: float) -> Tuple[bool, List[BaseException]]:
+    """Whether ``work`` ended within so many seconds, and the error that it ended with, if any.
+
+    It goes on in a thread of its own where it did not, and ends with the process.
+    """
+    errors: List[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="closing", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return not thread.is_alive(), errors
+
+
+# ``edgeveil-edge run`` with a live source or sink: the outside, from its start until its sinks are drained.
+#
+# One thread waits for records, notes, signals and the next tick; pages and sinks have their own. It holds descriptors,
+# counters and perturbed frames, never a raw frame.
+
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
 PAGES_EVERY_S = 0.2
@@ -147,7 +214,7 @@ class Service(object):
 
     def drops(self) -> Dict[str, int]:
         """Dropped frames, by reason."""
-        return health.all_drops(self.link.inside.all(), self.counters.all())
+        return status.all_drops(self.link.inside.all(), self.counters.all())
 
     # the loop
 
@@ -266,7 +333,7 @@ class Service(object):
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
         self.emission.forget_coming()
         counts = self.link.inside.all()
-        dropped = sum(health.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
+        dropped = sum(status.all_drops(counts, {}).values()) + self.counters.get(DROP + "inside-ended")
         lost = counts.get("frames-in", 0) - dropped - self.counters.get("sets-in")
         if lost > 0:
             self.counters.add(DROP + "inside-ended", lost)

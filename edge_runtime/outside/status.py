@@ -1,17 +1,204 @@
-"""The state of a service, for its log and its health pages."""
+"""The log: events with a name and a few facts. By default they stay in memory, because SD cards wear out.
 
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+A fact is a number or a short text of this program, never a value from a frame.
+"""
 
-from edgeveil.edge_runtime.bundle.audit_scope import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
+import collections
+import json
+import re
+import sys
+import time
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON, announce
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ipc.counters import drops
+from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
-from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.host.board_health import board_gauges
+from edgeveil.edge_runtime.outside.board_health import Gauge, board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
 from edgeveil.edge_runtime.shift.distance import SHIFTED
-from edgeveil.edge_runtime.sinks.network.about import about
-from edgeveil.edge_runtime.sinks.uri import without_secrets
+from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
+from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
+from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets
+from edgeveil.edge_runtime.sinks.wire import about
+
+_KEPT = 500  # events in memory
+_LOUD = (
+    "start", "ready", "source", "stop", "degraded", "running", "spent", "isolation", "port", "sink",
+    "sink-again", "inside-ended", "hang",
+)  # fmt: skip
+
+
+class Log(object):
+    """Log events. ``kind`` "text" or "json" writes all to stderr, "memory" only those that a person waits for."""
+
+    def __init__(self, kind: str) -> None:
+        self._kind = kind
+        self._kept: Any = collections.deque(maxlen=_KEPT)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Log one event and its facts."""
+        time_ = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        record = dict(facts, event=event, time=time_)
+        self._kept.append(record)
+        if self._kind == "memory" and event not in _LOUD:
+            return
+        try:
+            sys.stderr.write((as_json if self._kind == "json" else _as_text)(record) + "\n")
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            pass  # a full disk or a closed terminal is no reason to stop
+
+    def kept(self) -> List[Dict[str, Any]]:
+        """The last events, oldest first."""
+        return list(self._kept)
+
+
+def as_json(record: Dict[str, Any]) -> str:
+    """One line of ASCII, so that no text can control a terminal."""
+    return json.dumps(record, sort_keys=True)
+
+
+def _as_text(record: Dict[str, Any]) -> str:
+    facts = dict(record)
+    time_, event, message = facts.pop("time"), facts.pop("event"), facts.pop("message", "")
+    rest = " ".join("{}={}".format(key, _word(value)) for key, value in sorted(facts.items()))
+    return " ".join(part for part in ("{} {}:".format(time_, event), ascii(message)[1:-1], rest) if part)
+
+
+def _word(value: Any) -> str:
+    return "{:.4g}".format(value) if isinstance(value, float) else ascii(value).strip("'")
+
+
+# Pages about the service, for this machine: /livez, /readyz, /healthz, /metrics (Prometheus text) and /logs.
+#
+# They do not go where frames go: drop reasons and faults may reveal what a camera saw, so they stay on loopback, where
+# the Host header must name this device, or are behind a token.
+
+
+_TEXT, _METRICS = "text/plain; charset=utf-8", "text/plain; version=0.0.4; charset=utf-8"
+
+
+class Place(NamedTuple):
+    """Where the pages are served; ``token`` is None where they are for this device alone."""
+
+    host: str
+    port: int
+    token: Optional[str]
+
+
+def _health_word(problem: str) -> Tuple[int, str, str]:
+    return (503 if problem else 200), _TEXT, (problem or "ok") + "\n"
+
+
+def _healthz(state: Any) -> Tuple[int, str, str]:
+    return 200, "application/json", json.dumps(state.healthz(), sort_keys=True, indent=1) + "\n"
+
+
+# path -> function from the service's state to status code, content type and text
+_PAGES: Dict[str, Callable[[Any], Tuple[int, str, str]]] = {
+    "/livez": lambda state: _health_word(state.live()),
+    "/readyz": lambda state: _health_word(state.ready()),
+    "/healthz": _healthz,
+    "/metrics": lambda state: (200, _METRICS, "\n".join(state.metrics()) + "\n"),
+    "/logs": lambda state: (200, _TEXT, "".join(as_json(event) + "\n" for event in state.log.kept())),
+}
+
+
+class HealthPages(PageServer):
+    """Serves the pages at ``place`` in its own thread.
+
+    ``state`` has ``live()`` and ``ready()`` (an empty text, or what is wrong), ``healthz()`` (a dict), ``metrics()``
+    (lines) and ``log``. Raises ``OSError`` if the port is taken.
+    """
+
+    def __init__(self, place: Place, state: Any) -> None:
+        self._state = state
+        super(HealthPages, self).__init__(place.host, place.port, place.token, self._answer_page)
+
+    def _answer_page(self, path: str, _query: Dict[str, str], _is_local: bool) -> Answer:
+        page = _PAGES.get(path)
+        answer = (404, _TEXT, "expected one of " + " ".join(_PAGES) + "\n")
+        code, kind, text = page(self._state) if page else answer
+        return Answer(kind, text.encode("utf-8"), code)
+
+
+def place_of(text: str) -> Optional[Place]:
+    """``HOST:PORT`` or ``HOST:PORT?token_file=FILE`` as an address and its token, None for ``off``.
+
+    Raises ``BadInput``, also for an address that others can reach without a token.
+    """
+    if text == "off":
+        return None
+    where, options = split(text, {"token_file": str})
+    host, _, port = where.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise BadInput("expected --health as HOST:PORT, such as 127.0.0.1:9464, or off; got {!r}".format(where))
+    host = host.strip("[]") or "127.0.0.1"
+    host = "127.0.0.1" if host == "localhost" else host
+    token = secret(options.get("token_file"), None, "the token of the health pages")
+    check_token(host, token, "a --health page", "--health '{}?token_file=FILE'".format(where))
+    return Place(host, int(port), token)
+
+
+def metrics(
+    inside: Dict[str, int],
+    outside: Dict[str, int],
+    sinks: Dict[str, Dict[str, int]],
+    gauges: Dict[str, float],
+    board: Iterable[Gauge] = (),
+) -> Iterator[str]:
+    """Prometheus lines of the counters of both processes and of the sinks, of the gauges, and of the board."""
+    for name in ("frames-in", "rechecks", "source-opened"):
+        yield _line(name + "-total", inside.get(name, 0))
+    for name in ("frames-out", "ticks", "ticks-repeated", "ticks-missed", "inside-restarts", "sink-dropped"):
+        yield _line(name + "-total", outside.get(name, 0))
+    yield _line("perturbing-seconds-total", inside.get("busy-us", 0) / 1e6)
+    for reason, count in sorted(all_drops(inside, outside).items()):
+        yield _line("dropped-total", count, reason=reason)
+    for counts in (inside, outside):
+        for name, count in sorted(counts.items()):
+            if name.startswith("fault:"):
+                yield _line("faults-total", count, kind=name[len("fault:") :])
+    for sink, numbers in sorted(sinks.items()):
+        for name, count in sorted(numbers.items()):
+            yield _line("sink-" + name, count, sink=sink)
+    for name, value in sorted(gauges.items()):
+        yield _line(name, value)
+    for gauge in board:
+        yield _line(gauge.name, gauge.value, **gauge.labels)
+
+
+def count_metrics(rules: CountRules, report: CountReport) -> Iterator[str]:
+    """Prometheus lines of what was counted in the last period, as it left; no number where none did."""
+    yield _line("count-period-seconds", rules.period_s)
+    for state in STATES:
+        yield _line("count-state", int(report.state == state), state=state)
+    for (kind, name, what), value in zip(rules.names, report.values or ()):
+        yield _line("count", value, kind=kind, place=name, what=what)
+
+
+def all_drops(inside: Dict[str, int], outside: Dict[str, int]) -> Dict[str, int]:
+    """Frames dropped in either process, by reason."""
+    together = collections.Counter(drops(inside))
+    together.update(drops(outside))
+    return dict(together)
+
+
+def _line(name: str, value: float, **labels: str) -> str:
+    inner = ",".join('{}="{}"'.format(key, _escaped(text)) for key, text in sorted(labels.items()))
+    return "edgeveil_{}{} {:.10g}".format(re.sub("[^a-z0-9_]", "_", name), "{" + inner + "}" if inner else "", value)
+
+
+def _escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+# The state of a service, for its log and its health pages.
+
 
 STALE_S = 5.0  # without a new set for this long, /readyz fails
 PORT_AGAIN_S = 30.0
@@ -22,8 +209,8 @@ class Status(object):
 
     def __init__(self, service: Any) -> None:
         self.service, self.log = service, service.log
-        self._place = health.place_of(service.settings.health)
-        self._pages: Optional[health.HealthPages] = None
+        self._place = place_of(service.settings.health)
+        self._pages: Optional[HealthPages] = None
         self._again_s = 0.0
         self._audit: Tuple[Any, Dict[str, float]] = (None, {})
 
@@ -106,7 +293,7 @@ class Status(object):
         if self._pages is not None or self._place is None or now < self._again_s:
             return
         try:
-            self._pages = health.HealthPages(self._place, self)
+            self._pages = HealthPages(self._place, self)
         except OSError as error:
             self._again_s = now + PORT_AGAIN_S
             service.counters.add("fault:port")
@@ -188,10 +375,10 @@ class Status(object):
             gauges["shifted"] = float(service.shift.last.state == SHIFTED)
         board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
-        yield from health.metrics(*counts, gauges, board)
+        yield from metrics(*counts, gauges, board)
         rules, last = service.bundle.manifest.counts, None if service.counts is None else service.counts.last
         if rules is not None and last is not None:
-            yield from health.count_metrics(rules, last)
+            yield from count_metrics(rules, last)
 
     def close(self) -> None:
         """Close the pages."""

@@ -4,8 +4,7 @@ from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
-from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
-from edgeveil.edge_runtime.pipeline.stages import KINDS, Run
+from edgeveil.edge_runtime.pipeline.stages import KINDS, ModelStage, Run
 
 Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
@@ -62,7 +61,7 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
 
 def _promising(manifest: Manifest, steps: List[Step], made: Set[str]) -> Program:
     """The program of a manifest with a promise."""
-    from edgeveil.edge_runtime.manifest.promises.spending import covered_values
+    from edgeveil.edge_runtime.manifest.spending import covered_values
 
     stages, reports = manifest.stages, covered_values(manifest.document["stages"])
     of_x = [stage.stage != "hold" and not reports.issuperset(reads_and_writes(stage)[1]) for stage in stages]

@@ -1,17 +1,111 @@
-"""The entry point to a bundle: verify it, run its self-test, then perturb frames."""
+"""Detects a model that passes frames through unchanged: on opening by golden vectors, later by 30 frames in a row.
+
+Never by a single frame: it may happen to be a fixed point of the model, and dropping it would reveal that.
+"""
 
 import collections
 import os
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
+import numpy as np
+
+from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.device import CPU, FORMS, NoDevice, check_device, suits
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.pipeline.passthrough import PassthroughCheck
-from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline
+from edgeveil.edge_runtime.lut import gather
+from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.pipeline import preprocess
+from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.ledger.book import Price
+
+
+RUN = 30  # unchanged frames in a row that stop everything
+
+
+class PassthroughCheck(object):
+    """Compares outputs with those of the identity, and counts how many in a row were equal.
+
+    A sample of an integer type counts as unchanged when all values equal the identity's; one of a float type when all
+    are within half a step of 1/255 of its range, so that rounding does not hide it. A constant sample (a blank picture)
+    proves nothing. Where the manifest has ``identity_allowed``, or no output of kind frame, nothing is checked.
+    """
+
+    def __init__(self, manifest: Manifest) -> None:
+        source = manifest.input
+        frames = [output.name for output in manifest.outputs if output.kind == "frame"]
+        self._name = None if manifest.perturber.identity_allowed or not frames else frames[0]
+        self._in_a_row = 0
+        if self._name is None:
+            return
+        unit = preprocess.to_unit(source.dtype, source.low, source.high)
+        raw = preprocess.to_raw(source.dtype, source.low, source.high)
+        self._same = lambda data: raw(unit(data))
+        if source.dtype == "uint8" and not (np.ndim(source.low) or np.ndim(source.high)):
+            self._same = gather(self._same(np.arange(256, dtype=np.uint8)))
+        span = np.asarray(source.high, np.float64) - np.asarray(source.low, np.float64)
+        self._slack = 0.0 if np.dtype(source.dtype).kind in "iu" else span / 510
+
+    def unchanged(self, data: np.ndarray, out: np.ndarray) -> bool:
+        """Whether ``out`` is the identity's output for the sample ``data``, and ``data`` is not constant."""
+        if data.ndim == 3:
+            # One row is nearly always enough, and costs little.
+            row = slice(len(data) // 2, len(data) // 2 + 1)
+            if not self._equal(self._same(data[row]), out[row]):
+                return False
+        same = self._same(data)
+        return self._equal(same, out) and bool(same.min() != same.max())
+
+    def _equal(self, same: np.ndarray, out: np.ndarray) -> bool:
+        return same.shape == out.shape and bool(self._close(same, out).all())
+
+    def _close(self, same: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Which values are the identity's."""
+        if np.ndim(self._slack) or self._slack:
+            return np.asarray(np.abs(same.astype(np.float64) - out) <= self._slack)
+        return np.asarray(same == out)
+
+    def check_golden(self, x: np.ndarray, outputs: Mapping[str, np.ndarray]) -> None:
+        """Check golden inputs (n, ...) and outputs; raises ``PrivacyStop`` if one is unchanged or all are constant."""
+        if self._name is None:
+            return
+        if any(self.unchanged(data, out) for data, out in zip(x, outputs[self._name])):
+            raise PrivacyStop(
+                "a golden vector came out as it went in: this model lets raw data through, and its manifest does not "
+                "allow that. Do not use the bundle; tell its maker."
+            )
+        if all(data.min() == data.max() for data in x):
+            raise PrivacyStop(
+                "every golden vector is constant, so the self-test cannot tell whether raw data passes through. "
+                "Do not use the bundle; tell its maker."
+            )
+
+    def watch(self, frame: RawFrame, perturbed: PerturbedFrame) -> None:
+        """Check one frame before it is emitted; raises ``PrivacyStop`` from the 30th unchanged one in a row."""
+        if self._name is not None and self._in_a_row < RUN:
+            self._count(frame._data, perturbed.outputs[self._name])
+        self._stop_at_run()
+
+    def _stop_at_run(self) -> None:
+        # Raised here, where no array is in scope.
+        if self._in_a_row >= RUN:
+            raise PrivacyStop(
+                "{} frames in a row came out as they went in: this model lets raw data through here. Stopped; do not "
+                "use the bundle and tell its maker.".format(RUN)
+            )
+
+    def _count(self, data: np.ndarray, out: np.ndarray) -> None:
+        if self.unchanged(data, out):
+            self._in_a_row += 1
+        elif self._in_a_row and data.min() != data.max():
+            self._in_a_row = 0
+
+
+# The entry point to a bundle: verify it, run its self-test, then perturb frames.
 
 
 class Perturber(object):
@@ -78,13 +172,12 @@ class Perturber(object):
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
         from edgeveil.edge_runtime.backends.model_lint import check_all
-        from edgeveil.edge_runtime.bundle.audit_scope import announce, current_place, is_audited
+        from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
         from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.trust import Trust
+        from edgeveil.edge_runtime.bundle.trust_file import Trust
         from edgeveil.edge_runtime.bundle.trust_store import open_trust
-        from edgeveil.edge_runtime.capture.detector_model import open_detector
-        from edgeveil.edge_runtime.pipeline.choice import open_pipeline
-        from edgeveil.edge_runtime.pipeline.self_test import self_test
+        from edgeveil.edge_runtime.capture.camera_aid import open_detector
+        from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
         trust = trust if isinstance(trust, Trust) else open_trust(trust)
         verified = read_bundle(bundle, trust)
@@ -102,7 +195,7 @@ class Perturber(object):
             raise
         one = counts = None
         if verified.manifest.spending is not None or verified.manifest.counts is not None:
-            from edgeveil.edge_runtime.bundle.spend_limits import count_price_of, price_of
+            from edgeveil.edge_runtime.bundle.policy import count_price_of, price_of
 
             one, counts = (price(verified.manifest, trust.policy) for price in (price_of, count_price_of))
         return cls(verified, pipeline, chosen, worst, device, audited, one, counts, detector)
@@ -161,7 +254,7 @@ class Perturber(object):
 
         Raises ``PrivacyStop`` if they do not: then emit nothing more.
         """
-        from edgeveil.edge_runtime.pipeline.self_test import self_test
+        from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
         try:
             self_test(self.pipeline, self.manifest, self._golden, self.artefact)
@@ -193,3 +286,69 @@ class Perturber(object):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+# Which artefact of a bundle runs here: the requested one, else the first preferred one that a backend can open.
+
+
+def open_pipeline(bundle: Bundle, artefact: str, backend: str, threads: int, device: str) -> Tuple[str, Pipeline]:
+    """The artefact that will run, and its pipeline. ``artefact`` and ``backend`` are names or ``"auto"``.
+
+    Raises ``BadInput`` for names that do not exist or do not fit together, ``NoBackend`` or ``NoDevice`` if no
+    candidate can be opened.
+    """
+    names = _candidates(bundle.manifest, artefact, backend, check_device(device))
+    reasons: Dict[str, List[str]] = {}
+    absent: Dict[str, List[str]] = {}
+    for name in names:
+        try:
+            return name, load_pipeline(
+                bundle.manifest, bundle.members, name, backend=backend, threads=threads, device=device
+            )
+        except NoDevice as error:
+            absent.setdefault(str(error), []).append(name)
+        except NoBackend as error:
+            reasons.setdefault(str(error), []).append(name)
+    if absent:
+        raise NoDevice(_listed(absent))
+    raise NoBackend("no requested artefact can run here. {}".format(_listed(reasons)))
+
+
+def _listed(problems: Dict[str, List[str]]) -> str:
+    """``NAME, NAME: problem; ...``."""
+    return "; ".join("{}: {}".format(", ".join(names), problem) for problem, names in problems.items())
+
+
+def _candidates(manifest: Manifest, artefact: str, backend: str, device: str) -> List[str]:
+    """The artefacts to try, in order; at least one."""
+    known = {name for kind in FORMATS for name in backends_for(kind)}
+    if backend != "auto" and backend not in known:
+        raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(known)), backend))
+    models = list(manifest.models.values())
+    if not models:
+        if artefact not in ("auto", NO_MODEL):
+            raise BadInput("this bundle has no models, so no artefact {!r}; leave it out".format(artefact))
+        if device != CPU:
+            raise BadInput("this bundle has no models for a device {}: leave --device out".format(device))
+        return [NO_MODEL]
+    if artefact != "auto":
+        return [artefact]
+    names = [name for name in manifest.preference if all(suits(model.artefacts[name], device) for model in models)]
+    if not names:
+        raise BadInput(
+            "expected an artefact for the device {}; this bundle has {}. {}".format(
+                device,
+                ", ".join(manifest.preference),
+                "Export with {} and seal that, or choose --device cpu".format(FORMS[device].compiler)
+                if device in FORMS
+                else "Export for the board that has it, or choose another device",
+            )
+        )
+    if backend == "auto":
+        return names
+    fitting = [name for name in names if all(backend in backends_for(model.artefacts[name].format) for model in models)]
+    if not fitting:
+        raise BadInput(
+            "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))
+        )
+    return fitting

@@ -1,4 +1,8 @@
-"""The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out."""
+"""What stands for a reading that failed, where an epsilon is promised.
+
+An epsilon speaks of what a report may be, not of whether it comes: a missing one tells exactly what made the network
+fail. So the mechanisms then run on a fixed input, index 0 or the middle of the range, and that report is paid for too.
+"""
 
 import collections
 import contextlib
@@ -15,9 +19,28 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
-from edgeveil.edge_runtime.pipeline.draw_pool import Pool
-from edgeveil.edge_runtime.pipeline.fixed_input import FixedInput
-from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
+from edgeveil.edge_runtime.pipeline.track_memory import Pool, TrackMemory
+
+_MIDDLE = 0.5  # of what mechanisms and noise take, 0 to 1
+
+
+class FixedInput(object):
+    """``values`` (1, ...) are those that stages make of a reading, whose shapes and types are taken; ``outputs``
+    (1, ...) leave where what comes after a report fails too."""
+
+    def __init__(self, values: Mapping[str, np.ndarray], outputs: Dict[str, np.ndarray]) -> None:
+        self._values = {name: np.full_like(v, _MIDDLE if v.dtype.kind == "f" else 0) for name, v in values.items()}
+        self.outputs = {name: value.copy() for name, value in outputs.items()}
+        for value in (*self._values.values(), *self.outputs.values()):
+            value.setflags(write=False)
+
+    def flow(self) -> Flow:
+        """The flow of one reading, to which the noise is added."""
+        return Flow(dict(self._values))
+
+
+# The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out.
+
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
 
@@ -55,7 +78,7 @@ class Pipeline(object):
         self.answered: Dict[str, int] = collections.Counter()
         self._ending = threading.Lock()  # held by the one thread that uses the memory of tracks of a promise
         if self.promises:
-            from edgeveil.edge_runtime.manifest.promises.spending import repeats_paid
+            from edgeveil.edge_runtime.manifest.spending import repeats_paid
 
             self._names_draws = repeats_paid(manifest)
         self.clipped = 0  # frames of a promise with a value beyond the bounds: it counts as the bound, and that is said

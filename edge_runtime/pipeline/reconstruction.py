@@ -15,12 +15,18 @@ values; fewer raw features than ``LIMIT``; a model that tells these inputs from 
 plain disguises. It does not replace trust in the key that signs.
 """
 
-from typing import Callable, Mapping, Tuple
+import io
+import math
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop
-from edgeveil.edge_runtime.manifest.manifest import Input
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.pipeline.perturber import PassthroughCheck
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.pipeline.random_draws import integers, uniform
 
 LIMIT = 0.5  # the share of exact features from which nothing is released
@@ -195,3 +201,176 @@ def _scaled(given: np.ndarray, new: np.ndarray) -> Tuple[np.ndarray, np.ndarray]
     middle, spread = given.mean(axis=0), given.std(axis=0)
     spread[spread == 0] = np.inf
     return (given - middle) / spread, (new - middle) / spread
+
+
+# How many bits labels and codes can carry, against the bits of a reading.
+#
+# A frame has the form of x, so that its capacity says nothing; what it carries is measured
+# (``pipeline.reconstruction``). Labels and codes are small by design: an index has as many values as what it is an
+# index of, a code as many as its type and shape. Together they must carry less than one reading, or they could hold it
+# in any encoding.
+
+
+def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.ndarray]) -> None:
+    """Raise ``PrivacyStop`` if labels and codes can hold a reading, or ``outputs`` (n, ...) more than they declare."""
+    values = index_values(manifest, artefact)
+    bits = 0.0
+    for output in manifest.outputs:
+        if output.kind == "frame":
+            continue
+        count = values.get(output.tensor)
+        if count is None:
+            bits += 8 * np.dtype(output.dtype).itemsize * int(np.prod(output.shape))
+            continue
+        bits += math.log(max(count, 1), 2)
+        made = outputs[output.name]
+        if (made < 0).any() or (made >= count).any():
+            raise PrivacyStop(
+                "the output {} has other values than the {} that the manifest declares. Do not use the bundle; tell "
+                "its maker.".format(output.name, count)
+            )
+    if manifest.spending is not None:
+        # What is epsilon-private tells at most epsilon nats, whatever its form.
+        bits = min(bits, manifest.spending.micro_epsilon * 1e-6 / math.log(2))
+    reading = reading_bits(manifest.input)
+    if bits >= reading:
+        raise PrivacyStop(
+            "labels and codes can carry {:.0f} bits, and a reading has {:.0f}: raw data could leave in them, and the "
+            "manifest does not allow that. Do not use the bundle; its maker should quantise the code or make it "
+            "shorter.".format(bits, reading)
+        )
+
+
+def reading_bits(spec: Input) -> float:
+    """The bits of one x: of an integer type those of its range, of a float type all."""
+    dtype = np.dtype(spec.dtype)
+    if dtype.kind == "f" or spec.low is None:
+        each = np.full(spec.shape, 8.0 * dtype.itemsize)
+    else:
+        steps = np.asarray(spec.high, np.float64) - np.asarray(spec.low, np.float64) + 1
+        each = np.broadcast_to(np.log2(steps), spec.shape)
+    return float(each.sum())
+
+
+def index_values(manifest: Manifest, artefact: str) -> Dict[str, int]:
+    """How many values each index of the stages has, by its name."""
+    shapes: Dict[str, Tuple[int, ...]] = {manifest.input.name: manifest.input.shape}
+    counts: Dict[str, int] = {}
+    for stage in manifest.stages:
+        if stage.stage in ("preprocess", "add"):
+            shapes[stage.output] = shapes[stage.input]
+        elif stage.stage == "artefact":
+            for tensor in manifest.models[stage.model].artefacts[artefact].entry["outputs"]:
+                shapes[stage.outputs[tensor["name"]]] = tuple(tensor["shape"][1:])
+        elif stage.stage == "synthesis":
+            shapes[stage.output] = manifest.tables[stage.table].shape[1:]
+        elif stage.stage == "table":
+            counts[stage.output] = int(np.prod(shapes[stage.input]))
+        elif stage.distribution == "channel":
+            counts[stage.output] = manifest.tables[stage.table].shape[1]
+        elif stage.op == "majority":
+            counts[stage.output] = stage.groups + 1  # one more until the track has voted
+        elif stage.op == "keep":
+            counts[stage.output] = counts[stage.input]
+    return counts
+
+
+# The golden self-test: before the first frame, compares the outputs of the kernels that will run with recorded ones.
+#
+# Kernels have been wrong on one processor or in one version; they report no error and return numbers.
+
+
+ROUNDING = 1e-5  # of a report of real numbers, of length 1: logarithms and sines differ in their last bits
+
+
+def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, bytes], artefact: str) -> float:
+    """Run the golden inputs through ``pipeline`` and compare with the outputs recorded for ``artefact``.
+
+    Frames may differ by ``tolerance.max_abs`` of the artefact (in units of x'), quantised codes with a decoder too (in
+    steps); labels and other codes of an integer type must be the same. Each model must also give the same bits for the
+    same input, whatever it ran before. Returns the largest difference. Raises ``DeviceFailed`` if it is larger. Raises
+    ``PrivacyStop`` if a frame comes out unchanged, or x under another name (``pipeline.capacity``,
+    ``pipeline.reconstruction``), and the manifest does not allow that.
+    """
+    golden = manifest.golden
+    x = _array(members, golden.input)
+    draws = {name: _array(members, file) for name, file in golden.draws.items()}
+    reason, out = "", {}
+    try:
+        out = pipeline.run(x, draws)
+    except FrameDropped as drop:
+        reason = drop.reason
+    if reason:
+        raise DeviceFailed(
+            "the golden self-test of {} failed: its input was dropped ({}). "
+            "Update the interpreter, or choose another artefact or device.".format(artefact or NO_MODEL, reason)
+        )
+    allowed = max([model.artefacts[artefact].max_abs for model in manifest.models.values()] + [0])
+    recorded = golden.outputs[artefact if manifest.models else NO_MODEL]
+    worst = 0.0
+    for output in manifest.outputs:
+        exact = output.kind != "frame" and np.dtype(output.dtype).kind in "iu"
+        exact = exact and (output.decoder is None or not output.shape)
+        limit = 0 if exact else max(allowed, ROUNDING if output.kind == "code" else 0)
+        difference = _difference(out[output.name], _array(members, recorded[output.name]))
+        if not difference <= limit:
+            raise DeviceFailed(
+                "the golden self-test of {} failed: {} is off by {:g}, and {:g} was recorded as the most. This "
+                "machine's kernels compute something else: update the interpreter, or choose another artefact or "
+                "device.".format(artefact or NO_MODEL, output.name, difference, limit)
+            )
+        worst = max(worst, difference)
+    _check_repeats(pipeline, manifest, artefact)
+    PassthroughCheck(manifest).check_golden(x, out)
+    if not manifest.perturber.identity_allowed:
+        refuse_capacity(manifest, artefact, out)
+        refuse_reconstruction(pipeline.run, manifest.input, x, out)
+    return worst
+
+
+def _check_repeats(pipeline: Pipeline, manifest: Manifest, artefact: str) -> None:
+    """Raise ``DeviceFailed`` where a model's outputs depend on what it ran before: two inputs, in both orders.
+
+    On a processor they must be the same bits. An accelerator may add up in another order each time: there they must be
+    within the tolerance.
+    """
+    for name, runner in pipeline.runners.items():
+        chosen = manifest.models[name].artefacts[artefact]
+        one, other = (
+            {tensor["name"]: uniform((1,) + tuple(tensor["shape"][1:])) for tensor in chosen.entry["inputs"]}
+            for _ in range(2)
+        )
+        made = [_outcome(runner, feeds) for feeds in (one, other, other, one)]
+        allowed = 0.0 if getattr(runner, "device", CPU) == CPU else chosen.max_abs
+        for first, again in ((made[0], made[3]), (made[1], made[2])):
+            if first.keys() != again.keys() or any(not _same(first[key], again[key], allowed) for key in first):
+                raise DeviceFailed(
+                    "the golden self-test of {} failed: {!r} gives other outputs for the same input. It draws or keeps "
+                    "something, or this machine's kernels do not repeat: choose another artefact or device.".format(
+                        artefact, name
+                    )
+                )
+
+
+def _outcome(runner: Any, feeds: Mapping[str, np.ndarray]) -> Dict[str, np.ndarray]:
+    """The outputs for one input, or none where it is dropped: a random one may be beyond a table."""
+    try:
+        found = runner.run(feeds)
+        return {name: np.array(found[name]) for name in found}
+    except FrameDropped:
+        return {}
+
+
+def _same(one: np.ndarray, other: np.ndarray, allowed: float) -> bool:
+    return one.tobytes() == other.tobytes() or (allowed > 0 and _difference(one, other) <= allowed)
+
+
+def _difference(got: np.ndarray, wanted: np.ndarray) -> float:
+    if got.shape != wanted.shape or got.dtype != wanted.dtype:
+        return float("inf")
+    # A NaN in either makes the largest difference NaN, which no limit admits.
+    return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max())
+
+
+def _array(members: Mapping[str, bytes], name: str) -> np.ndarray:
+    return np.load(io.BytesIO(members[name]), allow_pickle=False)

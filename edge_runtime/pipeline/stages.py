@@ -1,20 +1,127 @@
-"""The stages of a manifest: each function here compiles a stage, in its context, to a function of the flow.
+"""Draws that a mechanism uses up: words, coins, integers and subsets, exact, from the operating system's generator.
 
-The *flow* maps names to arrays whose first axis is the frame (``lut.Flow``); a compiled stage reads its inputs from it
-and adds its outputs. Stages are checked when they are compiled as far as possible; other errors drop the frame.
+Every function takes ``shape`` (n, ...), the frame first, and ``random_bytes`` as those of ``random_draws``.
 """
 
 import functools
+import os
 from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import FrameDropped
-from edgeveil.edge_runtime.lut import Flow, LutArray, map_values
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.lut import Flow, LutArray, lazy, map_values
 from edgeveil.edge_runtime.manifest.manifest import Stage
-from edgeveil.edge_runtime.pipeline import lots, preprocess, random_draws
-from edgeveil.edge_runtime.pipeline.draw_pool import Pool
-from edgeveil.edge_runtime.pipeline.model_stage import ModelStage
+from edgeveil.edge_runtime.pipeline import preprocess, random_draws
+from edgeveil.edge_runtime.pipeline.random_draws import RandomBytes, integers
+from edgeveil.edge_runtime.pipeline.track_memory import Pool
+
+_SPARE = np.uint64(2)  # bits of a 64-bit word that a coin of 62 does not need
+
+
+def _count(shape: Tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def words(shape: Tuple[int, ...], *, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
+    """Independent words of 32 fair bits, uint32 ``shape``."""
+    # A copy, for what was used is overwritten, and bytes cannot be.
+    return np.frombuffer(random_bytes(4 * _count(shape)), np.uint32).reshape(shape).copy()
+
+
+def coins(shape: Tuple[int, ...], *, numerator: int, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
+    """Independent coins, true with probability ``numerator`` / 2**62; bool ``shape``."""
+    drawn = np.frombuffer(random_bytes(8 * _count(shape)), np.uint64) >> _SPARE
+    return (drawn < np.uint64(numerator)).reshape(shape)
+
+
+def whole_numbers(shape: Tuple[int, ...], *, bound: int, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
+    """Independent integers, each of 0 .. ``bound`` - 1 equally likely; int64 ``shape``."""
+    return integers(bound, _count(shape), random_bytes=random_bytes).reshape(shape)
+
+
+def subsets(shape: Tuple[int, int], *, of: int, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
+    """For each of n rows, k different places of 0 .. ``of`` - 1, every choice equally likely; int64 (n, k), ascending.
+
+    Floyd's algorithm (Bentley and Floyd, "A Sample of Brilliance", 1987): one integer for each place.
+    """
+    n, k = shape
+    chosen = np.empty((n, k), np.int64)
+    for place in range(k):
+        last = of - k + place
+        drawn = integers(last + 1, n, random_bytes=random_bytes)
+        taken = (chosen[:, :place] == drawn[:, None]).any(axis=1)
+        chosen[:, place] = np.where(taken, last, drawn)
+    chosen.sort(axis=1)
+    return chosen
+
+
+def drawing(stage: Stage) -> Callable[[Tuple[int, ...]], np.ndarray]:
+    """The function from a shape (n, ...) to the draws of a ``draw`` stage of lots."""
+    if stage.distribution == "coin":
+        return functools.partial(coins, numerator=stage.numerator)
+    if stage.distribution == "integer":
+        return functools.partial(whole_numbers, bound=stage.bound)
+    if stage.distribution == "subset":
+        return functools.partial(subsets, of=stage.of)
+    return words
+
+
+# The stage that runs a model: its inputs from the flow, the interpreter, and its outputs into the flow.
+
+
+class ModelStage(object):
+    """A stage ``artefact`` of the manifest; ``preprocess``, ``infer`` and ``postprocess`` may run on three threads."""
+
+    def __init__(self, stage: Stage, context: Any) -> None:
+        runner = context.runners.get(stage.model)
+        if runner is None:
+            raise BadInput("a stage names the model {!r}, which does not exist".format(stage.model))
+        self._inputs, self._outputs = list(stage.inputs.items()), list(stage.outputs.items())
+        self._x = context.input
+        self._promises = context.promises
+        # A network in training has real tensors: nothing to convert.
+        self._preprocess, self._postprocess = (
+            getattr(runner, part, lambda values: values) for part in ("preprocess", "postprocess")
+        )
+        self._infer = getattr(runner, "infer", runner.run)
+
+    def __call__(self, flow: Flow) -> None:
+        self.preprocess(flow)
+        self.infer(flow)
+        self.postprocess(flow)
+
+    def preprocess(self, flow: Flow) -> None:
+        """Convert the inputs from the flow to the interpreter's tensors."""
+        flow.between = self._preprocess(Flow({tensor: flow.lazy(name) for tensor, name in self._inputs}))
+
+    def infer(self, flow: Flow) -> None:
+        """Run the interpreter."""
+        feeds, flow.between = flow.between, self._infer(flow.between)
+        if isinstance(feeds, list):  # else it is a flow over the same arrays
+            flow.used += feeds
+
+    def postprocess(self, flow: Flow) -> None:
+        """Convert the interpreter's tensors and put them into the flow."""
+        values, flow.between = self._postprocess(flow.between), None
+        n = len(flow[self._x])
+        for tensor, name in self._outputs:
+            value = lazy(values, tensor)
+            if len(value) != n:
+                raise FrameDropped("shape")
+            # The values of a lookup table are finite: the backend has checked that.
+            if type(value) is not LutArray and not np.isfinite(value).all():
+                if not self._promises:
+                    raise FrameDropped("not-finite")
+                value = np.where(np.isfinite(value), value, np.float32(0))  # to drop the frame would tell
+            flow[name] = value
+
+
+# The stages of a manifest: each function here compiles a stage, in its context, to a function of the flow.
+#
+# The *flow* maps names to arrays whose first axis is the frame (``lut.Flow``); a compiled stage reads its inputs from
+# it and adds its outputs. Stages are checked when they are compiled as far as possible; other errors drop the frame.
+
 
 Run = Callable[[Flow], None]
 LOTS = ("words", "coin", "integer", "subset")
@@ -42,7 +149,7 @@ def _draw(stage: Stage, context: Any) -> Run:
     if stage.distribution == "channel":
         channel, checked = random_draws.Channel(context.table(stage.table)), _codes(context)
         return _from_input(stage, lambda codes: channel.draw(checked(codes, channel.rows)))
-    draw: Callable[..., np.ndarray] = lots.drawing(stage) if stage.distribution in LOTS else random_draws.uniform
+    draw: Callable[..., np.ndarray] = drawing(stage) if stage.distribution in LOTS else random_draws.uniform
     if stage.distribution == "laplace":
         draw = functools.partial(
             random_draws.discrete_laplace, numerator=stage.numerator, denominator=stage.denominator

@@ -20,7 +20,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import process_limit_bytes
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, seccomp
-from edgeveil.edge_runtime.storage import root_lock
+from edgeveil.edge_runtime.util import root_lock
 
 UIDS = range(60928, 61184)  # of no account: just below the users that systemd makes up
 LOCKS = "/run"  # of root alone, and empty after a start

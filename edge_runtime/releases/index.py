@@ -13,18 +13,25 @@ last one accepted is stored (``bundle.index_seen``), so that an old index cannot
 audience.
 """
 
+import contextlib
 import hashlib
+import os
 import re
+import signal
+import stat
 import time
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.bundle.index_seen import Seen, write_seen
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.bundle.trust_file import RELEASE
-from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats.validate import each, fields, identifier, reading, record, sha256, show, text, whole
-from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.bundle.archive import Seen, count_up, write_seen
+from edgeveil.edge_runtime.bundle.reader import unverified_manifest
+from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.uptime import uptime
+from edgeveil.edge_runtime.util import root_lock, strict_json
+from edgeveil.edge_runtime.util.filesystem import names
+from edgeveil.edge_runtime.util.validate import each, fields, identifier, reading, record, sha256, show, text, whole
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -139,3 +146,286 @@ def _refuse(reason: str, what: str) -> None:
         "The index is refused: {}. Nothing was changed. Check --from, and what is on the server; to follow another "
         "product, send a trust file that names it.".format(what),
     )
+
+
+# Where a board fetches releases from: a folder, or a folder on a web server that may be anybody's.
+#
+# A server gets a limited time in all, not for each byte, a limited number of bytes, and may send on to itself alone.
+
+
+SILENCE_S = 30.0
+INDEX_LIMIT_S, BUNDLE_LIMIT_S = 30.0, 3000.0  # the update unit is ended after an hour
+BLOCK = 64 * 1024
+
+
+class TooLate(Exception):
+    """The time for an answer is over."""
+
+
+def open_origin(place: str) -> Any:
+    """The folder or server at ``place``. Raises ``BadInput`` where it is neither."""
+    kind, _, rest = place.partition(":")
+    if kind == "dir" and rest:
+        return Folder(rest)
+    if kind in ("https", "http") and rest.startswith("//"):
+        return Server(place)
+    raise BadInput("Expected --from https://HOST/FOLDER or dir:FOLDER; got {!a}.".format(place[:80]))
+
+
+class Folder(object):
+    """A folder, such as that of a USB stick."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder, self.shown = folder, folder
+
+    def read_small(self, name: str) -> bytes:
+        """The whole of a small file."""
+        try:
+            with self._open(name) as file:
+                return bytes(file.read(MAX_BYTES + 1))
+        except OSError as error:
+            raise BadInput(
+                "Expected {} in {}; it cannot be read ({}).".format(name, self._folder, error.strerror)
+            ) from None
+
+    def copy(self, name: str, file: Any, begin: int, size: int) -> None:
+        """Append the bytes from ``begin`` on, up to ``size`` bytes in all."""
+        try:
+            with self._open(name) as source:
+                source.seek(begin)
+                _copy_bytes(source.read, file, begin, size)
+        except OSError as error:
+            raise DeviceFailed("{} in {} cannot be read: {}.".format(name, self._folder, error.strerror)) from None
+
+    def _open(self, name: str) -> Any:
+        # Without O_NONBLOCK, a pipe of that name would hold this process for ever.
+        handle = os.open(os.path.join(self._folder, name), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            os.close(handle)
+            raise OSError(0, "it is no regular file")
+        return os.fdopen(handle, "rb")
+
+
+class Server(object):
+    """A folder on a web server. Plain http is for a private network: the files are signed either way."""
+
+    def __init__(self, url: str) -> None:
+        import urllib.parse
+
+        parts = urllib.parse.urlsplit(url)
+        self._url = url.rstrip("/") + "/"
+        self._origin = (parts.scheme, parts.netloc)
+        self.shown = "{}://{}".format(parts.scheme, parts.hostname)
+
+    def read_small(self, name: str) -> bytes:
+        """The whole of a small file."""
+        with self._within(INDEX_LIMIT_S), self._ask(name, 0) as answer:
+            return bytes(answer.read(MAX_BYTES + 1))  # one more than an envelope may have
+
+    def copy(self, name: str, file: Any, begin: int, size: int) -> None:
+        """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
+        with self._within(BUNDLE_LIMIT_S), self._ask(name, begin) as answer:
+            if begin and not _is_continuation(answer, begin):
+                begin = 0
+                file.truncate(0)
+            file.seek(begin)
+            _copy_bytes(answer.read1, file, begin, size)
+
+    @contextlib.contextmanager
+    def _within(self, limit_s: float) -> Iterator[None]:
+        """Any failure of the line in the block, and its end after ``limit_s``, as ``DeviceFailed``."""
+
+        def late(*_: Any) -> None:
+            raise TooLate("more than {:.0f} s".format(limit_s))
+
+        # An alarm: it also ends a name that is looked up, a handshake and headers that come byte by byte.
+        before = signal.signal(signal.SIGALRM, late)
+        signal.setitimer(signal.ITIMER_REAL, limit_s)
+        try:
+            yield
+        except DeviceFailed:
+            raise
+        except Exception as error:
+            reason = getattr(error, "reason", None) or error
+            raise DeviceFailed(
+                "The connection to {} broke ({}); what came is kept, and the next update resumes.".format(
+                    self.shown, str(reason)[:120] or type(error).__name__
+                )
+            ) from None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    def _ask(self, name: str, begin: int) -> Any:
+        import urllib.error
+        import urllib.request
+
+        # With compression by a proxy the byte counts would differ.
+        headers = {"Accept-Encoding": "identity"}
+        if begin:
+            headers["Range"] = "bytes={}-".format(begin)
+        request = urllib.request.Request(self._url + name, headers=headers)  # noqa: S310 - http and https alone
+        try:
+            return _opener(self._origin, self.shown).open(request, timeout=SILENCE_S)
+        except urllib.error.HTTPError as error:
+            raise DeviceFailed("{} answers {} when asked for {}.".format(self.shown, error.code, name)) from None
+
+
+def _opener(origin: Any, shown: str) -> Any:
+    """What opens http and https alone, and follows a redirect to the same server alone."""
+    import urllib.parse
+    import urllib.request as request
+
+    class SameOrigin(request.HTTPRedirectHandler):
+        def redirect_request(self, req: Any, fp: Any, code: int, msg: str, headers: Any, newurl: str) -> Any:
+            parts = urllib.parse.urlsplit(newurl)
+            if (parts.scheme, parts.netloc) != origin:
+                raise DeviceFailed(
+                    "{} sends on to {!a}, and only the server itself may be asked. Give --from the place where the "
+                    "files are.".format(shown, newurl[:80])
+                )
+            return request.HTTPRedirectHandler.redirect_request(self, req, fp, code, msg, headers, newurl)
+
+    opener = request.OpenerDirector()
+    handlers = (request.ProxyHandler, request.HTTPHandler, request.HTTPSHandler, request.HTTPDefaultErrorHandler)
+    for handler in handlers + (SameOrigin, request.HTTPErrorProcessor):
+        opener.add_handler(handler())
+    return opener
+
+
+def _is_continuation(answer: Any, begin: int) -> bool:
+    """Whether an answer is the requested part, not the whole file or another part."""
+    return answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith("bytes {}-".format(begin))
+
+
+def _copy_bytes(read: Any, file: Any, begin: int, size: int) -> None:
+    """Copy until there are ``size`` bytes or no more come, so that no server can fill the disk."""
+    left = size - begin
+    while left:
+        block = read(min(BLOCK, left))
+        if not block:
+            return
+        file.write(block)
+        left -= len(block)
+
+
+# ``edgeveil-edge update --from https://...|dir:...``: a board behind a router fetches its own new releases.
+#
+# The index (``releases.index``) only says what to fetch: the bundle is verified, tried and undone as any other. The
+# part fetched so far is kept in ``ROOT/incoming`` and continued by a range request. What is fetched depends on no
+# clock.
+
+
+INDEX_FILE, INCOMING, LOCK_FILE = "index.json", "incoming", "update.lock"
+_BLOCK = 1 << 20
+
+
+def update(
+    root: str,
+    place: str,
+    trust: Trust,
+    install: Callable[[str], bool],
+    *,
+    committed: Optional[str],
+    say: Callable[[str], None] = lambda _: None,
+) -> bool:
+    """Fetch the newest release of the index at ``place`` and ``install`` its file; whether anything new runs.
+
+    ``trust`` is the device's, with its floor; ``committed`` the manifest hash of what runs. Raises ``BadInput`` for a
+    ``place`` that is no URL or folder, ``DeviceFailed`` where the connection broke (the next call resumes),
+    ``BundleRefused`` for anything but what was signed, and what ``install`` raises.
+    """
+    source = open_origin(place)
+    # A lock of its own: other commands need not wait for a slow server.
+    with root_lock.held(root, "update", name=LOCK_FILE):
+        seen = count_up(root)
+        index = read_index(source.read_small(INDEX_FILE), trust)
+        check_index(index, seen, trust)
+        entry = index.releases[0]  # the newest; the others are for readers
+        if entry.security_version < trust.floor:
+            raise BundleRefused(
+                "rolled-back",
+                "The index offers security version {}; this board takes {} or later.".format(
+                    entry.security_version, trust.floor
+                ),
+            )
+        if entry.manifest_sha256 == committed:
+            record_seen(root, index, seen)
+            return False
+        incoming = os.path.join(root, INCOMING)
+        path = _fetch(incoming, source, entry, say)
+        _check_is(entry, unverified_manifest(path))
+        record_seen(root, index, seen)
+        changed = install(path)
+        _clear_folder(incoming, keep="")
+        return changed
+
+
+def count_up_unless_updating(root: str) -> None:
+    """Add up the time that the board was up (``bundle.index_seen``). An update that runs has done it."""
+    try:
+        with root_lock.held(root, "count", name=LOCK_FILE, wait_s=0):
+            count_up(root)
+    except DeviceFailed:
+        pass  # whatever is wrong with the record: update and status say it
+
+
+def _check_is(entry: Entry, manifest: bytes) -> None:
+    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says, whose signature is next."""
+    try:
+        said = strict_json.loads(manifest)
+        same = (said["name"], said["security_version"]) == (entry.name, entry.security_version)
+    except (strict_json.BadJson, LookupError, TypeError):
+        same = False
+    if not same or hashlib.sha256(manifest).hexdigest() != entry.manifest_sha256:
+        raise BundleRefused(
+            "other-bundle",
+            "The index offers {}, and {} is another bundle. Nothing was changed. Make the index again (edgeveil "
+            "index).".format(entry.name, entry.url),
+        )
+
+
+def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -> str:
+    """The path of the bundle, a part file that is kept when the connection breaks."""
+    if not os.path.isdir(folder):
+        os.mkdir(folder, 0o700)
+    part = os.path.join(folder, entry.sha256 + ".part")
+    _clear_folder(folder, keep=os.path.basename(part))
+    size = os.path.getsize(part) if os.path.exists(part) else 0
+    if size > entry.size:
+        os.unlink(part)
+        size = 0
+    if size < entry.size:
+        say("fetching {} ({} of {} bytes are there)".format(entry.name, size, entry.size))
+        with open(part, "r+b" if size else "wb") as file:
+            source.copy(entry.url, file, size, entry.size)
+        size = os.path.getsize(part)
+    if size < entry.size:
+        raise DeviceFailed(
+            "{} broke off after {} of {} bytes; what came is kept, and the next update resumes.".format(
+                source.shown, size, entry.size
+            )
+        )
+    if _sha256(part) != entry.sha256:
+        os.unlink(part)
+        raise BundleRefused(
+            "hash-mismatch",
+            "What {} sent as {} is not what the index says; it was deleted. The next update fetches it again.".format(
+                source.shown, entry.url
+            ),
+        )
+    return part
+
+
+def _sha256(path: str) -> str:
+    found = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(_BLOCK), b""):
+            found.update(block)
+    return found.hexdigest()
+
+
+def _clear_folder(folder: str, *, keep: str) -> None:
+    for name in names(folder):
+        if name != keep:
+            os.unlink(os.path.join(folder, name))

@@ -30,10 +30,10 @@ from edgeveil.edge_runtime.bundle.board_state import (
     write_state,
 )
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
-from edgeveil.edge_runtime.storage import root_lock
-from edgeveil.edge_runtime.storage.filesystem import Filesystem, names, read, remove_tree, target
+from edgeveil.edge_runtime.util import root_lock
+from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read, remove_tree, target
 
 BUNDLE, RUNTIME = "bundle.veil", "edgeveil-edge.pyz"
 RUNTIME_LINK = os.path.join("..", "..", "runtime", "current", RUNTIME)

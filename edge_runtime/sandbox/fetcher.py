@@ -12,10 +12,9 @@ from typing import List, Optional
 
 from edgeveil.edge_runtime import camera_address, machine
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sandbox import account as accounts
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
-from edgeveil.edge_runtime.sandbox.account import Account
-from edgeveil.edge_runtime.sandbox.isolation import runtime_files
+from edgeveil.edge_runtime.sandbox import isolation as accounts
+from edgeveil.edge_runtime.sandbox.isolation import Account, runtime_files
 
 RESOLVER = "/etc/resolv.conf"
 _DNS = 53

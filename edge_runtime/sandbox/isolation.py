@@ -1,22 +1,96 @@
-"""The inside has no network and no files: it cuts itself off before it opens a bundle, as far as the system allows.
+"""Another user for a process that the service starts as root."""
 
-A network namespace of its own has only a loopback that is down; root may enter one, and an ordinary user where user
-namespaces are allowed. A seccomp filter refuses every system call that its interpreter and source were not seen to need
-(``allowed_calls``), or, where nothing was measured, those that reach out of a process. Landlock refuses every file but
-the system's own and the source's. It has no capability, and is never root.
-"""
-
+import ctypes
 import os
 import platform
+import pwd
+import resource
 import sys
 from importlib.util import find_spec
-from typing import Iterable, List, Optional, Sequence
+from typing import Iterable, List, NamedTuple, Optional, Sequence
 
+from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.device import hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sandbox import account as accounts
-from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, namespaces, seccomp
-from edgeveil.edge_runtime.sandbox.account import Account
+from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
+
+_NOBODY = 65534  # everywhere; not looked up, which may ask another process
+_PR_SET_KEEPCAPS, _CAP_SETUID = 8, 1 << 7
+
+Account = NamedTuple("Account", [("uid", int), ("gid", int), ("groups", List[int]), ("home", str)])
+
+
+def find_account(name: str) -> Account:
+    """The account ``name`` with all its groups. Raises ``BadInput`` if this process cannot become it."""
+    if os.geteuid() != 0:
+        raise BadInput("only root can start a process as the user {}: run it as root".format(name))
+    try:
+        user = pwd.getpwnam(name)
+    except KeyError:
+        problem = "expected a user of this system; there is no {}: add one with useradd --system".format(name)
+        raise BadInput(problem) from None
+    if user.pw_uid == 0:
+        raise BadInput("expected a user other than root for the process with the camera; got {}".format(name))
+    return Account(user.pw_uid, user.pw_gid, os.getgrouplist(user.pw_name, user.pw_gid), user.pw_dir)
+
+
+def nobody() -> Account:
+    """The account of nobody, with no group but its own."""
+    return Account(_NOBODY, _NOBODY, [], "/nonexistent")
+
+
+def become(account: Account, *, files_of_root: bool = False) -> None:
+    """Run as that account from now on, irrevocably. Raises ``OSError`` if the system refuses.
+
+    The process may then lock memory without limit, which only root can grant. ``files_of_root``: it still counts as
+    their owner where it opens files, and as nothing more, until its next change of user.
+    """
+    try:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    except (ValueError, OSError):
+        pass  # a container may forbid it; the inside reports whether its memory is locked
+    os.setgroups(account.groups)
+    os.setgid(account.gid)
+    if files_of_root:
+        hardening.prctl(_PR_SET_KEEPCAPS, 1)
+    # The saved one too, from which there would be a way back.
+    os.setresuid(*[account.uid] * 3)
+    if files_of_root:
+        hardening.set_capabilities(_CAP_SETUID)
+        ctypes.CDLL(None).setfsuid(0)
+        hardening.set_capabilities(0)
+    os.environ["HOME"] = account.home
+    hardening.no_new_privileges()
+    # A change of user undoes both.
+    hardening.no_core_dumps()
+    hardening.end_with_parent()
+
+
+# A network namespace of this process's own.
+
+
+_CLONE_NEWUSER, _CLONE_NEWNET = 0x10000000, 0x40000000
+
+
+def without_network(user: bool = False) -> bool:
+    """Enter a network namespace of one's own; returns whether the system allows it.
+
+    ``user``: and a user namespace, in which an ordinary user may do so.
+    """
+    flags = _CLONE_NEWNET | _CLONE_NEWUSER if user else _CLONE_NEWNET
+    try:
+        return bool(ctypes.CDLL(None, use_errno=True).unshare(flags) == 0)
+    except (OSError, AttributeError):
+        return False
+
+
+# The inside has no network and no files: it cuts itself off before it opens a bundle, as far as the system allows.
+#
+# A network namespace of its own has only a loopback that is down; root may enter one, and an ordinary user where user
+# namespaces are allowed. A seccomp filter refuses every system call that its interpreter and source were not seen to
+# need (``allowed_calls``), or, where nothing was measured, those that reach out of a process. Landlock refuses every
+# file but the system's own and the source's. It has no capability, and is never root.
+
 
 NAMESPACE, FILTER, LANDLOCK, CONVENTION = "network namespace", "seccomp filter", "Landlock", "by convention only"
 WIDE = "(wide: what this source or device needs was not measured)"
@@ -75,18 +149,18 @@ class Isolation(object):
         hardening.no_terminal()
         single = len(os.listdir("/proc/self/task")) == 1
         # Root enters a network namespace as root: in a user namespace there is no other user to become.
-        separate = namespace and single and namespaces.without_network()
+        separate = namespace and single and without_network()
         if account is not None:
-            accounts.become(account)
+            become(account)
         elif os.geteuid() == 0:
-            self._account = accounts.nobody()
-            accounts.become(self._account, files_of_root=True)
+            self._account = nobody()
+            become(self._account, files_of_root=True)
         if 0 in (os.getuid(), os.geteuid()):
             raise BadInput("the process that sees raw frames does not run as root: name a user with --inside-user")
         if not single:
             return CONVENTION
         means: List[str] = []
-        if separate or (namespace and namespaces.without_network(user=True)):
+        if separate or (namespace and without_network(user=True)):
             means.append(NAMESPACE)
         hardening.no_new_privileges()
         hardening.set_capabilities(0)
@@ -143,3 +217,35 @@ def _candidates(backend: str) -> List[str]:
     modules = ("ai_edge_litert", "tflite_runtime", "onnxruntime")
     only_openvino = find_spec("openvino") is not None and not any(find_spec(name) for name in modules)
     return ["openvino"] if only_openvino else allowed_calls.interpreters()
+
+
+# The process that asks a camera's daemon for frames has that daemon's socket, and no network, file or program.
+#
+# NVIDIA's CSI cameras belong to nvargus-daemon, which answers at a socket in the file system. The inside may open no
+# socket at all, so another process asks: in a network namespace of its own, with sockets of the file system alone.
+
+
+def enter(account: Optional[Account]) -> None:
+    """Cut this process off from all but sockets of the file system and devices, as ``account`` or as nobody.
+
+    All code must be loaded and the pipeline be made: afterwards no program starts. Raises ``OSError`` if the system
+    refuses the account, ``BadInput`` if it would remain root.
+    """
+    hardening.no_terminal()
+    separate = without_network()
+    if account is not None:
+        become(account)
+    elif os.geteuid() == 0:
+        become(nobody())
+    if 0 in (os.getuid(), os.geteuid()):
+        raise BadInput("the process that asks for a camera's frames does not run as root: name a user, --inside-user")
+    if not separate:
+        without_network(user=True)
+    hardening.limit_memory(machine.process_limit_bytes())
+    hardening.no_new_privileges()
+    hardening.set_capabilities(0)
+    hardening.no_core_dumps()
+    hardening.end_with_parent()  # a change of user or rights undid both
+    # It may read, for its library's settings, and write to devices; no file is made anywhere.
+    landlock.restrict(["/"], ["/dev"])
+    seccomp.restrict(allowed_calls.by_daemon(), platform.machine())

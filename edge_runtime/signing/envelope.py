@@ -14,8 +14,8 @@ import re
 from typing import Any, Callable, FrozenSet, Mapping, NamedTuple, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing import ed25519
+from edgeveil.edge_runtime.util import strict_json
 
 MAX_BYTES = 2**20
 MOST_SIGNATURES = 16

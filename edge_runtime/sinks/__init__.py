@@ -7,8 +7,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import FILE_SINKS, LIVE_SINKS, PREVIEW, check_sink
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.sinks.group import SinkGroup
-from edgeveil.edge_runtime.sinks.retention import retention
+from edgeveil.edge_runtime.sinks.group import SinkGroup, retention
 from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secrets
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
@@ -32,7 +31,7 @@ def open_sink(
     if kind in LIVE_SINKS:
         return _load(*LIVE_SINKS[kind])(uri, outputs, manifest, dict(options or {}))
     if kind == PREVIEW:
-        return _load("preview.sink", "PreviewSink")(where, outputs, manifest, dict(options or {}))
+        return _load("preview", "PreviewSink")(where, outputs, manifest, dict(options or {}))
     return _open_file_sink(kind, where, outputs, manifest)
 
 
@@ -86,8 +85,8 @@ def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Opti
 
     if limits is None:
         return make(path)
-    from edgeveil.edge_runtime.sinks.network.wire import Format
-    from edgeveil.edge_runtime.sinks.rotating import RotatingSink
+    from edgeveil.edge_runtime.sinks.group import RotatingSink
+    from edgeveil.edge_runtime.sinks.wire import Format
 
     # npz holds every output and the index; the other kinds hold little more than the main output.
     size = Format(outputs).payload_bytes + 8

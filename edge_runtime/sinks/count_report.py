@@ -7,9 +7,9 @@
 
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence
 
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.ipc.counted import MOST
+from edgeveil.edge_runtime.ipc.record import MOST
 from edgeveil.edge_runtime.manifest.count import MICRO, CountRules, document_of
+from edgeveil.edge_runtime.util import strict_json
 
 KIND, SCHEMA = "edgeveil-count", 1
 COUNTED, PART, MISSING, SPENT = STATES = ("counted", "part", "missing", "spent")

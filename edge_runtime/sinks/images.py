@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 
 
 class ImagesSink(Sink):

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, file_place, writing
+from edgeveil.edge_runtime.util.atomic import WriteFailed, atomic_path, file_place, writing
 
 _Column = Tuple[str, np.dtype, Tuple[int, ...], IO[bytes]]  # name, type, shape of a row, the rows so far
 

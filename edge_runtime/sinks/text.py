@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, open_stream, writing
+from edgeveil.edge_runtime.util.atomic import WriteFailed, atomic_path, open_stream, writing
 
 
 class CsvSink(Sink):

@@ -11,8 +11,8 @@ from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
-from edgeveil.edge_runtime.storage import free_space
-from edgeveil.edge_runtime.storage.atomic import WriteFailed, atomic_path, file_place, writing
+from edgeveil.edge_runtime.util import atomic
+from edgeveil.edge_runtime.util.atomic import WriteFailed, atomic_path, file_place, writing
 
 CODECS = ("FFV1", "MJPG")
 
@@ -60,7 +60,7 @@ class VideoSink(Sink):
             film_name(name)
         self._name, self._path, self._count = frames[0].name, path, 0
         self._frame_bytes = height * width * channels
-        free_space.require(path, self._frame_bytes)
+        atomic.require(path, self._frame_bytes)
         self._whole = contextlib.ExitStack()
         self._temporary = self._whole.enter_context(atomic_path(path, keep_old=True))
         self._writer = self._cv2.VideoWriter(
@@ -76,7 +76,7 @@ class VideoSink(Sink):
             raise BadInput("this OpenCV writes no {} video: use images:DIR, or opencv-python-headless".format(codec))
 
     def _write(self, frame: PerturbedFrame) -> None:
-        free_space.require(self._path, self._frame_bytes)
+        atomic.require(self._path, self._frame_bytes)
         picture = frame.outputs[self._name]
         if picture.shape[2] == 3:
             picture = picture[:, :, ::-1]

@@ -6,10 +6,9 @@ from typing import Optional
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SOURCES, check_replay, check_sensor, check_source
-from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input, expected
 from edgeveil.edge_runtime.sources.base import Source
-from edgeveil.edge_runtime.sources.series.source import READERS, open_samples
+from edgeveil.edge_runtime.sources.series import READERS, open_samples
 
 __all__ = ["Source", "on_network", "open_source"]
 

@@ -13,10 +13,10 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
-from edgeveil.edge_runtime.ipc.schedule import NICE
-from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sandbox.account import Account
-from edgeveil.edge_runtime.storage.descriptor import write_all
+from edgeveil.edge_runtime.ipc.counters import NICE
+from edgeveil.edge_runtime.sandbox import hardening, isolation
+from edgeveil.edge_runtime.sandbox.isolation import Account
+from edgeveil.edge_runtime.util.filesystem import write_all
 
 MESSAGE = struct.Struct("<cI")
 JPEG, READING, DROPPED, FAILED = b"J", b"R", b"D", b"F"
@@ -104,3 +104,28 @@ def _forward(forward: Callable[[Pipe], None], pipe: Pipe) -> None:
         pipe.failed("Disconnected", "the camera's reader failed: {}".format(describe(error)))
     else:
         pipe.failed("Disconnected", "the camera's stream has ended")
+
+
+# The process that gets raw frames from a camera's daemon (``sandbox.daemon_camera``) and feeds them to the inside.
+
+
+def main(argv: List[str]) -> int:
+    """``argv`` as ``feeding.begin`` takes it."""
+    return run(*begin(argv))
+
+
+def run(settings: Settings, handle: int, account: Optional[Account] = None) -> int:
+    """Ask for frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
+    # GStreamer and its list of plugins, which a program of its own writes; one that is missing is said later.
+    import traceback  # noqa: F401 - for a word on an unexpected error, when Python's files may be out of reach
+
+    from edgeveil.edge_runtime.sources import gst
+
+    gst.load()
+    isolation.enter(account)
+
+    def forward(pipe: Pipe) -> None:
+        with gst.GstSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
+            pipe.samples(source)
+
+    return feed(handle, forward)

@@ -8,7 +8,7 @@ import re
 import struct
 from typing import Dict, Optional, Tuple
 
-from edgeveil.edge_runtime.sources.network.jpeg import read_size as jpeg_size
+from edgeveil.edge_runtime.sources.convert import read_size as jpeg_size
 
 Size = Tuple[int, int]
 _PNG = b"\x89PNG\r\n\x1a\n\x00\x00\x00\x0dIHDR"

@@ -13,8 +13,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources import arff
+from edgeveil.edge_runtime.sources.arff import SubjectColumn
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.subject_column import SubjectColumn
 
 READ = 1 << 18  # bytes at most in one read; a slow stream gives what it has
 LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors

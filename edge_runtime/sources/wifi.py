@@ -9,7 +9,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
-from edgeveil.edge_runtime.sources.cameras.install_hints import missing
+from edgeveil.edge_runtime.sources.install_hints import missing
 
 SCAN_S = 30.0
 BUSY = 240  # what iw exits with while another scan is running: -EBUSY as a byte

@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.open import open_target
+from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.progress import say

@@ -22,9 +22,7 @@ from scripts.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
-    *("codes", "codes_from", "tokens", "method", "price", "evenness", "steps", "code_batch", "shrinkage", "dropout"),
-    *("width_of_head", "channel", "bound", "synthesis", "fewest_subjects", "donors", "public_data"),
-    *("decoder_steps", "latent"),
+    *("codes", "price", "evenness", "steps", "synthesis", "fewest_subjects", "donors", "public_data"),
 }
 
 
@@ -66,7 +64,7 @@ def compare(
         figures = measure(
             folded,
             replace(fitted, outputs=(*fitted.outputs, before)).perturb,
-            codes=len(dataset.y_names) * section.codes_of_class,
+            codes=len(dataset.y_names) * section.codes,
             channel=fitted.tables.get("channel"),
             strata=strata,
             tried=len(settings),

@@ -37,14 +37,14 @@ from edgeveil.trainer.attacks import rows
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.examined.examine import examine, raw_rates
+from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import in_chunks
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.export.export import export as export_run
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.measures.per_code import per_code
-from edgeveil.trainer.perturbers.codebook.stages import is_held
+from edgeveil.trainer.perturbers.codebook.stream_codes import is_held
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Certificate
@@ -175,7 +175,7 @@ def measured(run: Run, through: Pipeline, *, tried: int | None = None) -> tuple[
     found = measure(
         dataset,
         perturb,
-        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes_of_class),
+        codes=len(dataset.y_names) * (1 if holds(run) else run.recipe.perturber.codes),
         channel=None if holds(run) else run.perturber().tables.get("channel"),
         strata=strata_of(dataset, asked.strata),
         tried=asked.tried if tried is None else tried,

@@ -72,10 +72,10 @@ def networks() -> dict[str, tuple[Any, dict[str, Any]]]:
 
 def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[str, Any], bytes]:
     """A manifest and its network's file: the network as TFLite between preprocess and output."""
-    from edgeveil.trainer.export.convert import to_tflite
-    from edgeveil.trainer.export.manifest_entry import artefact_entry
+    from edgeveil.trainer.export import to_tflite
+    from edgeveil.trainer.export.artefact import artefact_entry
+    from edgeveil.trainer.graphs.cost import read
     from edgeveil.trainer.graphs.macs import keras_macs
-    from edgeveil.trainer.graphs.read import read
 
     name = model.inputs[0].name
     # A generator begins as the identity, which the loop would stop for letting raw frames through. These weights also

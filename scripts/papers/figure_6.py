@@ -20,14 +20,13 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.families.inversion import invert
 from edgeveil.trainer.attacks.problem import BUDGETS
-from edgeveil.trainer.attacks.question import question_of
-from edgeveil.trainer.attacks.rows import places
+from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.audit import subject
-from edgeveil.trainer.audit.open import open_target
+from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.report.pictures import saved, style

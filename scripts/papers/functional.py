@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.training_data.model_inversion import Figures, invert
+from edgeveil.trainer.attacks.model_inversion import Figures, invert
 from edgeveil.trainer.measures.intervals import mean
 from edgeveil.trainer.private.estimators import FunctionalLogisticRegression
 from edgeveil.trainer.private.estimators import sensitivity as of_rows

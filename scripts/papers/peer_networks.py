@@ -55,7 +55,7 @@ def peer_network(name: str) -> Any:
 
 def write_artefacts(network: Any, folder: Path) -> None:
     """A Keras network as float32 and int8 TFLite and ONNX files in ``folder``."""
-    from edgeveil.trainer.export.convert import to_onnx, to_tflite
+    from edgeveil.trainer.export import to_onnx, to_tflite
 
     rows = np.random.default_rng(0).random((8, *network.inputs[0].shape[1:]), np.float32)
     rows[0], rows[1] = 0, 1

@@ -19,10 +19,9 @@ import numpy as np
 
 from edgeveil.trainer.datasets.loaders import scene, wq
 from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
-from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear import predictor_metrics
 from edgeveil.trainer.linear.cleaner import Cleaner, algorithm1, approximate, exact
-from edgeveil.trainer.linear.laplace_noise import scale_for
-from edgeveil.trainer.linear.operators import homogeneous, least_squares
+from edgeveil.trainer.linear.linear_problem import homogeneous, least_squares, scale_for
 from edgeveil.trainer.linear.predictor_metrics import (
     BoostedRefit,
     LinearRefit,
@@ -171,7 +170,7 @@ def hidden_view(split: Split, seed: int) -> dict[str, float]:
     train, test = split.train, split.test
     positive, kept = binary(split.hidden, split.hidden[train]), binary(split.wanted, split.wanted[train])
     # The constant feature is no use to a refit that has its own intercept, and LEACE would not touch it.
-    eraser = leace.fit(split.x[train, :-1], split.hidden[train])
+    eraser = predictor_metrics.fit(split.x[train, :-1], split.hidden[train])
     views = {
         "raw": split.x[:, :-1],
         "cleaned": cleaned(split, EPS)[1],

@@ -9,8 +9,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import local, mechanism_stages
 from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
-from edgeveil.trainer.runs.received import decoded
+from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, preprocess_stage
 
 BATCH = 4096
 

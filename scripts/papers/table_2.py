@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.examined.examine import examine, raw_rates
+from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import say

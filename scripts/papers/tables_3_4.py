@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.timing import idle
+from edgeveil.devices import compare
 from edgeveil.edge_runtime import machine
 from edgeveil.trainer import benchmark
 from scripts import pages, record
@@ -101,7 +101,7 @@ def main() -> int:
         if recorded.get(name, {}).get("verdict") != "VALID":
             for one in (BASE, name):
                 prepared(one, options.work)  # before the machine is looked at: exporting makes it busy
-            idle.begin(anyway=options.anyway)
+            compare.begin(anyway=options.anyway)
             recorded[name] = timed(name, options.work, options.rounds, options.seconds)
             said = "; ".join(recorded[name]["reasons"]) or "VALID"
             print(f"{number} of {len(options.networks)}, {name}: {said}", file=sys.stderr)

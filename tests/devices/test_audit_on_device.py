@@ -13,7 +13,7 @@ import pytest
 from edgeveil.devices.agents import run_rows
 from edgeveil.devices.remote import RemoteRows
 from edgeveil.edge_runtime.api import Perturber
-from edgeveil.edge_runtime.bundle import audit_scope
+from edgeveil.edge_runtime.bundle import policy
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -37,7 +37,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     from edgeveil.trainer.attacks import problem
     from edgeveil.trainer.attacks.families.fixed import Fixed
     from edgeveil.trainer.attacks.families.logistic import Logistic
-    from edgeveil.trainer.audit import board as on_board
+    from edgeveil.trainer.audit import frozen as on_board
     from edgeveil.trainer.audit.audit import audit
     from edgeveil.trainer.audit.document import add_column, save
     from edgeveil.trainer.audit.sections import board_section
@@ -60,7 +60,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     )
     monkeypatch.setattr("edgeveil.trainer.export.compilers.vendors.shutil.which", lambda _name: "here")
     # The stand-in complements: what is sealed must have that as its golden outputs, or no self-test would pass.
-    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.self_test._difference", lambda *_: 0.0)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.reconstruction._difference", lambda *_: 0.0)
     run, folder, keys = tmp_path / "run", tmp_path / "export", tmp_path / "keys"
     prgan_run(run)
     complements(run)
@@ -95,7 +95,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     trust.policy = Policy([Demand(subject.manifest["perturber"]["sensitive"], None, True)])
     with pytest.raises(BundleRefused, match="no audit in it speaks of"):
         Perturber.open(str(card), trust=trust, device="edgetpu")  # this is not the board that it was made on
-    monkeypatch.setattr(audit_scope, "current_place", lambda: (place["board"], place["architecture"]))
+    monkeypatch.setattr(policy, "current_place", lambda: (place["board"], place["architecture"]))
     with Perturber.open(str(card), trust=trust, device="edgetpu") as opened:
         assert opened.info["audited"] is True
     with pytest.raises(BundleRefused, match="must be audited"):

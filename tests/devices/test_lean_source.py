@@ -8,7 +8,7 @@ import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.devices import zipapp
-from edgeveil.devices.lean_source import lean
+from edgeveil.devices.zipapp import lean
 
 SOURCES = sorted(Path(edge_runtime.__file__).parent.rglob("*.py"))
 

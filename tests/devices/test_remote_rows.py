@@ -14,17 +14,16 @@ import pytest
 
 from edgeveil.devices import remote
 from edgeveil.devices.agents import run_rows
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Connection
 from edgeveil.devices.remote import RemoteRows, RemoteWorkspace, perturb_on_board
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.edge_runtime.releases.trial import open_releases
+from edgeveil.edge_runtime.releases.runtimes import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.audit.dataflow import bottleneck
 from edgeveil.trainer.audit.sections import board_section
-from edgeveil.trainer.audit.subject import Perturbed, Subject, further_outputs
+from edgeveil.trainer.audit.subject import Perturbed, Subject, bottleneck, further_outputs
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles

@@ -13,8 +13,7 @@ import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.devices import zipapp
-from edgeveil.devices.lean_source import lean
-from edgeveil.devices.zipapp import build_zipapp, zipapp_bytes
+from edgeveil.devices.zipapp import build_zipapp, lean, zipapp_bytes
 from tests.support import bundles
 
 
@@ -64,7 +63,7 @@ def counting(path, source):
     return compile_source(path, source)
 zipimport._compile_source = counting
 sys.path[:1] = [sys.argv[1]]
-import edgeveil.edge_runtime.cli.main, edgeveil.edge_runtime.releases.trial
+import edgeveil.edge_runtime.cli.main, edgeveil.edge_runtime.releases.runtimes
 ours = {name: module.__file__ for name, module in sys.modules.items() if name.startswith("edgeveil.")}
 del compiled[sys.argv[1] + "/edgeveil/__init__.py"]
 print(len(ours), set(compiled.values()), set(compiled) == set(ours.values()))

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from edgeveil.edge_runtime.sinks.preview.sink import PreviewSink
+from edgeveil.edge_runtime.sinks.preview import PreviewSink
 from tests.support import bundles
 
 

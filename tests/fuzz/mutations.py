@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.manifest.names import MAX_MEMBERS
+from edgeveil.edge_runtime.bundle.trust_file import Trust
+from edgeveil.edge_runtime.manifest.detector import MAX_MEMBERS
 from edgeveil.edge_runtime.signing.ed25519 import L
 from edgeveil.edge_runtime.signing.keys import Key
 from tests.hostile_bundles.raw_zip import Entry, write

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from edgeveil.devices.agents import serial_link
-from edgeveil.edge_runtime.backends import onnx_file
-from edgeveil.edge_runtime.bundle import archive, audit_scope, policy, trust_file, trust_store
+from edgeveil.edge_runtime.backends import select
+from edgeveil.edge_runtime.bundle import archive, policy, trust_file, trust_store
+from edgeveil.edge_runtime.bundle import policy as audit_scope
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError, FrameDropped
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.ipc import counters, notes, record
 from edgeveil.edge_runtime.manifest import schema
 from edgeveil.edge_runtime.manifest.manifest import parse
@@ -27,9 +27,9 @@ from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.sinks import page_server
-from edgeveil.edge_runtime.sources import arff, picture_size, text
-from edgeveil.edge_runtime.sources.network import from_pipe, http
-from tests.edge_runtime.sources.series import series_example
+from edgeveil.edge_runtime.sources import arff, from_pipe, http, picture_size, text
+from edgeveil.edge_runtime.util import strict_json
+from tests.edge_runtime.sources import series_example
 from tests.support import bundles
 
 KEY = bundles.trusted()
@@ -278,7 +278,7 @@ TARGETS = {
     ),
     "audit": Target(
         _audit,
-        "edge_runtime/bundle/audit_scope.py",
+        "edge_runtime/bundle/policy.py",
         _REFUSED,
         (b'{"speaks_of":["numpy"],"others":[{"speaks_of":{"numpy":1},"on_board":{"device":"cpu"}}]}',),
     ),
@@ -291,10 +291,10 @@ TARGETS = {
         (serial_link.LineBroken,),
         (serial_link.frame(b"B", 1, 0, 1, b'{"code":0}\n'), serial_link.frame(b"A", 1, 0, 1, b"\x01")),
     ),
-    "mjpeg": Target(_mjpeg, "edge_runtime/sources/network/http.py", (DeviceFailed, FrameDropped), (_PART * 2,)),
+    "mjpeg": Target(_mjpeg, "edge_runtime/sources/http.py", (DeviceFailed, FrameDropped), (_PART * 2,)),
     "fetched": Target(
         _fetched,
-        "edge_runtime/sources/network/from_pipe.py",
+        "edge_runtime/sources/from_pipe.py",
         (EdgeVeilError, FrameDropped),
         (from_pipe.MESSAGE.pack(b"R", 16) + bytes(16) + from_pipe.MESSAGE.pack(b"D", 5) + b"shape",),
     ),
@@ -310,7 +310,7 @@ TARGETS = {
     "arff-rows": Target(
         _arff_rows, "edge_runtime/sources/arff.py", _REFUSED, (b"@relation 'a b'\n@attribute x {p,'q'}\n@data\np\n?\n",)
     ),
-    "onnx": Target(onnx_file.problem_of, "edge_runtime/backends/onnx_file.py", (), (_ONNX, _ONNX_ELSEWHERE)),
+    "onnx": Target(select.problem_of, "edge_runtime/backends/select.py", (), (_ONNX, _ONNX_ELSEWHERE)),
     "picture": Target(_size, "edge_runtime/sources/picture_size.py", (), _PICTURES),
     "preview": Target(
         _preview,

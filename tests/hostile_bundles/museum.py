@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.signing.keys import Key
 from tests.hostile_bundles.raw_zip import Entry
 from tests.support import bundles

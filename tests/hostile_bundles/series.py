@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.edge_runtime.sources.series.series_example import capture, example
+from tests.edge_runtime.sources.series_example import capture, example
 from tests.hostile_bundles.museum import changed, exhibit
 from tests.support import bundles
 

@@ -7,7 +7,7 @@ import json
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.signing import ed25519
 from tests.hostile_bundles.museum import changed, exhibit, good, key_named
 from tests.support import bundles

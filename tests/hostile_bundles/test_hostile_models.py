@@ -15,10 +15,10 @@ import onnx
 import pytest
 
 from edgeveil.edge_runtime import device
-from edgeveil.edge_runtime.backends import onnx_file
+from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.releases import confinement, trial
+from edgeveil.edge_runtime.releases import confinement, runtimes
 from edgeveil.edge_runtime.releases.store import BUNDLE
 from tests.hostile_bundles import one_artefact, onnx_models, tflite_models
 from tests.support import bundles
@@ -170,7 +170,7 @@ def test_an_inside_that_does_not_end_itself_is_ended_from_without():
 )
 def test_the_trial_of_a_hostile_model_fails(model, problem, monkeypatch):
     form, kind = model.split(" ")
-    monkeypatch.setattr(trial, "TRIAL_FRAMES_S", 3)
+    monkeypatch.setattr(runtimes, "TRIAL_FRAMES_S", 3)
     monkeypatch.setattr(device, "OPEN_S", 3)
     monkeypatch.setattr(confinement, "process_limit_bytes", lambda: LIMIT_BYTES)
     with tempfile.TemporaryDirectory() as name:
@@ -180,13 +180,13 @@ def test_the_trial_of_a_hostile_model_fails(model, problem, monkeypatch):
         made = bundles.make_bundle(root, example=example, name=BUNDLE)
         before = sorted(root.rglob("*"))
         with pytest.raises(DeviceFailed, match=problem):
-            trial.trial(name)(name, read_bundle(made.path, bundles.trust()))
+            runtimes.trial(name)(name, read_bundle(made.path, bundles.trust()))
         assert sorted(root.rglob("*")) == before
 
 
 def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
     """By the format's own description, so that a later version's new place is noticed."""
-    kinds = {name: name.title() + "Proto" for name in onnx_file._INNER}
+    kinds = {name: name.title() + "Proto" for name in select._INNER}
     kinds |= {"training": "TrainingInfoProto", "sparse": "SparseTensorProto"}
     names = {kind: name for name, kind in kinds.items()}
 
@@ -203,17 +203,17 @@ def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
             for f in fields
             if f.message_type is not None and f.message_type.name in names and holds_tensors(f.message_type.name)
         }
-        assert onnx_file._INNER[name] == expected, kind
+        assert select._INNER[name] == expected, kind
     numbers = onnx.TensorProto.DESCRIPTOR.fields_by_name
-    assert numbers["external_data"].number == onnx_file._EXTERNAL_DATA
-    assert numbers["data_location"].number == onnx_file._DATA_LOCATION
+    assert numbers["external_data"].number == select._EXTERNAL_DATA
+    assert numbers["data_location"].number == select._DATA_LOCATION
 
 
 def test_an_onnx_file_is_read_as_protocol_buffers_read_it():
-    assert onnx_file.problem_of(onnx_models.good()) is None
-    assert onnx_file.problem_of(b"") is None
+    assert select.problem_of(onnx_models.good()) is None
+    assert select.problem_of(b"") is None
     long_key = onnx_models.data_in_the_systems_files().replace(b"\x70\x01", b"\xf0\x80\x80\x80\x10\x01")
     # The same number in 35 bits, of which C++ reads 32; the lengths around it are too short now.
-    assert onnx_file.problem_of(long_key) is not None
+    assert select.problem_of(long_key) is not None
     for data in (b"\x3b", b"\x3a\xff", b"\x3d\x01", b"\xff" * 11):
-        assert onnx_file.problem_of(data) == "it is damaged, or no ONNX model"
+        assert select.problem_of(data) == "it is damaged, or no ONNX model"

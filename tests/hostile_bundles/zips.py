@@ -6,7 +6,7 @@ import stat
 import struct
 import zlib
 
-from edgeveil.edge_runtime.manifest.names import MAX_BUNDLE_BYTES, MAX_MEMBERS
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS
 from tests.hostile_bundles.museum import entries, exhibit, good, good_bytes
 from tests.hostile_bundles.raw_zip import Entry, write
 from tests.support import bundles

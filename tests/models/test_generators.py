@@ -10,10 +10,10 @@ from edgeveil.models import classifiers, discriminators
 from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
 from edgeveil.models.layers import UnitClip
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.export.convert import to_tflite
-from edgeveil.trainer.export.lint import lint
+from edgeveil.trainer.export import to_tflite
+from edgeveil.trainer.export.manifest import lint
+from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import keras_macs
-from edgeveil.trainer.graphs.read import read
 from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.perturber import Generator
 from edgeveil.trainer.recipe.schema import Recipe

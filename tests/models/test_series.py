@@ -7,10 +7,10 @@ import tensorflow as tf
 
 from edgeveil.devices import profiles
 from edgeveil.models import encoders, series
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
-from edgeveil.trainer.export.lint import lint
+from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.manifest import lint
+from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import keras_macs
-from edgeveil.trainer.graphs.read import read
 
 SHAPE = (40, 3)
 

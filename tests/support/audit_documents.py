@@ -2,15 +2,14 @@
 
 import copy
 
+from edgeveil.trainer.attacks.exposure import NOTHING
 from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Point, Row
-from edgeveil.trainer.attacks.scores.exposure import NOTHING
-from edgeveil.trainer.attacks.scores.parts import Part
+from edgeveil.trainer.attacks.parts import Part
+from edgeveil.trainer.audit.card import check, limits_of
 from edgeveil.trainer.audit.document import Audited, environment
-from edgeveil.trainer.audit.limits import check, limits_of
 from edgeveil.trainer.audit.verdict import judge
-from edgeveil.trainer.measures.attack_metrics import Chance
+from edgeveil.trainer.measures.attack_metrics import Chance, Permuted
 from edgeveil.trainer.measures.intervals import Interval
-from edgeveil.trainer.measures.permutation import Permuted
 from edgeveil.trainer.recipe.training_sections import Limits
 
 

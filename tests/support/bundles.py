@@ -23,8 +23,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
-from edgeveil.edge_runtime.bundle.trust import Trust
-from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.bundle.trust_file import Trust
+from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,

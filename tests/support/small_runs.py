@@ -4,8 +4,7 @@ import hashlib
 
 import numpy as np
 
-from edgeveil.trainer.datasets import downloads
-from edgeveil.trainer.datasets.series import wrist
+from edgeveil.trainer.datasets import readings, wrist
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
@@ -36,7 +35,7 @@ def write_watch(folder, monkeypatch):
     path = folder / wrist.FILE
     path.parent.mkdir()
     np.save(path, np.array(stored, dtype=object), allow_pickle=True)
-    monkeypatch.setenv(downloads.VARIABLE, str(folder))
+    monkeypatch.setenv(readings.VARIABLE, str(folder))
     monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
     return of
 

@@ -16,7 +16,7 @@ import numpy as np
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.export import to_onnx, to_tflite
 from tests.support import bundles, seeds
 
 SHAPE = (12, 12, 1)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from edgeveil.devices.timing.compare import document, measure, ratio
-from edgeveil.devices.timing.idle import Use
+from edgeveil.devices.compare import Use, document, measure, ratio
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import benchmark
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.export import to_onnx, to_tflite
 from tests.support import tiny_models
 from tests.support.export_models import calibration, image_net
 

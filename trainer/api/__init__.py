@@ -118,7 +118,7 @@ def export(
     from pathlib import Path
 
     from edgeveil.trainer.export.export import export as export_run
-    from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+    from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
     from edgeveil.trainer.runs.run import Run
 
     boards = [profiles] if isinstance(profiles, str) else list(profiles)

@@ -5,10 +5,13 @@ An audit perturbs the rows ``dataset.slices.rows()``: those of every slice, one 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from edgeveil.trainer.attacks.problem import Budget, Problem, Released, cut, enough, hold, joined
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.measures import attack_metrics
 
@@ -53,3 +56,159 @@ def prior(dataset: Dataset) -> np.ndarray:
     """P(z|y), (classes of y, classes of z), counted on the rows that adversaries learn on."""
     rows = to_learn(dataset)
     return attack_metrics.counted_prior(dataset.y[rows], dataset.z[rows], dataset.theta.shape)
+
+
+# One question to every adversary, in three settings: what it learned on decides what it finds.
+#
+# A perturber leaks least on the rows that trained it, and an attacker may have others. So adversaries learn on *old*
+# rows (those of the first two slices, which trained the perturber), on *fresh* rows (the slice ``attack``, which
+# neither classifiers nor perturber saw) and on *both*; the best is reported. Rows to calibrate on and to choose the
+# best by are always fresh. Where the data are too few for a slice ``attack``, the fresh rows are the other folds of
+# the test slice.
+
+
+LearnedOn = Literal["old", "fresh", "both", "crossed"]
+FOLDS = 3  # of the test slice, where it is the only source of fresh rows
+CROSSED_FOLDS = 5  # of the test slice, for attacks by counting
+CHOOSE_SHARE, MOST_TO_CHOOSE = 0.25, 8000
+STOP_SHARE, MOST_TO_STOP = 0.15, 4000
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What adversaries learn on: one problem for each fold of the test rows.
+
+    ``whole`` has the rows to choose by and the test rows of all folds, one fold after the other: there an attack is
+    scored, with what each fold's adversary says of its own rows.
+    """
+
+    learned_on: LearnedOn
+    folds: tuple[Problem, ...]
+    whole: Problem
+
+    @classmethod
+    def of(cls, learned_on: LearnedOn, folds: Sequence[Problem]) -> Setting:
+        """The setting of these folds, in which no adversary gets the samples behind the rows that it is judged on."""
+        folds = [replace(one, choose=one.choose.as_received(), test=one.test.as_received()) for one in folds]
+        first, *others = folds
+        choose, test = first.choose, first.test
+        for other in others:
+            choose, test = joined(choose, other.choose), joined(test, other.test)
+        fold = np.repeat(np.arange(len(folds)), [len(one.test) for one in folds]) if others else None
+        whole = replace(first, choose=choose, test=test, fold=fold)
+        # Where data are sorted, the number of a row tells its labels.
+        unnumbered = (
+            replace(one, choose=replace(one.choose, row=None), test=replace(one.test, row=None)) for one in folds
+        )
+        return cls(learned_on, tuple(unnumbered), whole)
+
+
+@dataclass(frozen=True)
+class Question:
+    """The settings in which adversaries learn, the last of them on all rows; ``crossed`` is for attacks by counting."""
+
+    settings: tuple[Setting, ...]
+    crossed: Setting | None = None
+
+    @property
+    def whole(self) -> Problem:
+        """The problem on all rows, for what is the same in every setting: its test rows, chance and budget."""
+        return self.settings[-1].whole
+
+    @classmethod
+    def alone(cls, problem: Problem, crossed: Setting | None = None) -> Question:
+        """One problem, whose rows are all fresh."""
+        return cls((Setting.of("fresh", [problem]),), crossed)
+
+
+class Pool(NamedTuple):
+    """Fresh rows to learn on, and the test rows that they are disjoint from."""
+
+    fresh: Released
+    test: Released
+
+
+def question_of(
+    dataset: Dataset, released: Released, budget: Budget, classifiers: Mapping[str, Any], *, seed: int
+) -> Question:
+    """The question of what left for the rows of all slices of ``dataset``, in their order.
+
+    Adversaries know the samples behind the rows that they learn on: whoever has the perturber can put samples into it.
+    ``classifiers`` are D_y and D_z. Raises ``BadInput`` where there are too few rows to learn on at all.
+    """
+    at, clean = places(dataset), dataset.part("classifiers")
+    rows = dataset.slices.rows()
+    seen = replace(released, raw=dataset.x[rows], row=rows)
+    empty = seen.take(np.empty(0, np.int64))
+    blank = Problem(
+        dataset.input,
+        dataset.theta,
+        prior(dataset),
+        fit=empty,
+        stop=empty,
+        choose=empty,
+        test=empty,
+        budget=budget,
+        clean=Released(clean.x, clean.y, clean.z, clean.cluster),
+        sensitive=classifiers["sensitive"],
+    )
+    old, test = seen.take(at.old), seen.take(at.test)
+    pools = [Pool(seen.take(at.fresh), test)] if len(dataset.slices.attack) else _folds(test, FOLDS, seed)
+    if not all(enough(pool.fresh) for pool in pools):
+        fit, stop, choose = cut(old, seed)
+        return Question((Setting.of("old", [replace(blank, fit=fit, stop=stop, choose=choose, test=test)]),))
+    old_fit, old_stop = hold(old, _share(len(old), STOP_SHARE, MOST_TO_STOP), seed)
+    settings: dict[LearnedOn, list[Problem]] = {"old": [], "fresh": [], "both": []}
+    for pool in pools:
+        rest, choose = hold(pool.fresh, _share(len(pool.fresh), CHOOSE_SHARE, MOST_TO_CHOOSE), seed)
+        fit, stop = hold(rest, _share(len(rest), STOP_SHARE, MOST_TO_STOP), seed)
+        judged = replace(blank, choose=choose, test=pool.test)
+        settings["old"].append(replace(judged, fit=old_fit, stop=old_stop))
+        settings["fresh"].append(replace(judged, fit=fit, stop=stop))
+        fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
+        settings["both"].append(replace(judged, fit=fit, stop=stop))
+    asked = tuple(Setting.of(name, folds) for name, folds in settings.items())
+    if len(pools) == 1:
+        return Question(asked, crossed(settings["both"][0], seed))
+    folds = []
+    for others, fold in _folds(test, CROSSED_FOLDS, seed):
+        rest, choose = hold(others, CHOOSE_SHARE, seed)
+        folds.append(replace(blank, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
+    return Question(asked, Setting.of("crossed", folds))
+
+
+def crossed(problem: Problem, seed: int) -> Setting:
+    """The setting for attacks by counting, which learn from the other folds of the problem's test rows too."""
+    folds = _folds(problem.test, CROSSED_FOLDS, seed)
+    return Setting.of("crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds])
+
+
+def question_of_fresh(rows: Released, blank: Problem, *, seed: int, judged: int = FOLDS) -> Question:
+    """The question of rows that trained no perturber, so that all of them are fresh.
+
+    They are cut into three folds of whole clusters; ``judged`` of them are test rows, each for adversaries that learned
+    on the others. ``blank`` gives the problem's input, tables and budget. Where it has ``clean`` rows, those of each
+    fold are the samples behind the rows that its adversaries learn on. Raises ``BadInput`` for too few rows to learn.
+    """
+    found = []
+    for pool in _folds(rows, FOLDS, seed)[:judged]:
+        fit, stop, choose = cut(pool.fresh, seed)
+        clean = None if blank.clean is None else joined(fit, stop).unperturbed()
+        found.append(replace(blank, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
+    return Question((Setting.of("fresh", found),))
+
+
+def _folds(test: Released, count: int, seed: int) -> list[Pool]:
+    """The test rows in ``count`` folds of whole clusters: each with the others to learn on."""
+    rng = np.random.default_rng([seed, 2])
+    unit = np.arange(len(test)) if test.cluster is None else np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+    fold = rng.permutation(int(unit.max()) + 1)[unit] % count
+    return [Pool(test.take(np.flatnonzero(fold != k)), test.take(np.flatnonzero(fold == k))) for k in range(count)]
+
+
+def _shuffled(released: Released, seed: int) -> Released:
+    return released.take(np.random.default_rng([seed, 3]).permutation(len(released)))
+
+
+def _share(rows: int, share: float, most: int) -> float:
+    return min(share, most / max(1, rows))

@@ -1,28 +1,163 @@
-"""Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files."""
+"""An ensemble of the best attacks: one may find what another misses.
+
+Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
+from scipy import special
 
-from edgeveil.trainer.attacks import sample_size
-from edgeveil.trainer.attacks.ensemble import NAME as ENSEMBLE
-from edgeveil.trainer.attacks.ensemble import build_ensemble
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.attacks import counting
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
-from edgeveil.trainer.attacks.findings import Curve, Done, Findings, NotRun, most_bits, worst_adaptive
-from edgeveil.trainer.attacks.journal import answered
-from edgeveil.trainer.attacks.learning_curve import FEWEST_WRONG, learning_curve
+from edgeveil.trainer.attacks.findings import (
+    Curve,
+    Diverged,
+    Done,
+    Findings,
+    NotRun,
+    Point,
+    Scored,
+    answered,
+    most_bits,
+    score,
+    worst_adaptive,
+)
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import Question, Setting
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
-from edgeveil.trainer.attacks.scores import counting
-from edgeveil.trainer.attacks.scores.scoring import Diverged, Scored, score
-from edgeveil.trainer.measures import attack_metrics
-from edgeveil.trainer.measures.permutation import Permuted, permutation_test
+from edgeveil.trainer.attacks.rows import Question, Setting
+from edgeveil.trainer.datasets.base import Part
+from edgeveil.trainer.datasets.slicing import hold_out
+from edgeveil.trainer.measures import attack_metrics, intervals
+from edgeveil.trainer.measures.attack_metrics import FLOOR, Permuted, permutation_test
+
+NAME = "ensemble"
+SIZES = (2, 3, 5)
+
+
+def build_ensemble(problem: Problem, kept: Sequence[Scored], *, seed: int) -> Scored | None:
+    """The mean of calibrated log-posteriors of the best adaptive attacks; None where there are not two of them."""
+    begun = time.perf_counter()
+    choose = problem.choose
+    inner, _ = hold_out(Part(choose.x, choose.y, choose.z, choose.cluster, np.arange(len(choose))), share=0.5, seed=0)
+
+    def loss(p: np.ndarray) -> float:
+        return float(-np.log(np.maximum(p[inner, choose.z[inner]], FLOOR)).mean())
+
+    adaptive = sorted((one for one in kept if one.row.kind == "adaptive"), key=lambda one: loss(one.sure["choose"]))
+    if len(adaptive) < 2:
+        return None
+    sizes = [size for size in SIZES if size <= len(adaptive)]
+    size = min(sizes, key=lambda size: loss(_mean(adaptive[:size], "choose")))
+    members = adaptive[:size]
+    learned_on = {one.row.learned_on for one in members}
+    return score(
+        problem,
+        {part: _mean(members, part) for part in ("choose", "test")},
+        name=NAME,
+        kind="adaptive",
+        learned_on=learned_on.pop() if len(learned_on) == 1 else "several",
+        seed=seed,
+        train_samples=max(one.row.train_samples for one in members),
+        begun=begun,
+        members=", ".join(one.row.label for one in members),
+    )
+
+
+def _mean(members: Sequence[Scored], part: str) -> np.ndarray:
+    return special.softmax(np.mean([np.log(one.sure[part]) for one in members], axis=0), axis=1)
+
+
+# The learning curve of the best attack: whether it would do better with more data.
+
+
+FRACTIONS = (0.125, 0.25, 0.5)
+FEWEST_ROWS = 40
+FEWEST_WRONG = 0.02  # of the test rows; an attack that gets fewer wrong has nothing left to find
+
+
+def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int, full: np.ndarray) -> Curve | None:
+    """Train ``family`` on parts of the ``rows`` it had; ``full`` (n,) says which test rows it got right with all.
+
+    None where an eighth of the rows would be too few to train on at all, and in a quick audit where the attack gets
+    hardly any row wrong.
+    """
+    if not setting.whole.budget.every_family and 1 - float(full.mean()) < FEWEST_WRONG:
+        return None
+    whole, first = setting.whole, setting.folds[0]
+    share = min(1.0, rows / (len(first.fit) + len(first.stop)))
+    folds = [part(fold, share) for fold in setting.folds]
+    if min(len(fold.fit) for fold in folds) * FRACTIONS[0] < FEWEST_ROWS:
+        return None
+    points, half = [], full
+    for fraction in FRACTIONS:
+        said = [answered(part(fold, fraction), family, seed) for fold in folds]
+        choose, test = (np.concatenate([one.raw[name] for one in said]) for name in ("choose", "test"))
+        calibration = attack_metrics.calibrate(choose, whole.base(whole.choose), whole.choose.z)
+        half = calibration.apply(test, whole.base(whole.test)).argmax(axis=1) == whole.test.z
+        points.append(Point(said[0].train_samples, *intervals.rate(half, whole.test.cluster)))
+    points.append(Point(rows, *intervals.rate(full, whole.test.cluster)))
+    gain = intervals.mean(full.astype(np.float64) - half, whole.test.cluster)
+    return Curve(family.name, seed, tuple(points), gain.estimate, gain.low, gain.high, gain.low > 0)
+
+
+def part(problem: Problem, fraction: float) -> Problem:
+    """The same question with ``fraction`` of the rows to train and to stop on (they are in random order already)."""
+    fit, stop = (rows.take(slice(max(8, round(len(rows) * fraction)))) for rows in (problem.fit, problem.stop))
+    return replace(problem, fit=fit, stop=stop)
+
+
+# Warnings where there are too few rows for an attack or a figure, with how many are needed.
+
+
+ROWS_OF_A_CLASS = 20  # to train on, of each z; with fewer, an attack at chance is no evidence
+TEST_ROWS = 385  # independent ones, for an interval of +-5 points at 50 %
+UNITS = 30  # subjects or sessions in the test slice, for an interval that is not mostly theirs
+
+
+def warnings(problem: Problem) -> tuple[str, ...]:
+    """One sentence for each shortage, in words that fit under a table."""
+    found = []
+    rows = np.bincount(problem.training().z, minlength=problem.z_classes)
+    short = rows[(rows > 0) & (rows < ROWS_OF_A_CLASS)]
+    if len(short):
+        found.append(
+            f"{len(short)} of {int((rows > 0).sum())} classes of z have fewer than {ROWS_OF_A_CLASS} training rows "
+            f"(the rarest {short.min()}): too few for adversaries, so finding no leak says little. Give at least "
+            f"{ROWS_OF_A_CLASS} of each."
+        )
+    test = problem.test
+    if test.cluster is None:
+        if len(test) < TEST_ROWS:
+            found.append(
+                f"{len(test)} test rows give intervals wider than 5 points either way; {TEST_ROWS} are needed."
+            )
+    else:
+        units = len(np.unique(test.cluster))
+        if units < UNITS:
+            found.append(
+                f"The test slice holds {units} subjects or sessions: intervals are mostly about how these differ. At "
+                f"least {UNITS} are needed for results about others like them."
+            )
+    missing = np.setdiff1d(np.unique(test.z), np.unique(problem.training().z))
+    if len(missing):
+        found.append(
+            f"{counted(len(missing), 'class of z is', 'classes of z are')} in the test slice and in no training "
+            f"row: no adaptive attack can name "
+            "them, so cut the slices such that each z is in all of them."
+        )
+    return tuple(found)
+
+
+# Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.
+
 
 COUNTING = (CodeCounts.name, BayesKnowingChannel.name)
 NEARLY_ALL = 0.9  # of the bits that z has beyond y
@@ -101,7 +236,7 @@ def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True
         tuple(one.row for one in ran.kept),
         ran.not_run,
         _curve(question, ran.kept, ran.families) if curve else None,
-        sample_size.warnings(whole),
+        warnings(whole),
         _permuted(question, ran.most_bits, counted, seed),
         counted,
     )
@@ -195,7 +330,7 @@ def _curve(question: Question, kept: Sequence[Scored], families: Sequence[Advers
     if not candidates:
         return None
     worst = worst_adaptive([one.row for one in candidates])
-    if worst.name == ENSEMBLE:
+    if worst.name == NAME:
         worst = worst_adaptive([one.row for one in candidates if one.row.label in worst.members.split(", ")])
     family = next(one for one in families if one.name == worst.name)
     setting = next(one for one in question.settings if one.learned_on == worst.learned_on)

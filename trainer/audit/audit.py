@@ -1,4 +1,4 @@
-"""The audit of what ships: open it, perturb every slice with it, and attack the outputs; the same for label-only."""
+"""The rows of membership for an attacker who holds what is audited: the network that decides y, asked as it ships."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit import limits, probes
-from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment
-from edgeveil.trainer.audit.examined import code_histogram
-from edgeveil.trainer.audit.examined.examine import examine, raw_rates
-from edgeveil.trainer.audit.examined.floor import Floor, named_by
-from edgeveil.trainer.audit.kept_answers import kept_answers
-from edgeveil.trainer.audit.open import open_target
-from edgeveil.trainer.audit.probes import odds
+from edgeveil.trainer.audit import card, code_histogram, head_spending, probes, training_spending
+from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment, interval, kept_answers
+from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
+from edgeveil.trainer.audit.frozen import open_target
+from edgeveil.trainer.audit.probes import artefact_membership, odds
 from edgeveil.trainer.audit.probes.answer import not_run
+from edgeveil.trainer.audit.probes.artefact_membership import Training
 from edgeveil.trainer.audit.sections import (
     board_section,
     certificate_section,
@@ -40,17 +38,82 @@ from edgeveil.trainer.audit.sections import (
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
-from edgeveil.trainer.audit.training_data import head_section, head_spending, membership_rows, training_spending
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
-from edgeveil.trainer.graphs.prediction import asked_once
+from edgeveil.trainer.graphs.prediction import asked_once, predict
 from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.training_sections import Certificate
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.run import Head, Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+NAME = "membership from the artefact"
+
+
+def rows(subject: Subject, run: Run, dataset: Dataset, target: Any, budget: Budget, seed: int) -> list[dict[str, Any]]:
+    """None of a bundle without networks. ``target`` is D_y, of which label-only may send what it says itself."""
+    import keras
+
+    if not subject.manifest["models"]:
+        return []
+    found = artefact_membership.network(subject.manifest, cover.HEAD)
+    if found is not None:
+        model = run.perturber().models[found.model]
+        logits = model.outputs[model.output_names.index(found.output)]
+    if found is None or logits.shape[-1] != len(dataset.y_names):
+        return [not_run(NAME, f"no network of it decides {run.recipe.data.target}, whose logits this attack reads")]
+    shipped = keras.Model(model.inputs[0], logits)
+    training = _as_trained(run, itself=_same_weights(model, target))
+    attack = artefact_membership.run
+    if subject.artefact == KERAS:
+        return attack(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, budget, seed)
+    manifest = artefact_membership.only_logits(subject.manifest, found, len(dataset.y_names))
+    with running(replace(subject, manifest=manifest), run) as ask:
+        return attack(lambda x: ask(x)["logits"], shipped, dataset, training, budget, seed)
+
+
+def _as_trained(run: Run, *, itself: bool) -> Training:
+    """How the network was trained; ``itself``: it is D_y."""
+    recipe = run.recipe
+    settings = recipe.classifiers.learning_rate, recipe.budget.batch
+    if itself:
+        return Training("classifiers", *settings, recipe.budget.classifier_epochs)
+    if (private := recipe.private) is not None:
+        epochs = max(1, round(private.steps * private.lot / run.facts["private"]["units"]))
+        return Training("perturber", private.learning_rate, private.lot, epochs)
+    return Training("perturber", *settings, recipe.budget.epochs)
+
+
+def _same_weights(one: Any, other: Any) -> bool:
+    mine, theirs = one.get_weights(), other.get_weights()
+    return len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+
+
+# The ``head`` section of an audit: how well the head's label tells y, and what its fit promises.
+
+
+def head_section(
+    manifest: Mapping[str, Any], run: Path, dataset: Dataset, outputs: Mapping[str, np.ndarray]
+) -> dict[str, Any] | None:
+    """None where no head's label is among the ``outputs`` (n, ...) of the rows of all slices.
+
+    ``run`` is the folder of the run. Raises ``BadInput`` where the head that was exported is no longer there.
+    """
+    if cover.HEAD not in outputs:
+        return None
+    head = Head.of_run(run)
+    if head is None or head.promise is None:
+        raise BadInput(f"The head of this export is not in {run}: export again.")
+    test = dataset.part("test")
+    right = intervals.rate(outputs[cover.HEAD][places(dataset).test] == test.y, test.cluster)
+    return {"of": head.of, "target": interval(right), **cover.head_section(manifest, head.mechanism, head.promise)}
+
+
+# The audit of what ships: open it, perturb every slice with it, and attack the outputs; the same for label-only.
+
 
 LABEL_ONLY_ROWS = 12_000
 Families = Callable[[Problem], tuple[Adversary, ...]]
@@ -159,10 +222,10 @@ def audit(
         "machine": machine,
         "wall_time_s": round(time.monotonic() - begun, 1),
     }
-    asked_of = limits.limits_of(opened.run.recipe.limits)
+    asked_of = card.limits_of(opened.run.recipe.limits)
     for part in (document, document["label_only"]):
         part["verdict"] = judge(part, asked_of, document["data"])
-    return {**document, "limits": limits.check(opened.run.recipe.limits, document["verdict"])}
+    return {**document, "limits": card.check(opened.run.recipe.limits, document["verdict"])}
 
 
 def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> str:
@@ -228,7 +291,7 @@ class _Audit:
         found["spending"] = self._spending()
         if (training := cover.section(self.subject.manifest)) is not None:
             found["training"] = training
-        head = head_section.section(self.subject.manifest, self.run.folder, dataset, perturbed.outputs)
+        head = head_section(self.subject.manifest, self.run.folder, dataset, perturbed.outputs)
         if head is not None:
             found["head"] = head
         if self.spending:
@@ -241,9 +304,7 @@ class _Audit:
             found["on_board"] = board_section.section(self.there, self.subject, dataset, perturbed, target)
             found["probes"]["membership"] = [not_run("membership", board_section.MEMBERSHIP)]
             return found
-        found["probes"]["membership"] += membership_rows.rows(
-            self.subject, self.run, dataset, target, self.budget, self.seed
-        )
+        found["probes"]["membership"] += rows(self.subject, self.run, dataset, target, self.budget, self.seed)
         if self.subject.manifest.get("stream") is not None:
             found["streams"] = self._streams()
         return found

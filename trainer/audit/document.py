@@ -6,7 +6,9 @@ import json
 import math
 import os
 import platform
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,16 +16,17 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import file_place, write_atomic
-from edgeveil.trainer.attacks.findings import Curve, Findings
-from edgeveil.trainer.attacks.scores.parts import Part
-from edgeveil.trainer.attacks.scores.scoring import Scored
+from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.attacks.findings import Curve, Findings, Journal, Scored
+from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.text import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
+from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, set_aside
-from edgeveil.trainer.runs.versions import package_versions
+from edgeveil.trainer.runs.run import package_versions
 
 SCHEMA = 1
 CHOSEN_ON = "validation rows that neither the classifiers nor the perturber saw; reported on test"
@@ -171,7 +174,7 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
-    from edgeveil.trainer.audit.closing import closing, headline, limit_lines, rate
+    from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
     from edgeveil.trainer.audit.sections import spending_section
     from edgeveil.trainer.audit.sections.linear_section import as_lines
     from edgeveil.trainer.audit.verdict import sentence
@@ -263,3 +266,36 @@ def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
 def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """What tells an adversary's row from the others of one document: its name, its seed, what it learned on."""
     return row["name"], row["seed"], row.get("learned_on")
+
+
+# An audit's journal: what its attacks answered is kept until the audit is done.
+
+
+def versions() -> str:
+    """What computes an answer, as text: with other versions it may be another."""
+    return repr(sorted(package_versions(PACKAGES).items()))
+
+
+@contextmanager
+def kept_answers(folder: Path, *, resume: bool) -> Iterator[Journal]:
+    """The journal in ``folder``, which goes when the block is done, and stays where it is broken off.
+
+    Raises ``BadInput`` where an audit that was broken off left answers there, unless ``resume``.
+    """
+    with locked(folder, "audit"):
+        journal = Journal(folder, made_by=versions())
+        if len(journal) and not resume:
+            raise BadInput(
+                f"An audit of these rows with this budget and seed was broken off; answers of "
+                f"{counted(len(journal), 'attack')} "
+                f"are kept. Add --resume to continue it, or remove {folder} to begin anew."
+            )
+        try:
+            yield journal
+        except KeyboardInterrupt:
+            say(
+                f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command "
+                f"with --resume continues."
+            )
+            raise
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,33 +1,94 @@
-"""A frozen benchmark set: the outputs of one artefact, with labels and slices, for others to attack.
-
-::
-
-    x          (n, *shape)  x' as it left
-    beside     (n, k)       every further output, one-hot; only where there is one
-    y, z       (n,)         class numbers; the values of z are not named
-    slice      (n,)         0 classifiers, 1 perturber, 2 test, 3 attack: 0 and 1 trained the perturber, 3 did not;
-                            learn on 0, 1 and 3, report on 2
-    unit       (n,)         which subject or session a row is of; only where that is known
-    theta      (classes of y, classes of z)  the public prior P(z|y)
-    about      text, JSON: artefact and its hashes, data set, licence note
-
-No original sample is in it, unless the perturber passed it unchanged.
-"""
+"""Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.remote import perturb_on_board
+from edgeveil.edge_runtime.backends.model_lint import check_all
+from edgeveil.edge_runtime.bundle.reader import read_file
+from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import atomic_path
-from edgeveil.trainer.audit.open import Opened
-from edgeveil.trainer.audit.subject import KERAS, as_received, released_rows, run_artefact
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.util.atomic import atomic_path
+from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
+from edgeveil.trainer.audit.subject import KERAS, Subject, as_received, further_outputs, released_rows, run_artefact
 from edgeveil.trainer.datasets.base import PARTS, SliceName
+from edgeveil.trainer.progress import progress
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.export.folder import ExportFolder
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What is audited and the run (``edgeveil.trainer.runs.run.Run``) whose data and classifiers it is audited with."""
+
+    subject: Subject
+    run: Any
+
+
+def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact: str) -> Opened:
+    """Open an export folder, which remembers its run, or verify a bundle against a trust folder.
+
+    Raises ``BadInput`` where something is missing, ``BundleRefused`` where no trusted key signed the bundle.
+    """
+    from edgeveil.trainer.runs.run import Run
+
+    if target.is_dir():
+        from edgeveil.trainer.export.folder import ExportFolder
+
+        folder = ExportFolder.open(target)
+        place = folder.run if run is None else run
+        if place is None:
+            raise BadInput(f"The run that {target} was exported from is no longer there: name it with --run.")
+        return Opened(_subject(folder.manifest, folder.members, artefact), Run.open(place))
+    if not target.is_file():
+        raise BadInput(f"An export folder or a .veil bundle was expected at {target}; there is none. Check the path.")
+    if run is None or trust is None:
+        raise BadInput(
+            "A bundle holds no data to attack it with, and is only opened against trusted keys: name the run with "
+            "--run and the folder of public keys with --trust."
+        )
+    from edgeveil.edge_runtime.bundle.reader import read_bundle
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
+    bundle = read_bundle(str(target), open_trust(str(trust)))
+    return Opened(_subject(bundle.manifest.document, bundle.members, artefact), Run.open(run))
+
+
+def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:
+    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``.
+
+    Raises ``BundleRefused`` for a network that draws or keeps something: what is measured of it is of this run alone.
+    """
+    check_all(manifest, members)
+    return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)
+
+
+# A frozen benchmark set: the outputs of one artefact, with labels and slices, for others to attack.
+#
+# ::
+#
+#     x          (n, *shape)  x' as it left
+#     beside     (n, k)       every further output, one-hot; only where there is one
+#     y, z       (n,)         class numbers; the values of z are not named
+#     slice      (n,)         0 classifiers, 1 perturber, 2 test, 3 attack: 0 and 1 trained the perturber, 3 did not;
+#                             learn on 0, 1 and 3, report on 2
+#     unit       (n,)         which subject or session a row is of; only where that is known
+#     theta      (classes of y, classes of z)  the public prior P(z|y)
+#     about      text, JSON: artefact and its hashes, data set, licence note
+#
+# No original sample is in it, unless the perturber passed it unchanged.
+
 
 SCHEMA = 1
 NUMBERS: Mapping[SliceName, int] = {"classifiers": 0, "perturber": 1, "test": 2, "attack": 3}
@@ -126,3 +187,90 @@ def _licence(data: Any) -> str:
             "write `public = true` into [data] of the run's recipe.toml."
         )
     return f"The recipe states that these data are public; of {source!r} itself: {reason}."
+
+
+# An audit of a board's own output on the test slice, compared with the workstation's.
+#
+# A board compiles for itself (an engine, a blob), or has other kernels: then its outputs are not those that were
+# audited here. Adversaries that learned on the workstation's rows attack the board's test rows. Both are also compared
+# sample by sample, with the noise that the board drew, so that only the arithmetic differs.
+
+
+def audit_on_board(
+    bundle: Path,
+    board: Board,
+    *,
+    run: Path,
+    trust: Path,
+    artefact: str = "auto",
+    device: str = CPU,
+    label_only: Mapping[str, Any] | None = None,
+    budget: str = "quick",
+    seed: int = 0,
+    tried: int | None = None,
+    resume: bool = False,
+) -> dict[str, Any]:
+    """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
+
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; everything else is as in ``audit``.
+    Of an artefact compiled for an accelerator, all other slices go through the one it was compiled from. What was
+    pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
+    Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
+    fails.
+    """
+    from edgeveil.trainer.audit.audit import audit
+
+    opened = open_target(bundle, run=run, trust=trust, artefact=artefact)
+    if artefact != "auto":
+        opened.subject.sha256()
+    test = opened.run.dataset().part("test")
+    kept = opened.run.folder / "audit-cache" / "on-board"
+    rows = perturb_on_board(
+        board,
+        read_file(str(bundle)),
+        test.x,
+        artefact=artefact,
+        device=device,
+        further=[*further_outputs(opened.subject), *draws(opened.subject.manifest)],
+        kept=kept,
+        progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
+    )
+    document = audit(
+        bundle,
+        run=run,
+        trust=trust,
+        artefact=rows.artefact,
+        budget=budget,
+        seed=seed,
+        tried=tried,
+        label_only=label_only,
+        there=OnBoard(rows, rows.ran["manifest_sha256"]),
+        resume=resume,
+    )
+    shutil.rmtree(kept, ignore_errors=True)
+    return document
+
+
+def same_export(
+    folder: ExportFolder, bundle: Path, trust: Path, run: Path, settings: Mapping[str, Any]
+) -> Mapping[str, Any] | None:
+    """Raise ``BadInput`` unless an export folder is that of the bundle, and was audited: its card gets a column.
+
+    Returns the label-only part of its audit where that is of the same run, budget and seed: it need not be measured
+    again.
+    """
+    if folder.audit is None:
+        raise BadInput(f"{folder.folder} was not audited here yet: run edgeveil audit {folder.folder} first.")
+    subject = open_target(bundle, run=run, trust=trust, artefact="auto").subject
+    for artefact in subject.manifest["preference"] or [NO_MODEL]:
+        there, here = (Subject(one.manifest, one.members, artefact) for one in (subject, folder))
+        if artefact not in (folder.manifest["preference"] or [NO_MODEL]) or (
+            here.pipeline_sha256() != there.pipeline_sha256()
+        ):
+            raise BadInput(
+                f"{folder.folder} is not the export that the bundle was sealed from: a column of its card "
+                "would be about other files. Name the right folder with --into."
+            )
+    alike = all(folder.audit[key] == settings[key] for key in ("budget", "seed"))
+    same_run = folder.run is not None and folder.run.resolve() == run.resolve()
+    return folder.audit["label_only"] if alike and same_run else None

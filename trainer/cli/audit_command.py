@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
@@ -99,11 +99,10 @@ def audit(
     Ends with 3 over the recipe's limits; with --verify, where a figure of the card does not reproduce.
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.board import audit_on_board, same_export
-    from edgeveil.trainer.audit.closing import measured_spending, next_step, summary
+    from edgeveil.trainer.audit.card import measured_spending, next_step, sentences, summary
     from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
-    from edgeveil.trainer.audit.elsewhere.simulator import audit_on_simulator
-    from edgeveil.trainer.audit.limits import sentences
+    from edgeveil.trainer.audit.frozen import audit_on_board, same_export
+    from edgeveil.trainer.audit.rerun import audit_on_simulator
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:
@@ -215,7 +214,7 @@ def audit(
 
 
 def _sign(target: Path | None, key: str | None, passphrase_file: Path | None, given: list[str]) -> None:
-    from edgeveil.trainer.sealing.countersign import countersign
+    from edgeveil.trainer.sealing.seal import countersign
 
     if target is None or key is None or given:
         wrong = f"; leave out {given[0]}" if given else ""
@@ -255,10 +254,9 @@ def _audit_pairs(
     as_json: bool,
     resume: bool,
 ) -> None:
-    from edgeveil.trainer.audit.before_after.compare import audit_pairs
+    from edgeveil.trainer.audit.before_after.compare import as_text, audit_pairs
     from edgeveil.trainer.audit.before_after.pair_files import read_pairs
-    from edgeveil.trainer.audit.before_after.pairs_text import as_text
-    from edgeveil.trainer.report.pairs_page import write_pairs_report
+    from edgeveil.trainer.report.card_page import write_pairs_report
 
     document = audit_pairs(
         read_pairs(before, after, labels=labels, order=rows),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
 from edgeveil.trainer.cli.common import Json, verified_bundle
@@ -50,7 +50,7 @@ def bench(
     as_json: Json = False,
 ) -> None:
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
-    from edgeveil.edge_runtime.storage.atomic import write_atomic
+    from edgeveil.edge_runtime.util.atomic import write_atomic
 
     if bool(against) == bool(on):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
@@ -252,7 +252,7 @@ def index(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
-    from edgeveil.trainer.sealing.update_index import write_index
+    from edgeveil.trainer.sealing.keys import write_index
 
     passphrase = passphrase_of(key, passphrase_file)
     made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
@@ -269,7 +269,7 @@ def runtime(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
-    from edgeveil.trainer.sealing.runtime_update import write_runtime
+    from edgeveil.trainer.sealing.keys import write_runtime
 
     made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
     say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")

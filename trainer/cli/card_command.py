@@ -28,7 +28,7 @@ def card(
     """Write a bundle's privacy card as an ML-BOM, or as material for a data protection impact assessment."""
     from edgeveil.edge_runtime.bundle.reader import read_bundle
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.storage.atomic import write_atomic
+    from edgeveil.edge_runtime.util.atomic import write_atomic
     from edgeveil.trainer.audit.card import of_bundle
 
     if cyclonedx is None and dpia is None:
@@ -44,7 +44,7 @@ def card(
 
         made[cyclonedx] = ml_bom(opened, document)
     if dpia is not None:
-        from edgeveil.trainer.report.dpia import render
+        from edgeveil.trainer.report.ml_bom import render
 
         made[dpia] = render(opened, document, trusted.key_of(opened.key).name).encode()
     for path, data in made.items():

@@ -75,8 +75,8 @@ def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
 
 def data_sets() -> dict[str, tuple[str, ...]]:
     """The files of each data set that is downloaded once, below the folder that EDGEVEIL_DATA names."""
+    from edgeveil.trainer.datasets import utd_mhad, wrist
     from edgeveil.trainer.datasets.loaders import depth, faces, mnist, scene, wifi, wq
-    from edgeveil.trainer.datasets.series import utd_mhad, wrist
 
     return {
         "mnist": tuple(f"mnist/{name}" for files in mnist.FILES.values() for name, _ in files),
@@ -123,7 +123,7 @@ def _part(what: str, modules: Sequence[str], install: str) -> dict[str, Any]:
 
 
 def _board(target: str) -> dict[str, Any]:
-    from edgeveil.devices.flashing.connection import Connection
+    from edgeveil.devices.flashing.board import Connection
 
     try:
         with Connection().open(target) as board:

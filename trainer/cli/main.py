@@ -15,8 +15,16 @@ from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
-from edgeveil.trainer.cli import audit_command, bench_command, boards, card_command, cost_command, doctor, estimate
-from edgeveil.trainer.cli.collecting import collect_command
+from edgeveil.trainer.cli import (
+    audit_command,
+    bench_command,
+    boards,
+    card_command,
+    collect_command,
+    cost_command,
+    doctor,
+)
+from edgeveil.trainer.cli import fleet as estimate
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -28,10 +36,9 @@ from edgeveil.trainer.cli.common import (
     print_json,
     print_view,
 )
-from edgeveil.trainer.cli.fleet import fleet
-from edgeveil.trainer.cli.gone import Commands
-from edgeveil.trainer.cli.publishing.pseudonym_command import pseudonym
-from edgeveil.trainer.cli.publishing.publish_command import publish
+from edgeveil.trainer.cli.fleet import Commands, fleet
+from edgeveil.trainer.cli.pseudonym_command import pseudonym
+from edgeveil.trainer.cli.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
 from edgeveil.trainer.cli.runs_command import runs
 from edgeveil.trainer.cli.trust import trust
@@ -130,7 +137,7 @@ def train(
         found = found.with_private(private)
     store = None
     if track is not None:
-        from edgeveil.trainer.runs.mlflow_store import store_of
+        from edgeveil.trainer.runs.listing import store_of
 
         store = store_of(track)  # before the minutes that would be in vain
     try:
@@ -176,7 +183,7 @@ def sweep(
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
     from edgeveil.trainer.sweep.axes import parse
-    from edgeveil.trainer.sweep.sweep import sweep as run_sweep
+    from edgeveil.trainer.sweep.axes import sweep as run_sweep
 
     frontier = run_sweep(
         [Recipe.find(name) for name in recipe],
@@ -229,7 +236,7 @@ def export(
 ) -> None:
     """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
     from edgeveil.trainer.export.export import export as export_run
-    from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+    from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
     from edgeveil.trainer.runs.run import Run
 
     samples = None if pool is None else receiver_pool(Run.open(run), pool)
@@ -261,8 +268,7 @@ def freeze(
     trust: TrustForBundle = None,
 ) -> None:
     """Write what an artefact sends as a fixed benchmark set, for others to attack."""
-    from edgeveil.trainer.audit.frozen import write_frozen
-    from edgeveil.trainer.audit.open import open_target
+    from edgeveil.trainer.audit.frozen import open_target, write_frozen
 
     write_frozen(open_target(target, run=run, trust=trust, artefact=artefact), out)
     say(f"Wrote {out}: perturbed samples with y, z and their slices.")
@@ -361,7 +367,7 @@ def report(
         return
     if export is None:
         raise BadInput("The run's audited export folder was expected: give it with --export.")
-    from edgeveil.trainer.report.run_page import write_report
+    from edgeveil.trainer.report.frontier import write_report
 
     write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
     say(f"Wrote the report. Open {out}")

@@ -77,10 +77,9 @@ def new(
     trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
-    from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
-    from edgeveil.trainer.scaffold.own_series import Steps
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
     given = Given(source, *words, Steps(rate, channels, window, hop, time))
@@ -134,10 +133,9 @@ def look(
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
-    from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
-    from edgeveil.trainer.scaffold.own_series import Steps
 
     steps = Steps(rate, channels, window, hop, time)
     given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)

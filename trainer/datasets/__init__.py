@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import priced, prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices
-from edgeveil.trainer.datasets.bounds import OF_PEOPLE, OF_RELEASES, input_spec
+from edgeveil.trainer.datasets import priced, prior, recordings, slicing, utd_mhad, wrist
+from edgeveil.trainer.datasets import recordings as windows
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices, Units, units_of
 from edgeveil.trainer.datasets.loaders import (
     depth,
     digits,
@@ -27,12 +27,9 @@ from edgeveil.trainer.datasets.loaders import (
     wq,
 )
 from edgeveil.trainer.datasets.loaders.captured import captured
-from edgeveil.trainer.datasets.readings import Readings, without_range
-from edgeveil.trainer.datasets.series import recordings, utd_mhad, windows, wrist
-from edgeveil.trainer.datasets.units import Units, units_of
-from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
+from edgeveil.trainer.recipe.data_section import Data, Series
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.recipe.series import Series
 
 LOADERS: dict[str, Callable[..., Readings]] = {
     "digits": digits.load,
@@ -167,7 +164,7 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
             f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
             "most as many, or steps between two windows would be lost. Lower it."
         )
-    still = np.flatnonzero(windows.still(readings.x))
+    still = np.flatnonzero(windows.still_windows(readings.x))
     if len(still):
         raise BadInput(
             f"{path}: {len(still)} of {len(readings.x)} windows do not move, as where a sensor is stuck, and a device "

@@ -13,9 +13,8 @@ from typing import Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.plurals import counted
-from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices
-from edgeveil.trainer.datasets.units import Units
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, SliceName, Slices, Units
 
 SLICES = 3  # at least; four where the data allow
 THREE: tuple[SliceName, ...] = ("classifiers", "perturber", "test")

@@ -1,17 +1,103 @@
-"""An exported artefact, before it is written into the folder."""
+"""The manifest's entry for one artefact: its tensors, read from the file that ships."""
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from edgeveil.trainer.export import variants
-from edgeveil.trainer.export.manifest_entry import artefact_entry
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.runners import tensor_names
-from edgeveil.trainer.graphs.graph import Graph
-from edgeveil.trainer.graphs.macs import Cost, graph_macs
-from edgeveil.trainer.graphs.read import read
+from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs
 from edgeveil.trainer.runs.fitted import FittedPerturber
+
+
+def artefact_entry(
+    data: bytes, graph: Graph, *, file: str, precision: str, inputs: list[str], outputs: list[str], max_abs: float
+) -> dict[str, Any]:
+    """ARTEFACT of the manifest (docs/reference/bundle-format.md) for the bytes ``data`` that ``graph`` was read from.
+
+    ``inputs`` and ``outputs`` are the names that the artefact stage uses, in its order. ``tensor`` is the
+    *interpreter's* name: in TFLite that of the flatbuffer's tensor (``serving_default_image:0``), which does not depend
+    on signatures (interpreters before 2.5 have none); in ONNX the graph's.
+    ``max_abs`` is the self-test's tolerance, in units of x'.
+    """
+    return {
+        "file": file,
+        "format": graph.format,
+        "precision": precision,
+        "sha256": hashlib.sha256(data).hexdigest(),
+        "weight_bytes": graph.weight_bytes(),
+        "inputs": [_tensor(name, graph.inputs) for name in inputs],
+        "outputs": [_tensor(name, graph.outputs) for name in outputs],
+        "tolerance": {"max_abs": float(max_abs)},
+    }
+
+
+def _tensor(name: str, tensors: Any) -> dict[str, Any]:
+    if name not in tensors:
+        raise BadInput(f"the artefact has no tensor {name!r}; it has {', '.join(sorted(tensors))}.")
+    tensor: Tensor = tensors[name]
+    return {
+        "name": name,
+        "tensor": tensor.name,
+        "shape": list(tensor.shape),
+        "dtype": tensor.dtype,
+        "scale": tensor.scales[0] if tensor.scales else None,
+        "zero_point": tensor.zero_points[0] if tensor.scales else None,
+    }
+
+
+# The artefact variants (format, precision, batch) that a kind of perturber can have.
+
+
+BATCH = 256
+NUMPY = "numpy-float32"
+
+_ROUGH = {
+    "cleaner": "a cleaner squares, divides and takes a root, where fewer digits lose the small values: the error would "
+    "no longer be eps; send the code instead (--emit code)",
+    "noise": "noise this small would be lost with fewer digits",
+}
+_VECTORS = ("cleaner", "noise")  # so small that calling the interpreter costs more than its work
+
+
+def why_not(kind: str, artefact: str) -> str | None:
+    """Why a perturber of that kind has no artefact of that name (``tflite-int8``); None where it may."""
+    if base(artefact).split("-")[1] != "float32":
+        return _ROUGH.get(kind)
+    return None
+
+
+def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
+    """The artefacts of this kind for boards that run ``wanted``, best first.
+
+    Kinds of few operations are exported in batches too; a cleaner can run without an interpreter.
+    """
+    names = [name for name in wanted if why_not(kind, name) is None]
+    if kind in _VECTORS:
+        names += [f"{name}-batch{BATCH}" for name in names]
+    return [*names, NUMPY] if kind == "cleaner" else names
+
+
+def base(artefact: str) -> str:
+    """The name without its batch, as in board profiles."""
+    return artefact.partition("-batch")[0]
+
+
+def batch(artefact: str) -> int:
+    """How many frames an artefact of that name takes at a time."""
+    return int(artefact.partition("-batch")[2] or 1)
+
+
+def runs_on(artefact: str, artefacts: Sequence[str]) -> bool:
+    """Whether a board that runs ``artefacts`` runs this one: every board has numpy."""
+    return artefact == NUMPY or base(artefact) in artefacts
+
+
+# An exported artefact, before it is written into the folder.
 
 
 @dataclass
@@ -35,7 +121,7 @@ class Artefact:
     @property
     def batch(self) -> int:
         """How many frames it takes at a time."""
-        return variants.batch(self.name)
+        return batch(self.name)
 
     def add(self, fitted: FittedPerturber, model: str, data: bytes) -> None:
         """Add one model's file. Its tolerance is set once it has run."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from edgeveil.devices.profiles import ARTEFACTS, Profile
 from edgeveil.edge_runtime.backends import available
-from edgeveil.trainer.export import variants
+from edgeveil.trainer.export import artefact as variants
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
 
@@ -16,7 +16,7 @@ from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
 def wanted(profiles: Sequence[Profile], *, all_formats: bool, kind: str) -> list[str]:
     """The artefacts to export, best first: in the boards' order of preference, then all others with ``all_formats``.
 
-    A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.variants``).
+    A perturber of that ``kind`` may have fewer of them, or more (``edgeveil.trainer.export.artefact``).
     """
     names = [artefact for profile in profiles for artefact in profile.artefacts]
     return variants.variants_for(kind, list(dict.fromkeys([*names, *(ARTEFACTS if all_formats else ())])))

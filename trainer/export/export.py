@@ -1,12 +1,21 @@
-"""A finished run becomes an export folder: converted, linted, measured against Keras, with golden vectors."""
+"""What an export has made is kept until it is done, so that a broken-off one goes on and does not begin anew.
+
+A piece is found by all that it depends on: networks, samples, versions and our own code. So a piece of another run, of
+another format or of other code is never taken.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,30 +23,211 @@ from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.backends.model_lint import check, check_all
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.edge_runtime.manifest.schema import NO_MODEL
+from edgeveil.edge_runtime.util.atomic import atomic_path
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.datasets.readings import UNREADABLE
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export import board_report, golden, runners, variants
+from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import check_python, compile_for
-from edgeveil.trainer.export.convert.code_output import as_code
-from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
-from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
-from edgeveil.trainer.export.lint import lint, refuse
-from edgeveil.trainer.export.manifest import PACKAGES
-from edgeveil.trainer.export.measure import measure
-from edgeveil.trainer.graphs.graph import Graph
-from edgeveil.trainer.graphs.macs import keras_macs
+from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
+from edgeveil.trainer.export.to_onnx import as_code, with_head
+from edgeveil.trainer.graphs.macs import Graph, keras_macs
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.private.cover import DATA, PUBLIC
-from edgeveil.trainer.progress import progress
+from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.fitted_head import Head
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.runs.versions import package_versions
+from edgeveil.trainer.runs.run import Head, Run, package_versions
+from edgeveil.trainer.source_code import code_of
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class KeptPieces:
+    """Pieces in ``folder``, each some arrays by name; ``made_by`` says which packages make them, and in which version.
+
+    ``folder`` is made with the first of them.
+    """
+
+    def __init__(self, folder: Path, made_by: Mapping[str, str]) -> None:
+        self.folder = folder
+        code = b"".join(code_of(Path(__file__).parents[2] / part) for part in ("edge_runtime", "models", "trainer"))
+        self._made_by = code + json.dumps(sorted(made_by.items())).encode()
+
+    def __len__(self) -> int:
+        return len(list(self.folder.glob("*.npz")))
+
+    def piece(self, make: Callable[[], Arrays], *of: bytes | str | Arrays) -> Arrays:
+        """What ``make`` returns, from here where it is kept; ``of`` is all that it depends on."""
+        path = self.folder / f"{_digest(self._made_by, *of)}.npz"
+        try:
+            with np.load(path, allow_pickle=False) as kept:
+                return {name: kept[name] for name in kept.files}
+        except UNREADABLE:
+            pass
+        made = make()
+        self.folder.mkdir(exist_ok=True)
+        with atomic_path(path) as temporary:
+            np.savez(temporary, **cast(Any, made))
+        return made
+
+
+@contextmanager
+def kept_pieces(out: Path, made_by: Mapping[str, str], *, resume: bool) -> Iterator[KeptPieces]:
+    """The pieces of an export into ``out``, which stay only where the block is interrupted, or killed.
+
+    Raises ``BadInput`` where an export to there was broken off, unless ``resume``.
+    """
+    kept = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
+    if len(kept) and not resume:
+        raise BadInput(
+            f"An export into {out} was broken off; {counted(len(kept), 'piece of it is', 'pieces of it are')} "
+            f"kept. Add --resume to continue it, or "
+            f"remove {kept.folder} to begin anew."
+        )
+    try:
+        yield kept
+    except KeyboardInterrupt:
+        say(
+            f"{counted(len(kept), 'piece of the export is', 'pieces of the export are')} kept in {kept.folder}; "
+            f"the same command with --resume continues."
+        )
+        raise
+    except BaseException:
+        shutil.rmtree(kept.folder, ignore_errors=True)
+        raise
+    shutil.rmtree(kept.folder, ignore_errors=True)
+
+
+def _digest(*of: bytes | str | Arrays) -> str:
+    digest = hashlib.sha256()
+    for part in of:
+        for name, value in part.items() if isinstance(part, Mapping) else (("", part),):
+            data = value.encode() if isinstance(value, str) else value
+            facts = f"{name} {data.dtype} {data.shape}" if isinstance(data, np.ndarray) else f"{len(data)}"
+            digest.update(facts.encode() + b"\0")
+            digest.update(np.ascontiguousarray(data).data if isinstance(data, np.ndarray) else data)
+    return digest.hexdigest()[:32]
+
+
+# Every artefact measured against Keras, on both kinds of kernels: parity, tolerance, golden vectors, manifest.
+
+
+PARITY_ROWS = 256
+REFERENCE_ROWS = 64  # reference kernels are twenty times slower
+
+Outputs = Mapping[str, np.ndarray]
+
+
+def measure(
+    run: Run,
+    fitted: FittedPerturber,
+    made: Sequence[Artefact],
+    chosen: Sequence[Profile],
+    kept: KeptPieces,
+    advance: Callable[[], None],
+    calibrated: str,
+) -> tuple[dict[str, Any], dict[str, bytes], dict[str, Any]]:
+    """The manifest, its members, and the measured half of export.json.
+
+    Samples are of the validation cut that checkpoints were chosen on, never of the test slice; where what ships was
+    ``calibrated`` on public samples, they have no say in it. Sets the tolerance of every entry of ``made``.
+    Raises ``BadInput`` where the perturber leaves samples unchanged.
+    """
+    dataset, target = run.dataset(), run.classifiers()["target"]
+    x = run.validation().x[:PARITY_ROWS]
+    draws = runners.recorded_draws(fitted, len(x), np.random.default_rng([run.recipe.seed, 3]))
+    candidates = golden.candidates(fitted)
+
+    keras = runners.on_keras(fitted)
+    expected = keras.run(x, draws)
+    runs: list[Outputs] = [keras.run(candidates.x, candidates.draws)]
+    flows = [golden.contested(fitted, keras)]
+    recorded: dict[str, Outputs] = {}
+    tolerances: dict[str, golden.Tolerance] = {}
+    rows = []
+    for one in made:
+        told = (repr(fitted.description()), fitted.tables, repr(one.entries), {"x": x}, draws)
+        found = _parts(
+            kept.piece(partial(_answers, fitted, one, x, draws, candidates), one.name, *one.data.values(), *told)
+        )
+        rows.append(
+            {
+                "artefact": one.name,
+                "backend": str(found["info"]["backend"]),
+                **folder.compare(fitted, dataset, target, expected, found["got"]),
+            }
+        )
+        pairs: list[tuple[Outputs, Outputs]] = [] if calibrated == PUBLIC else [(_first(found["got"]), found["plain"])]
+        for kernels in ("production", "reference"):
+            runs.append(found[f"golden {kernels}"])
+            flows.append(found[f"contested {kernels}"])
+        pairs.append((runs[-2], runs[-1]))
+        recorded[one.name] = runs[-1]
+        tolerances[one.name] = golden.tolerance(fitted, one.precision, pairs)
+        for entry in one.entries.values():
+            entry["tolerance"]["max_abs"] = tolerances[one.name].allowed
+        advance()
+    allowed = max((tolerance.allowed for tolerance in tolerances.values()), default=0.0)
+    loose = [name for name, tolerance in tolerances.items() if tolerance.loose]
+    vectors = golden.choose(fitted, candidates, runs, flows, allowed, loose)
+    outputs = {
+        name: {key: value[vectors.rows] for key, value in out.items()}
+        for name, out in (recorded or {NO_MODEL: runs[0]}).items()
+    }
+    document, members = manifest.build(run, fitted, made, chosen, vectors, outputs, calibrated)
+    report = {
+        "parity": rows,
+        "costs": [_costs(model, network, made) for model, network in fitted.models.items()],
+        "tolerance": {name: tolerance.facts() for name, tolerance in tolerances.items()},
+        "golden": {"candidates": len(candidates.x), "kept": [int(row) for row in vectors.rows]},
+    }
+    return document, members, report
+
+
+def _answers(
+    fitted: FittedPerturber, one: Artefact, x: np.ndarray, draws: Outputs, candidates: golden.Golden
+) -> dict[str, np.ndarray]:
+    """What an artefact says on both kinds of kernels, as ``PART/NAME``: of samples and of candidates."""
+    found: dict[str, Outputs] = {}
+    for kernels in ("production", "reference"):
+        engine = runners.on_backend(fitted, one.entries, one.data, kernels=kernels)
+        if kernels == "production":
+            on = f"{engine.info['backend']} {engine.info['version']}"
+            found |= {"info": {"backend": np.array(on)}, "got": engine.run(x, draws)}
+        else:
+            found["plain"] = engine.run(x[:REFERENCE_ROWS], _first(draws))
+        found[f"golden {kernels}"] = engine.run(candidates.x, candidates.draws)
+        found[f"contested {kernels}"] = golden.contested(fitted, engine)
+        engine.close()
+    return {f"{part}/{name}": value for part, values in found.items() for name, value in values.items()}
+
+
+def _parts(answers: Outputs) -> dict[str, dict[str, np.ndarray]]:
+    parts: dict[str, dict[str, np.ndarray]] = defaultdict(dict)
+    for key, value in answers.items():
+        part, _, name = key.partition("/")
+        parts[part][name] = value
+    return parts
+
+
+def _first(values: Outputs) -> dict[str, np.ndarray]:
+    return {name: value[:REFERENCE_ROWS] for name, value in values.items()}
+
+
+def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
+    found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
+    return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}
+
+
+# A finished run becomes an export folder: converted, linted, measured against Keras, with golden vectors.
+
 
 CALIBRATION_ROWS = 256
 
@@ -102,7 +292,7 @@ def _export(
     if fitted.models and not made:
         raise BadInput(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
-            f"{variants.why_not(fitted.kind, chosen[0].artefacts[0])}."
+            f"{artefact.why_not(fitted.kind, chosen[0].artefacts[0])}."
         )
     with progress("export", total=(len(fitted.models) + 1) * len(made) + 2) as count:
 
@@ -180,11 +370,11 @@ def _files(
     network: Any, name: str, precisions: Sequence[str], calibration: Mapping[str, np.ndarray], batch: int
 ) -> dict[str, np.ndarray]:
     """The bytes of a network as files of one format, by precision."""
-    from edgeveil.trainer.export.convert import to_onnx, to_tflite
-    from edgeveil.trainer.graphs import numpy_arrays
+    from edgeveil.trainer.export import to_onnx, to_tflite
+    from edgeveil.trainer.graphs import macs
 
     if name == "numpy":
-        files = {"float32": numpy_arrays.convert(network)}
+        files = {"float32": macs.convert(network)}
     else:
         files = (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
     return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}
@@ -198,7 +388,7 @@ def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str,
             check(data, one.format, what=f"{one.name} of {model!r}")
         for model, graph in one.graphs.items():
             boards_of: list[Profile | None] = [
-                profile for profile in chosen if variants.runs_on(one.name, profile.artefacts)
+                profile for profile in chosen if artefact.runs_on(one.name, profile.artefacts)
             ]
             for profile in boards_of or [None]:
                 board = profile.name if profile else None

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
+from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
 from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.pipeline.stages import LOTS

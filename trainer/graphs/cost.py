@@ -1,15 +1,4 @@
-"""The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
-
-``macs`` and ``parameters`` (macs.py) agree between Keras, TFLite and ONNX at every precision. The rest is of the file
-itself, so an int8 file has a quarter of the bytes:
-
-* ``weight_bytes``: its constants.
-* ``peak_activation_bytes``: the most that is held at once when the operations run in the file's order, with
-  element-wise ones, views and quantisers in place, as in fusing interpreters. A lower bound on an arena.
-* ``depthwise_macs``: of the MACs, those of convolutions with one filter per channel, which move more memory per MAC.
-* ``moved_bytes``: bytes that operations without MACs read and write, except in place; these are bound by memory.
-* ``input_values``, ``input_bytes`` and ``output_bytes``: sent to and from an accelerator for each frame.
-"""
+"""Read an ONNX file, with every shape that can be inferred."""
 
 from __future__ import annotations
 
@@ -17,14 +6,119 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
-from edgeveil.trainer.graphs.macs import PRODUCTS, Cost, graph_macs, keras_macs
-from edgeveil.trainer.graphs.read import read, read_keras
+from edgeveil.trainer.graphs.macs import (
+    PRODUCTS,
+    Cost,
+    Graph,
+    Op,
+    Tensor,
+    graph_macs,
+    keras_macs,
+    read_arrays,
+    read_tflite,
+)
+
+
+def read_onnx(data: bytes) -> Graph:
+    """The graph of an ONNX file. Raises ``BadInput`` where the bytes are not one, or not a valid one."""
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        proto = onnx.load_from_string(data)
+        onnx.checker.check_model(proto)
+        proto = onnx.shape_inference.infer_shapes(proto, strict_mode=True)
+    except (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        first = (str(error).strip().splitlines() or ["no message"])[0]
+        raise BadInput(f"the ONNX file is not valid ({first}); export the run again.") from None
+    graph = proto.graph
+    tensors = {c.name: _constant(c) for c in graph.initializer}
+    for value in (*graph.input, *graph.output, *graph.value_info):
+        tensors.setdefault(value.name, _value(value))
+    ops = []
+    for number, node in enumerate(graph.node):
+        for name in (*node.input, *node.output):
+            if name:  # a tensor whose shape could not be inferred
+                tensors.setdefault(name, Tensor(name=name, shape=(-1,), dtype="unknown"))
+        ops.append(
+            Op(
+                kind=node.op_type,
+                name=node.name or f"{node.op_type}-{number}",
+                inputs=tuple(tensors[name] if name else None for name in node.input),
+                outputs=tuple(tensors[name] for name in node.output if name),
+                domain=node.domain,
+                attributes={a.name: a.i for a in node.attribute if a.type == onnx.AttributeProto.INT},
+            )
+        )
+    constants = {c.name for c in graph.initializer}
+    return Graph(
+        format="onnx",
+        ops=tuple(ops),
+        inputs={value.name: tensors[value.name] for value in graph.input if value.name not in constants},
+        outputs={value.name: tensors[value.name] for value in graph.output},
+        opset=max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0),
+        ir=proto.ir_version,
+    )
+
+
+def _constant(entry: Any) -> Tensor:
+    import onnx
+
+    array = onnx.numpy_helper.to_array(entry)
+    return Tensor(entry.name, tuple(array.shape), array.dtype.name, constant=True, bytes=array.nbytes)
+
+
+def _value(entry: Any) -> Tensor:
+    import onnx
+
+    kind = entry.type.tensor_type
+    sizes = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim)
+    return Tensor(entry.name, sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name)
+
+
+# Read a TFLite, ONNX or numpy file as a graph, or a Keras file as a model.
+
+
+def read(data: bytes, file_format: str) -> Graph:
+    """The graph of a ``"tflite"``, ``"onnx"`` or ``"numpy"`` file. Raises ``BadInput`` where it is none."""
+    if file_format == "numpy":
+        return read_arrays(data)
+    return read_tflite(data) if file_format == "tflite" else read_onnx(data)
+
+
+def read_keras(path: Path) -> Any:
+    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none."""
+    import keras
+
+    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
+
+    try:
+        return keras.saving.load_model(path, compile=False)
+    except (OSError, ValueError, TypeError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise BadInput(
+            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
+        ) from None
+
+
+# The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
+#
+# ``macs`` and ``parameters`` (macs.py) agree between Keras, TFLite and ONNX at every precision. The rest is of the file
+# itself, so an int8 file has a quarter of the bytes:
+#
+# * ``weight_bytes``: its constants.
+# * ``peak_activation_bytes``: the most that is held at once when the operations run in the file's order, with
+#   element-wise ones, views and quantisers in place, as in fusing interpreters. A lower bound on an arena.
+# * ``depthwise_macs``: of the MACs, those of convolutions with one filter per channel, which move more memory per MAC.
+# * ``moved_bytes``: bytes that operations without MACs read and write, except in place; these are bound by memory.
+# * ``input_values``, ``input_bytes`` and ``output_bytes``: sent to and from an accelerator for each frame.
+
 
 _IN_PLACE = {
     *("BatchNormalization", "Activation", "ReLU", "LeakyReLU", "Dropout", "Reshape", "Flatten", "GaussianNoise"),

@@ -1,21 +1,94 @@
-"""Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
-
-MACs are those of convolutions, transposed convolutions and matrix products for one frame; other operations count 0, as
-in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
-
-Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias for
-every output channel of a layer, present or not. So an exported file has the figures of its Keras model at every
-precision; Keras's ``count_params`` is higher by what folding saves. A converter may or may not move batch normalisation
-that follows an activation, so there parameters may differ by its two vectors.
-"""
+"""A network file of any format as a graph: for the lint, the counters and the manifest."""
 
 from __future__ import annotations
 
+import io
 import math
-from typing import Any, NamedTuple
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, cast
+
+import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.graphs.graph import Graph, Op, Tensor
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """A tensor of the graph. ``shape`` has -1 where a size is left open; ``bytes`` is 0 unless it is a constant."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    constant: bool = False
+    bytes: int = 0
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Op:
+    """One operation. ``inputs`` has None where an optional input is left out; ``version`` is TFLite's own number."""
+
+    kind: str
+    name: str
+    inputs: tuple[Tensor | None, ...]
+    outputs: tuple[Tensor, ...]
+    version: int = 1
+    domain: str = ""
+    attributes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The operations in order, and the inputs and outputs by the model's names for them."""
+
+    format: str  # "tflite" or "onnx"
+    ops: tuple[Op, ...]
+    inputs: Mapping[str, Tensor]
+    outputs: Mapping[str, Tensor]
+    min_runtime_version: str | None = None
+    opset: int = 0  # ONNX only, as is ir
+    ir: int = 0
+
+    def tensors(self) -> list[Tensor]:
+        """Every tensor of an operation, and the graph's inputs and outputs; each once, in order."""
+        of_ops = (tensor for op in self.ops for tensor in (*op.inputs, *op.outputs))
+        every = (*self.inputs.values(), *self.outputs.values(), *of_ops)
+        return list({id(tensor): tensor for tensor in every if tensor is not None}.values())
+
+    def weight_bytes(self) -> int:
+        """The size of the constants in bytes."""
+        return sum(tensor.bytes for tensor in self.tensors())
+
+    def makers(self) -> dict[int, Op]:
+        """``id`` of a tensor -> the operation that makes it."""
+        return {id(tensor): op for op in self.ops for tensor in op.outputs}
+
+    def users(self) -> dict[int, list[Op]]:
+        """``id`` of a tensor -> the operations that take it."""
+        found: dict[int, list[Op]] = {}
+        for op in self.ops:
+            for tensor in op.inputs:
+                if tensor is not None:
+                    found.setdefault(id(tensor), []).append(op)
+        return found
+
+
+# Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
+#
+# MACs are those of convolutions, transposed convolutions and matrix products for one frame; other operations count 0,
+# as in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
+#
+# Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias
+# for every output channel of a layer, present or not. So an exported file has the figures of its Keras model at every
+# precision; Keras's ``count_params`` is higher by what folding saves. A converter may or may not move batch
+# normalisation that follows an activation, so there parameters may differ by its two vectors.
 
 
 class Cost(NamedTuple):
@@ -205,3 +278,145 @@ def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
         else:
             return False
     return False
+
+
+# Read a TFLite flatbuffer with the schema that ai-edge-litert carries; no interpreter is opened.
+
+
+_SIGNATURE = "serving_default"
+
+
+def read_tflite(data: bytes) -> Graph:
+    """The main subgraph of a flatbuffer. Raises ``BadInput`` where the bytes are not one."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    if data[4:8] != b"TFL3":
+        raise BadInput("expected a TFLite flatbuffer; these bytes lack its identifier. Export the run again.")
+    try:
+        return _read(schema.Model.GetRootAs(data), schema)
+    except (struct.error, IndexError, TypeError, AttributeError) as error:
+        raise BadInput(f"cannot read the TFLite flatbuffer ({type(error).__name__}); export the run again.") from None
+
+
+def _read(model: Any, schema: Any) -> Graph:
+    kinds = {value: key for key, value in vars(schema.BuiltinOperator).items() if key.isupper()}
+    dtypes = {value: key.lower() for key, value in vars(schema.TensorType).items() if key.isupper()}
+    sub = model.Subgraphs(0)
+    tensors = [_tensor(sub.Tensors(place), model, dtypes) for place in range(sub.TensorsLength())]
+
+    def at(place: int) -> Tensor | None:
+        return None if place < 0 else tensors[place]
+
+    ops = []
+    for number in range(sub.OperatorsLength()):
+        entry = sub.Operators(number)
+        code = model.OperatorCodes(entry.OpcodeIndex())
+        # Old writers fill only the one-byte field, new ones both where the code fits into it.
+        kind = kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
+        if kind == "CUSTOM":
+            kind = f"CUSTOM {(code.CustomCode() or b'?').decode()}"
+        ops.append(
+            Op(
+                kind=kind,
+                name=f"{kind}-{number}",
+                inputs=tuple(at(entry.Inputs(i)) for i in range(entry.InputsLength())),
+                outputs=tuple(tensors[entry.Outputs(i)] for i in range(entry.OutputsLength())),
+                version=code.Version(),
+            )
+        )
+    inputs, outputs = _ends(model, sub, tensors)
+    return Graph(
+        format="tflite",
+        ops=tuple(ops),
+        inputs=inputs,
+        outputs=outputs,
+        min_runtime_version=_min_runtime_version(model),
+    )
+
+
+def _tensor(entry: Any, model: Any, dtypes: dict[int, str]) -> Tensor:
+    # The signature has -1 where a size is open; the shape then has 1.
+    many = entry.ShapeSignatureLength()
+    shape = [entry.ShapeSignature(i) if many else entry.Shape(i) for i in range(many or entry.ShapeLength())]
+    quantisation = entry.Quantization()
+    scales: tuple[float, ...] = ()
+    zero_points: tuple[int, ...] = ()
+    size = model.Buffers(entry.Buffer()).DataLength() if entry.Buffer() else 0
+    if quantisation is not None:
+        scales = tuple(float(quantisation.Scale(i)) for i in range(quantisation.ScaleLength()))
+        zero_points = tuple(int(quantisation.ZeroPoint(i)) for i in range(quantisation.ZeroPointLength()))
+    return Tensor(
+        name=entry.Name().decode(),
+        shape=tuple(int(size) for size in shape),
+        dtype=dtypes[entry.Type()],
+        constant=size > 0,
+        bytes=size,
+        scales=scales,
+        zero_points=zero_points,
+    )
+
+
+def _ends(model: Any, sub: Any, tensors: list[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Inputs and outputs by the names of the signature; by their own names in a file without one."""
+    for number in range(model.SignatureDefsLength()):
+        signature = model.SignatureDefs(number)
+        if (signature.SignatureKey() or b"").decode() != _SIGNATURE:
+            continue
+        inputs = [signature.Inputs(i) for i in range(signature.InputsLength())]
+        outputs = [signature.Outputs(i) for i in range(signature.OutputsLength())]
+        ins, outs = ({end.Name().decode(): tensors[end.TensorIndex()] for end in ends} for ends in (inputs, outputs))
+        return ins, outs
+    inputs = [tensors[sub.Inputs(i)] for i in range(sub.InputsLength())]
+    outputs = [tensors[sub.Outputs(i)] for i in range(sub.OutputsLength())]
+    return {tensor.name: tensor for tensor in inputs}, {tensor.name: tensor for tensor in outputs}
+
+
+def _min_runtime_version(model: Any) -> str | None:
+    for number in range(model.MetadataLength()):
+        entry = model.Metadata(number)
+        if entry.Name() == b"min_runtime_version":
+            return bytes(model.Buffers(entry.Buffer()).DataAsNumpy()).rstrip(b"\0").decode() or None
+    return None
+
+
+# A cleaner's network as plain arrays, for the numpy backend on boards without an interpreter.
+
+
+def convert(model: Any) -> bytes:
+    """A ``linear_cleaner`` as ``.npz`` (edge_runtime/backends/numpy_linear.py), the same bytes every time."""
+    from edgeveil.models.cleaners import arrays
+
+    if model.name != "linear_cleaner":
+        raise BadInput(f"the format numpy is for linear cleaners; {model.name!r} is another network.")
+    file = io.BytesIO()
+    np.savez(file, **cast(Any, arrays(model)))
+    return file.getvalue()
+
+
+def read_arrays(data: bytes) -> Graph:
+    """The same file as the graph that the backend computes: for lint, counters and tensor names."""
+    with np.load(io.BytesIO(data), allow_pickle=False) as file:
+        found = {name: file[name] for name in file.files}
+    features, rank = found["encoder"].shape
+
+    def constant(name: str, array: np.ndarray) -> Tensor:
+        return Tensor(name, array.shape, array.dtype.name, constant=True, bytes=array.nbytes)
+
+    def flow(name: str, size: int) -> Tensor:
+        return Tensor(name, (1, size), "float32")
+
+    x, c, delta, left, code, output = (
+        flow(name, features if name in ("features", "output") else rank)
+        for name in ("features", "c", "delta", "left", "code", "output")
+    )
+    before = Tensor("before", (rank, rank), "float32", constant=True)  # made when it is opened
+    encoder, decoder = (constant(name, found[name]) for name in ("encoder", "decoder"))
+    encoder_bias, decoder_bias, eps = (constant(name, found[name]) for name in ("encoder_bias", "decoder_bias", "eps"))
+    ops = (
+        Op("MatMul", "encoder", (x, encoder, encoder_bias), (c,)),
+        Op("Square", "square", (c,), (delta,)),
+        Op("MatMul", "left", (delta, before, eps), (left,)),
+        Op("Shrink", "shrink", (left, delta, c), (code,)),
+        Op("MatMul", "decoder", (code, decoder, decoder_bias), (output,)),
+    )
+    return Graph("numpy", ops, {"features": x}, {"output": output, "code": code})

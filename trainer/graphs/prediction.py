@@ -12,7 +12,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.util.atomic import atomic_path
 
 KEY_BYTES = 16
 _asked: dict[int, dict[bytes, np.ndarray]] = {}  # by the id of a model, what it said of each sample
@@ -91,3 +91,17 @@ def _computed(model: Any, arrays: list[np.ndarray], batch: int) -> Any:
         pieces.append([np.asarray(one) for one in (output if several else [output])])
     outputs = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     return outputs if several else outputs[0]
+
+
+# Compile Keras models for ``fit``.
+
+
+def compile_built(model: Any, optimizer: Any, loss: Any, **options: Any) -> None:
+    """``model.compile`` for training on a CPU; ``options`` are further ones of it. What is learned is the same.
+
+    The variables of ``optimizer`` are made now. Where the first step makes them, TensorFlow traces that step twice,
+    which for a small network takes longer than to train it.
+    """
+    # XLA does not pay on a CPU: compiling takes longer than it saves, and the compiled steps are slower here.
+    model.compile(optimizer, loss, jit_compile=False, **options)
+    optimizer.build(model.trainable_variables)

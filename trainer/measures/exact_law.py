@@ -19,9 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.manifest import parse_stage
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
-from edgeveil.edge_runtime.manifest.promises.spending import charged
+from edgeveil.edge_runtime.manifest.spending import charged
 from edgeveil.edge_runtime.pipeline.mechanisms.compiled_ops import compile_mechanism
 
 MOST_DRAWS = 2**21  # runs of a stage, over all inputs

@@ -11,7 +11,7 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.recipe.training_sections import Budget, Classifiers, Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.run import Log
 
 
 @dataclass(frozen=True)

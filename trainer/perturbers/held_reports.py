@@ -12,7 +12,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
+from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.trainer.perturbers.mechanism_stages import (
     REPORT,
     Mechanism,

@@ -24,7 +24,7 @@ from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.perturber import Laplace
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.run import Log
 
 # From little noise to much; five in every factor of 1.8. Paper 001 goes from 10: small data may not bear even that.
 SWEPT = np.geomspace(100.0, 0.01, 81)

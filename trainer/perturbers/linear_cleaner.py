@@ -10,7 +10,7 @@ from edgeveil.trainer.linear.linear_problem import hidden_operator, linear_probl
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.perturber import Cleaner
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.run import Log
 
 
 def fit(section: Cleaner, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.linear.laplace_noise import scale_for
-from edgeveil.trainer.linear.linear_problem import linear_problem
+from edgeveil.trainer.linear.linear_problem import linear_problem, scale_for
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.recipe.perturber import Noise
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.run import Log
 
 
 def fit(section: Noise, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:

@@ -26,7 +26,7 @@ from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
 from edgeveil.trainer.recipe.perturber import Local
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
-from edgeveil.trainer.runs.log import Log
+from edgeveil.trainer.runs.run import Log
 
 DECODER = "decoder"
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN, LARGEST_SCALE, MOST_PLACES
+from edgeveil.edge_runtime.manifest.count import COIN, LARGEST_SCALE, MOST_PLACES
 from edgeveil.trainer.measures.local_error import FEWEST, PER_COORDINATE, ball_bound, cube_bound
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 

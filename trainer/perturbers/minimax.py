@@ -29,9 +29,8 @@ from edgeveil.trainer.perturbers.prgan import (
 from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.checkpoint_score import score_checkpoint
-from edgeveil.trainer.training.epochs import Judged, run_epochs
+from edgeveil.trainer.runs.run import Log
+from edgeveil.trainer.training.checkpoint_score import Judged, run_epochs, score_checkpoint
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,16 @@ from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.bfloat16 import in_bfloat16
-from edgeveil.trainer.training.checkpoint_score import score_checkpoint
+from edgeveil.trainer.runs.run import Log
+from edgeveil.trainer.training.checkpoint_score import (
+    Judged,
+    identity,
+    in_bfloat16,
+    run_epochs,
+    score_checkpoint,
+    straight_through,
+)
 from edgeveil.trainer.training.classifiers import train_joint
-from edgeveil.trainer.training.epochs import Judged, run_epochs
-from edgeveil.trainer.training.straight_through import identity, straight_through
 
 
 @dataclass(frozen=True)

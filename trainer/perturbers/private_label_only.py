@@ -10,9 +10,8 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.private.noise import Secret
 from edgeveil.trainer.recipe.private import Private
-from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.training.private_encoder import guarded, train_encoder
-from edgeveil.trainer.training.private_pictures import noisy_pictures
+from edgeveil.trainer.runs.run import Log
+from edgeveil.trainer.training.checkpoint_score import guarded, noisy_pictures, train_encoder
 
 
 def learn(dataset: Dataset, model: Any, asked: Private, log: Log) -> tuple[np.ndarray, dict[str, Any]]:

@@ -9,8 +9,7 @@ from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import MICRO, charged, repeats
+from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of, repeats
 from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
 from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
 from edgeveil.trainer.recipe.training_sections import Spending

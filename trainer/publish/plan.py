@@ -8,7 +8,7 @@ attack on all of it.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +17,23 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.publish.actions import ACTIONS, Column, Drop, PlanTable, Pseudonym, Quasi, Target
-from edgeveil.trainer.publish.anonymity.frequency import Link
-from edgeveil.trainer.publish.anonymity.generalise import Method
-from edgeveil.trainer.publish.requests.requested_attack import Attack
-from edgeveil.trainer.publish.requests.requested_statistics import KINDS, Statistic
+from edgeveil.trainer.publish.actions import (
+    ACTIONS,
+    KINDS,
+    Attack,
+    Column,
+    Drop,
+    Keep,
+    PlanTable,
+    Pseudonym,
+    Quasi,
+    Sensitive,
+    Statistic,
+    Target,
+)
+from edgeveil.trainer.publish.frequency import Frequencies, Link, discernibility, unique_people, uniqueness
+from edgeveil.trainer.publish.generalise import Column as generalise_Column
+from edgeveil.trainer.publish.generalise import Generalised, Method
 from edgeveil.trainer.recipe.messages import nearest
 
 
@@ -221,3 +233,68 @@ def _expected(detail: ErrorDetails, model: type[Any]) -> str:
     if kind.startswith("union_tag"):
         return "`kind` to be one of 'ranges', 'cuts', 'dates', 'prefixes', 'tree'"
     return detail["msg"].removeprefix("Input should be ")
+
+
+# What is said of a publication: each column and what became of it, k, l and t, and what is not promised.
+
+
+MOST_SHOWN = 5  # combinations of columns of each size, the most telling ones
+LIMITS = (
+    "k-anonymity guards against singling a person out by the columns called quasi. It does not guard against somebody "
+    "who knows more of a person than these, against inference where a class agrees, or across two publications of one "
+    "table.",
+    "Columns that are kept, sensitive or the target are published as they are; whoever knows them of a person may find "
+    "that person by them.",
+    "Pseudonyms are deterministic: equal identifiers stay equal, and how often each occurs shows.",
+)
+
+
+def statement_document(
+    raw: Frequencies, plan: Plan, shown: Generalised, found: Mapping[str, float], columns: Sequence[generalise_Column]
+) -> dict[str, Any]:
+    """The statement as JSON has it, but for recipient and table. ``found`` is of the independent reader."""
+    names = [column.name for column in columns]
+    alone = sorted(uniqueness(raw, names), key=lambda pair: (len(pair[0]), -pair[1]))
+    by_count = [[pair for pair in alone if len(pair[0]) == count][:MOST_SHOWN] for count in (1, 2, 3)]
+    asked = plan.anonymity
+    return {
+        "schema": 1,
+        "kind": "publication",
+        "plan_sha256": plan.sha256,
+        "link": asked.link,
+        "asked": {"k": asked.k, "suppress": asked.suppress, **_asked(plan)},
+        "found": {name: round(value, 6) for name, value in found.items()},
+        "suppressed_people": 5 * round(shown.suppressed / 5),
+        "generalised": dict(shown.facts),
+        "loss": {
+            "mean": round(shown.loss(columns), 4),
+            "columns": {name: round(value, 4) for name, value in shown.losses.items()},
+            "discernibility": discernibility(shown.labels, shown.rows),
+        },
+        "unique_before": {
+            "all": round(unique_people(raw), 3),
+            "most_telling": [
+                {"columns": list(which), "share": round(share, 3)} for part in by_count for which, share in part
+            ],
+        },
+        "columns": {name: _became(column) for name, column in plan.columns.items()},
+        "limits": list(LIMITS),
+    }
+
+
+def _asked(plan: Plan) -> dict[str, float]:
+    keys = ("distinct_l", "entropy_l", "t")
+    sensitive = plan.of(Sensitive).items()
+    return {
+        f"{name}.{key}": getattr(one, key) for name, one in sensitive for key in keys if getattr(one, key) is not None
+    }
+
+
+def _became(column: Any) -> str:
+    if isinstance(column, Keep):
+        return f"kept: {column.reason}"
+    if isinstance(column, Pseudonym):
+        return f"pseudonym ({column.mode}, epoch {column.epoch})"
+    if isinstance(column, Quasi):
+        return f"generalised ({column.hierarchy.kind})"
+    return {"drop": "dropped", "sensitive": "sensitive, as it was", "target": "target, as it was"}[column.action]

@@ -1,4 +1,4 @@
-"""A table published for one recipient: checked as a whole, and there as a whole or not at all."""
+"""A plan to fill in: every column of a table with its type, its number of values, and no action yet."""
 
 from __future__ import annotations
 
@@ -15,25 +15,177 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import take_name, write_atomic, writing
-from edgeveil.trainer.datasets.columns import Cells
-from edgeveil.trainer.pseudonyms.master_key import MasterKey
+from edgeveil.edge_runtime.sources.images import list_pictures
+from edgeveil.edge_runtime.sources.npz import count_rows
+from edgeveil.edge_runtime.util.atomic import take_name, write_atomic, writing
+from edgeveil.trainer.datasets.columns import MISSING, Cells
+from edgeveil.trainer.pseudonyms.master_key import MasterKey, Step, normalised
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
-from edgeveil.trainer.publish import reader, statement, table_files
+from edgeveil.trainer.publish import plan as statement
+from edgeveil.trainer.publish import reader, table_files
 from edgeveil.trainer.publish.actions import Drop, Keep, Pseudonym, Quasi, Sensitive, Target
-from edgeveil.trainer.publish.anonymity.criteria import Criteria
-from edgeveil.trainer.publish.anonymity.criteria import Sensitive as Asked
-from edgeveil.trainer.publish.anonymity.frequency import Frequencies
-from edgeveil.trainer.publish.anonymity.generalise import Column, Generalised, generalise
-from edgeveil.trainer.publish.anonymity.levels import encode
-from edgeveil.trainer.publish.draft import is_prose
-from edgeveil.trainer.publish.people import identifiers, numbers, sensitive_values
+from edgeveil.trainer.publish.attack import rest_of_statement
+from edgeveil.trainer.publish.frequency import Criteria, Frequencies
+from edgeveil.trainer.publish.frequency import Sensitive as Asked
+from edgeveil.trainer.publish.generalise import Column, Generalised, generalise
+from edgeveil.trainer.publish.levels import Levels, as_date, as_number, encode
 from edgeveil.trainer.publish.plan import Plan
-from edgeveil.trainer.publish.pseudonymise import pseudonymise, require_vault
-from edgeveil.trainer.publish.rest_of_statement import rest_of_statement
-from edgeveil.trainer.report.publication.card_html import render as card_page
-from edgeveil.trainer.report.publication.card_markdown import text as card_text
+from edgeveil.trainer.publish.reader import pseudonymise, require_vault
+from edgeveil.trainer.publish.recordings import PARQUET, FrameNames, matched, open_parquet
+from edgeveil.trainer.report.card_markdown import render as card_page
+from edgeveil.trainer.report.card_markdown import text as card_text
 from edgeveil.trainer.results import locked
+
+WORDS = 4  # a text of more words than these is prose, in which anything may stand
+LETTERS = 64
+_HEAD = """\
+# What becomes of each column. Write one action for each; nothing is published before.
+#   drop | keep (reason) | pseudonym (mode, normalise, epoch) | quasi (hierarchy) | sensitive (distinct_l, ...) | target
+
+[anonymity]
+k = {k}  # people who look alike, at least
+# people = ""      # the column that says whose a row is; left out with link = "rows"
+# link = "person"  # person: a pseudonym links rows. none: nothing does. rows: each row is another's
+suppress = 0  # people that may be left out
+method = "incognito"  # or "mondrian": less loss, each row by itself
+
+"""
+_NO_FRAMES = """\
+# [frames]            # for recordings beside the table (edgeveil publish archive)
+# key = ""            # the column that names a row's frame: a file, or a number from 0
+# most_dropped = 0.0  # share of the frames that may be lost
+"""
+_FRAMES = """\
+[frames]
+{key}  # {why}
+most_dropped = 0.0  # share of the frames that may be lost
+"""
+_TAIL = """
+# Numbers with noise beside the rows, and what attacks may learn of a column that is dropped:
+# [statistics.NAME]  # kind = "count", "histogram" or "mean", epsilon
+# [attack]           # sensitive, points, bits
+"""
+
+
+def draft(table: Path, cells: Cells, *, k: int = 10, frame_columns: Sequence[str] = ()) -> str:
+    """The plan's TOML. ``cells`` are those of ``table``; of recordings, ``frame_columns`` each name all frames."""
+    import tomli_w
+
+    columns = {
+        name: {"type": type_of(values), "values": len(set(values) - {""}), "action": ""}
+        for name, values in cells.items()
+    }
+    frames = _frames(frame_columns) if frame_columns else _NO_FRAMES
+    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}{frames}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
+
+
+def names_of(uri: str) -> FrameNames:
+    """What a table calls the frames, without a bundle: their files in the folder, or numbers. Raises ``BadInput``."""
+    kind, _, where = uri.partition(":")
+    if kind == "images":
+        return list_pictures(where)[1]
+    if uri.startswith(PARQUET):
+        with open_parquet(Path(where)) as file:
+            return range(file.metadata.num_rows)
+    return range(count_rows(where))
+
+
+def frame_columns(table: Path, cells: Cells, names: FrameNames) -> list[str]:
+    """The columns that name every frame once, in the table's order.
+
+    Raises ``BadInput`` where none does: by row or frame, where a column names half of them at least.
+    """
+    wanted = set(map(str, names))
+    shared = {column: len(wanted.intersection(values)) for column, values in cells.items()}
+    whole = [column for column, many in shared.items() if many == len(wanted) == len(cells[column])]
+    if whole:
+        return whole
+    nearest = max(shared, key=shared.__getitem__)
+    if 2 * shared[nearest] >= len(wanted):
+        matched(cells[nearest], names, nearest)
+    what = f"numbers from 0 to {len(wanted) - 1}" if isinstance(names, range) else "names of files in the folder"
+    raise BadInput(f"No column of {table.name} says which frame is a row's: expected one with {what}. Add it.")
+
+
+def _frames(columns: Sequence[str]) -> str:
+    """The plan's table for recordings; where several columns could be it, none is chosen."""
+    import tomli_w
+
+    key, why = columns[0], 'names every frame once; its action is "drop"'
+    if len(columns) > 1:
+        key, why = "", f'choose one: {", ".join(columns)} name every frame once; its action is "drop"'
+    return _FRAMES.format(key=tomli_w.dumps({"key": key}).strip(), why=why)
+
+
+def type_of(values: Sequence[str]) -> str:
+    """``number``, ``date``, ``text``, ``prose`` where some cell is a sentence or long, or ``empty``."""
+    there = {value for value in values if value.strip().lower() not in MISSING}
+    if not there:
+        return "empty"
+    if all(as_number(value) is not None for value in there):
+        return "number"
+    if all(as_date(value) is not None for value in there):
+        return "date"
+    return "prose" if any(is_prose(value) for value in there) else "text"
+
+
+def is_prose(value: str) -> bool:
+    """Whether a cell holds more than a name."""
+    return len(value.split()) > WORDS or len(value) > LETTERS
+
+
+# Whose rows these are: identifiers in one spelling, and one sensitive value for each person.
+
+
+def identifiers(column: str, cells: Sequence[str], steps: Sequence[Step]) -> list[str]:
+    """Each cell in its one spelling. Raises ``BadInput`` with column and row of one that is empty, or no date."""
+    known: dict[str, str] = {}
+    for row, cell in enumerate(cells):
+        if cell not in known:
+            try:
+                known[cell] = normalised(cell, steps)
+            except ValueError as error:
+                raise BadInput(
+                    f'Column "{column}", row {row + 1}: an identifier was expected that {list(steps)} can normalise; '
+                    f"there, {error}. Correct the cell, or drop the row."
+                ) from None
+    return [known[cell] for cell in cells]
+
+
+def numbers(names: Sequence[str]) -> np.ndarray:
+    """Numbers (rows,) of people from 0, in the order of their first rows."""
+    seen: dict[str, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names])
+
+
+def sensitive_values(
+    column: str, cells: Sequence[str], asked: Sensitive, person: np.ndarray
+) -> tuple[np.ndarray, Levels]:
+    """The code (people,) of each person's value, and the levels of the values.
+
+    Raises ``BadInput`` with column and row where a person has two: what a class tells of a person would not be one
+    number.
+    """
+    codes, levels = _plain(cells) if asked.hierarchy is None else encode(column, cells, asked.hierarchy)
+    values = np.full(int(person.max()) + 1, -1)
+    values[person[::-1]] = codes[::-1]  # the first row of each
+    other = values[person] != codes
+    if other.any():
+        raise BadInput(
+            f'Column "{column}", row {int(other.argmax()) + 1}: a sensitive column has one value for each person, and '
+            "this one had another before. Publish one row a person, or drop the column."
+        )
+    return values, levels
+
+
+def _plain(cells: Sequence[str]) -> tuple[np.ndarray, Levels]:
+    """Values without any order."""
+    distinct, codes = np.unique(np.asarray(cells, object).astype(str), return_inverse=True)
+    count = len(distinct)
+    return codes, Levels((np.arange(count),), (tuple(map(str, distinct)),), (np.zeros(count),), None)
+
+
+# A table published for one recipient: checked as a whole, and there as a whole or not at all.
 
 
 @dataclass(frozen=True)
@@ -116,7 +268,7 @@ def publish(
             found = reader.found(file, plan, prepared.person[rows].tolist())
             reader.require(plan, found)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            document = statement.document(prepared.frequencies(), plan, shown, found, prepared.columns)
+            document = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
             document |= rest_of_statement(plan, prepared.cells, prepared.person, shown, [file], rows)
             write_atomic(folder / "publication.md", card_text(document).encode())

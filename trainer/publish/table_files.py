@@ -5,14 +5,19 @@ from __future__ import annotations
 import csv
 import importlib
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.columns import Cells, read_cells
+from edgeveil.trainer.pseudonyms.master_key import MasterKey, Scope
+from edgeveil.trainer.pseudonyms.vault import Vault, rotated
+from edgeveil.trainer.recipe.messages import nearest
+from edgeveil.trainer.results import locked, require_free
 
 _PART = {  # settings that do not change, so that equal columns are equal bytes
     "compression": "zstd",
@@ -101,3 +106,22 @@ def _whole(value: str) -> bool:
     """Whether a number in its one spelling: 007 is none."""
     digits = value.removeprefix("-")
     return digits.isascii() and digits.isdigit() and len(digits) <= 18 and str(int(value)) == value
+
+
+# A published table with its pseudonyms in another epoch.
+
+
+def rotate(
+    table: Path, column: str, out: Path, key: MasterKey, scope: Scope, *, to: int, vault: Vault | None = None
+) -> None:
+    """Write ``out``; where that fails, the vault is as it was. Raises ``BadInput``."""
+    kind_of(out)
+    cells = read(table)
+    if column not in cells:
+        raise BadInput(f'{table} has no column "{column}"{nearest(column, cells)}. Give the column of its pseudonyms.')
+    with locked(out, "pseudonym rotate"):
+        require_free(out, replace=False)
+        with vault.change() if vault is not None else nullcontext():
+            cells[column] = rotated(cells[column], key, scope, to=to, vault=vault)
+            with atomic_path(out) as temporary:
+                write(Path(temporary), cells)

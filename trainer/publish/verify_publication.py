@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 from edgeveil.edge_runtime.bundle.trust_file import MAKER
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.publish import reader, table_files
-from edgeveil.trainer.publish.archive.publishing import CARDS, FORMAT, KIND, SIGNED
-from edgeveil.trainer.publish.archive.resuming import DOCUMENT
+from edgeveil.trainer.publish.publishing import CARDS, FORMAT, KIND, SIGNED
+from edgeveil.trainer.publish.resuming import DOCUMENT
 
 _PART = re.compile(r"part-[0-9]{5}\.parquet")
 

@@ -1,20 +1,225 @@
-"""The ``[perturber]`` section of a recipe: one model per kind, told apart by ``kind``.
-
-A new kind adds a model here or in ``kinds``, its name to ``Perturber``, and its module to
-``edgeveil.trainer.perturbers.KINDS``.
-"""
+"""``[perturber]`` of a linear cleaner, and of the noise that it is compared with."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from edgeveil.trainer.recipe.kinds.cleaner_sections import Cleaner, Noise
-from edgeveil.trainer.recipe.kinds.codebook_section import Codebook
-from edgeveil.trainer.recipe.kinds.generator_sections import Generator, Minimax, PrGan
-from edgeveil.trainer.recipe.kinds.local_section import Local
-from edgeveil.trainer.recipe.section import MOST_EPSILON, Section
+from edgeveil.trainer.recipe.codebook_section import Codebook
+from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Section
+
+
+class _Linear(Section):
+    """What a cleaner and the mechanism it is compared with share: an operator and the error it may make."""
+
+    unbounded: ClassVar[bool] = True
+
+    eps: float = Field(default=0.01, ge=0, description="Allowed squared error of the wanted outputs on each vector.")
+    eps_per: Literal["label", "vector"] = Field(
+        default="label", description="Whether `eps` is for each wanted output or for all of them together."
+    )
+    operator: str = Field(
+        default="data",
+        description='Where A_d, the predictor\'s first operator, is from: "data" (least squares on the first slice), '
+        '"npy:FILE" (features, outputs), or "keras:FILE" (first Dense or Conv2D), relative to the recipe.',
+    )
+    ridge: float = Field(default=0.0, ge=0, description='Added to the diagonal by least squares; for `"data"` and A_c.')
+
+    @field_validator("operator")
+    @classmethod
+    def _known_operator(cls, operator: str) -> str:
+        kind, colon, place = operator.partition(":")
+        if operator != "data" and not (kind in ("npy", "keras") and colon and place):
+            raise ValueError('"data", "npy:FILE" or "keras:FILE"')
+        return operator
+
+
+class Cleaner(_Linear):
+    """A linear cleaner (paper 000): removes from a vector what the predictor's operator does not need."""
+
+    kind: Literal["cleaner"] = Field(description="A linear cleaner.")
+    method: Literal["exact", "approximate", "algorithm1"] = Field(
+        default="algorithm1",
+        description="What is removed first: the null space alone (`eps` counts as 0), what A_d weighs least, or what "
+        "is worth least to the predictor per worth to the adversary.",
+    )
+
+
+class Noise(_Linear):
+    """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
+
+    kind: Literal["noise"] = Field(description="Laplace noise on every feature.")
+
+
+# ``[perturber]`` of a locally private report.
+
+
+VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
+CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
+
+
+class Local(Section):
+    """A report that is alpha-locally differentially private (paper 002, Definition 3): of many, a collector learns."""
+
+    kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
+    of: Literal["reading", "label", "code"] = Field(
+        description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
+        "code of a `codebook`."
+    )
+    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
+        description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
+        'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
+        'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
+        "sends an instantaneous one of it with every frame."
+    )
+    epsilon: float = Field(
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha: one release changes the odds of anything about its reading by a factor of at most e^alpha.",
+    )
+    radius: float = Field(
+        default=1.0,
+        gt=0,
+        le=1e6,
+        description="reading: how far from the middle of `data.low` and `data.high` a value may be, in half ranges "
+        "(duchi-l2: the length of all of them together); what is further is clipped. Smaller has less noise.",
+    )
+    codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|track|period:[1-9][0-9]{0,3}s)$",
+        description='label, code: "track" or "period:600s" answers once for a track or clock period, of its first '
+        'frame; the ledger is charged for that answer, and what is sent of it again costs nothing. "none": every '
+        "frame is answered anew, and charged.",
+    )
+    instantaneous: float | None = Field(
+        default=None,
+        gt=0,
+        lt=MOST_EPSILON,
+        description="rappor: alpha of one instantaneous answer where no other is seen. All those of a permanent answer "
+        "together tell at most `epsilon`, which must be larger, and which is what is charged.",
+    )
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Local:
+        wants_vector = self.of == "reading"
+        if (self.mechanism in VECTOR_MECHANISMS) != wants_vector:
+            known = VECTOR_MECHANISMS if wants_vector else CATEGORY_MECHANISMS
+            names = ", ".join(f'"{one}"' for one in known)
+            raise ValueError(f'one of {names} with `of = "{self.of}"`; got "{self.mechanism}"')
+        if self.of != "reading" and self.radius != 1.0:
+            raise ValueError("no `radius` but with readings: classes have no distance")
+        self._keeps(wants_vector)
+        if (self.of == "code") != (self.codebook is not None):
+            wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
+            raise ValueError(f'{wanted} with `of = "{self.of}"`')
+        if self.codebook is not None and self.codebook.hold != "none":
+            raise ValueError("no `hold` in [perturber.codebook]: its code is reported")
+        return self
+
+    def _keeps(self, is_vector: bool) -> None:
+        """Raise ``ValueError`` where what is kept does not fit the mechanism."""
+        if is_vector and self.hold != "none":
+            raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
+        rappor = self.mechanism == "rappor"
+        if rappor and self.hold == "none":
+            raise ValueError(
+                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
+            )
+        if rappor != (self.instantaneous is not None):
+            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if self.instantaneous is not None and self.instantaneous >= self.epsilon:
+            raise ValueError(
+                f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
+                f"{self.instantaneous:g}"
+            )
+
+
+# ``[perturber]`` of a generator: PR-GAN, its baselines, and minimax.
+
+
+class Generator(Section):
+    """The network that maps u to u', both in the unit cube."""
+
+    architecture: Literal["conv", "mlp"] = Field(description='"conv" for images, "mlp" for vectors.')
+    width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
+    halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
+    blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
+    latent: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="mlp only: size of a bottleneck for all of u. Left out: the network's output is added to u.",
+    )
+    clip: Literal["returns"] | None = Field(
+        default=None,
+        description='"returns": in training a clipped value keeps its gradient where a step leads back into the range, '
+        "so that a generator that has made everything black can recover. Left out: it has none. Not with `latent`, "
+        "where nothing is clipped.",
+    )
+
+    @field_validator("clip")
+    @classmethod
+    def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
+        if clip is not None and info.data.get("latent") is not None:
+            raise ValueError("no such key with `latent`, where nothing is clipped")
+        return clip
+
+
+class _Generated(Section):
+    """What PR-GAN, its baselines and minimax share: a generator and the weights of its losses."""
+
+    generator: Generator = Field(description="The network that ships.")
+    alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
+    beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
+    distance: float = Field(
+        gt=0, description="c of eq. 10: Euclidean distance between u and u', in the unit cube, that costs nothing."
+    )
+    distance_slack: float = Field(
+        default=1.5,
+        ge=1.0,
+        description="A checkpoint whose mean distance is over `distance` times this is taken only if no other will do.",
+    )
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
+    discriminator_learning_rate: float = Field(
+        default=2e-4, gt=0, le=1, description="Adam's rate for the discriminator."
+    )
+    straight_through: bool = Field(
+        default=False,
+        description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
+    )
+
+
+class PrGan(_Generated):
+    """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
+
+    kind: Literal["prgan", "ngp", "ap"] = Field(
+        description="PR-GAN; NGP has no discriminator, AP no target classifier (section 6.2)."
+    )
+
+
+class Minimax(_Generated):
+    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
+
+    kind: Literal["minimax"] = Field(description="A generator trained against adversaries that keep learning.")
+    noise: int = Field(default=16, ge=1, le=1024, description="Random inputs of the generator per sample.")
+    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
+    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
+    adversary_steps: int = Field(default=2, ge=1, le=20, description="Steps of each adversary per generator step.")
+    renew: int = Field(default=4, ge=1, description="Epochs between resets of one adversary, in turn.")
+    judge_every: int = Field(
+        default=5,
+        ge=1,
+        description="Epochs between checkpoints that freshly trained adversaries score; the last one is scored too.",
+    )
+
+
+# The ``[perturber]`` section of a recipe: one model per kind, told apart by ``kind``.
+#
+# A new kind adds a model here or in ``kinds``, its name to ``Perturber``, and its module to
+# ``edgeveil.trainer.perturbers.KINDS``.
+
 
 __all__ = [
     "Cleaner",

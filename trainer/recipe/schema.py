@@ -11,21 +11,20 @@ from pydantic import Field, ValidationError, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, reason
 from edgeveil.edge_runtime.manifest.count import check_count
-from edgeveil.trainer.recipe import renamed
-from edgeveil.trainer.recipe.capture import Capture
-from edgeveil.trainer.recipe.count import Count
+from edgeveil.trainer.recipe import messages
+from edgeveil.trainer.recipe.codebook_section import without_deleted
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
-from edgeveil.trainer.recipe.head import Head, check_head
-from edgeveil.trainer.recipe.kinds.codebook_section import without_deleted
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber
-from edgeveil.trainer.recipe.private import Private, check_private, epsilon_and_delta
-from edgeveil.trainer.recipe.section import Section
+from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private, epsilon_and_delta
 from edgeveil.trainer.recipe.training_sections import (
     Budget,
+    Capture,
     Certificate,
     Classifiers,
+    Count,
     Limits,
+    Section,
     Spending,
     TablePrior,
     TrainingPrior,
@@ -212,7 +211,7 @@ class Recipe(Section):
         """A recipe from parsed TOML. Raises ``BadInput``: the key, what was expected, what came."""
         perturber = table.get("perturber")
         if isinstance(perturber, dict):
-            renamed.refuse_old(perturber.get("kind"), renamed.KINDS, f"{origin}: the perturber kind")
+            messages.refuse_old(perturber.get("kind"), messages.KINDS, f"{origin}: the perturber kind")
         try:
             return cls.model_validate(table)
         except ValidationError as error:
@@ -257,7 +256,7 @@ class Recipe(Section):
             if not path.is_file():
                 raise BadInput(f"Expected a recipe in {path}; there is no such file. See `edgeveil recipe list`.")
             return path
-        renamed.refuse_old(text, renamed.RECIPES, "The recipe")
+        messages.refuse_old(text, messages.RECIPES, "The recipe")
         name = ALIASES.get(text, text)
         if name not in cls.names():
             raise BadInput(

@@ -1,12 +1,29 @@
-"""Sections of a recipe on how it is trained, how long, and what the result must meet."""
+"""What every section of a recipe is, and what several of them may not go beyond."""
 
 from __future__ import annotations
 
-from typing import Literal
+import math
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from edgeveil.trainer.recipe.section import Section
+from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.manifest.capture import check_capture
+from edgeveil.edge_runtime.manifest.count import LEAST_PERIOD_S, MICRO, MOST_EACH, MOST_PERIOD_S, CountRules
+
+MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
+
+
+class Section(BaseModel):
+    """A part of a recipe: every key known, every type exact, nothing changed once it is read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
+
+
+# Sections of a recipe on how it is trained, how long, and what the result must meet.
+
 
 MOST_SECONDS = 10 * 366 * 86_400
 
@@ -129,4 +146,243 @@ class Limits(Section):
         gt=0,
         le=1,
         description="codebook: accuracy of y-hat on the worst person, by an encoder trained without that person.",
+    )
+
+
+# The ``[capture]`` section of a recipe: what the sensor gives, and how it becomes the samples that are perturbed.
+
+
+Size = Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=2, max_length=2)]
+Window = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=4, max_length=4)]
+
+
+class Frame(Section):
+    """A frame as the sensor gives it."""
+
+    shape: list[int] = Field(
+        min_length=1, max_length=3, description="[height, width], [height, width, channels] or [features]."
+    )
+    dtype: Literal["uint8", "int8", "uint16", "int16", "float32"] = Field(description="Type of its values.")
+    unit_mm: float | None = Field(default=None, gt=0, le=1000, description="Depth cameras: mm per unit of a pixel.")
+
+
+class Crop(Section):
+    """A patch around each person under an overhead depth camera (section 6.1)."""
+
+    size: Size = Field(default=[180, 180], description="Rows and columns of a patch, in the sensor's pixels.")
+    focal_px: float = Field(
+        default=365.0, gt=0, le=10000, description="The sensor's focal length in pixels; 365 is a Kinect v2's."
+    )
+    least_height_mm: float = Field(
+        default=1000.0, gt=0, le=3000, description="Least height of a person above the floor."
+    )
+    least_pixels: int = Field(default=600, ge=1, description="Least pixels of a person at that height.")
+    apart_mm: float = Field(default=500.0, gt=0, le=3000, description="Two people closer than this count as one.")
+    step_px: int = Field(default=60, ge=1, le=4096, description="Largest step of a person between two frames.")
+    gone_frames: int = Field(default=5, ge=0, le=10000, description="Frames without its person that end a track.")
+    floor_frames: int = Field(
+        default=9000,
+        ge=2,
+        le=10**7,
+        description="The floor is the largest depth seen in this many frames, up to twice as many.",
+    )
+
+
+class Capture(Section):
+    """How a sensor's frames become samples: the same in training and on a device."""
+
+    frame: Frame = Field(description="What the sensor gives.")
+    access_points: list[str] | None = Field(
+        default=None, description="wifi: the address of each feature, in order, as 00:11:22:aa:bb:cc."
+    )
+    measure: Literal["value", "depth", "height", "seen"] = Field(
+        default="value",
+        description='"value" of a pixel or feature; "depth", where 0 means no value; "height" above the floor; "seen" '
+        "or not, for access points.",
+    )
+    low: float | None = Field(
+        default=None, description="Value that becomes the lower end of the range; mm for depth and height."
+    )
+    high: float | None = Field(
+        default=None, description="Value that becomes the upper end of the range; mm for depth and height."
+    )
+    window: Window | None = Field(
+        default=None, description="The part of the frame that is used: top, left, height, width. Left out: all of it."
+    )
+    crop: Crop | None = Field(default=None, description="Patches around people. Left out: the whole frame.")
+    size: Size | None = Field(
+        default=None, description="Rows and columns of a sample. Left out: those of the patch, the window or the frame."
+    )
+    channels: Literal[1, 3] | None = Field(default=None, description="1 turns colour into gray. Left out: unchanged.")
+    dtype: Literal["uint8", "uint16", "float32"] | None = Field(
+        default=None,
+        description="Type of a sample, whose whole range is used (float32: 0 to 1). Left out: the frame's.",
+    )
+    resize: Literal["nearest", "area"] = Field(
+        default="nearest", description='How frames are resized. "area" (the mean) is for "value" alone.'
+    )
+    slots: int = Field(default=1, ge=1, le=64, description="Frames sent per tick: the most people at a time.")
+    tick_hz: float = Field(
+        default=10.0, ge=0.01, le=1000, description="Ticks per second: how often a live source sends."
+    )
+    on_fault: Literal["previous", "flat"] = Field(
+        default="previous", description="What is sent if there is no new frame: the previous frame, or a flat one."
+    )
+    degraded_after_s: int = Field(
+        default=60, ge=1, le=86400, description="Seconds of a fault after which receivers are told."
+    )
+
+    @model_validator(mode="after")
+    def _runs_on_a_device(self) -> Capture:
+        try:
+            check_capture(self.manifest(), self.input())
+        except BundleRefused as refusal:
+            problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
+            raise ValueError(f"a section that a device can run ({problem})") from None
+        return self
+
+    def manifest(self) -> dict[str, Any]:
+        """The section as the manifest has it (docs/reference/bundle-format.md)."""
+        keys = ["access_points", "measure", "low", "high", "slots", "tick_hz", "on_fault", "degraded_after_s"]
+        return {
+            **{key: getattr(self, key) for key in keys},
+            "frame": self.frame.model_dump(),
+            "crop": None if self.crop is None else self.crop.model_dump(),
+            "resize": None if len(self.frame.shape) == 1 else self.resize,
+            **({} if self.window is None else {"window": self.window}),
+        }
+
+    def input(self) -> dict[str, Any]:
+        """``kind``, ``shape``, ``dtype``, ``low`` and ``high`` of a sample; the last two None if unknown."""
+        shape, dtype = list(self.frame.shape), self.dtype or self.frame.dtype
+        if len(shape) > 1:
+            size = self.size or (self.crop.size if self.crop else self.window[2:] if self.window else shape[:2])
+            shape = [*size, self.channels or (shape[2] if len(shape) == 3 else 1)]
+        ends: tuple[float | None, float | None] = None, None
+        if self.low is not None or dtype == "uint8":
+            whole = np.dtype(dtype).kind in "iu"
+            ends = (float(np.iinfo(dtype).min), float(np.iinfo(dtype).max)) if whole else (0.0, 1.0)
+        return {
+            "kind": "vector" if len(shape) == 1 else "image",
+            "shape": shape,
+            "dtype": dtype,
+            "low": ends[0],
+            "high": ends[1],
+        }
+
+
+# The ``[count]`` section of a recipe: people before a camera, counted by lines and zones.
+
+
+Place = Annotated[list[float], Field(min_length=2, max_length=2)]
+
+
+class CountedLine(Section):
+    """A line that people cross. "in" is from its left to its right, seen from `start` to `end` in the picture."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$", description="Its name in records.")
+    start: Place = Field(description="[row, column] of one end, in the sensor's pixels.")
+    end: Place = Field(description="[row, column] of the other end.")
+
+
+class CountedZone(Section):
+    """A part of the picture."""
+
+    name: str = Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,79}$", description="Its name in records.")
+    corners: list[Place] = Field(min_length=3, description="[row, column] of each corner, in order.")
+
+
+class CountedNoise(Section):
+    """Two-sided geometric noise on every number, drawn by the operating system in whole numbers."""
+
+    epsilon: float = Field(gt=0, le=MOST_EPSILON, description="What one record tells at most about one track.")
+    most_each: int = Field(
+        default=1, ge=1, le=MOST_EACH, description="Crossings of a line each way, and stays, of one track in a record."
+    )
+    most_a_day: float = Field(gt=0, le=1e6, description="Epsilon of all records of a day; then none leaves.")
+
+
+class CountedBy(Section):
+    """A network of yours that finds people in a camera's frame, as one file. None is shipped."""
+
+    file: str = Field(description="NAME.tflite or NAME.onnx, of one picture.")
+    boxes: str = Field(default="boxes", description="Its output (1, n, 4).")
+    scores: str = Field(default="scores", description="Its output (1, n), from 0 to 1.")
+    classes: str | None = Field(default=None, description="Its output (1, n). Left out: it knows people alone.")
+    person: int | None = Field(default=None, ge=0, description="With `classes`: the number of people.")
+    low: float = Field(description="What it takes for black.")
+    high: float = Field(description="What it takes for white.")
+    order: Literal["yxyx", "xyxy"] = Field(default="yxyx", description="Of the edges of a box.")
+    unit: Literal["share", "pixel"] = Field(default="share", description="Of the edges: of its picture's, or pixels.")
+    least_score: float = Field(default=0.5, ge=0, le=1, description="Least score of a person.")
+    point: Literal["centre", "feet"] = Field(
+        default="feet", description="Where in a box a person is: its centre (from above), or the middle of its foot."
+    )
+    step_px: int = Field(default=60, ge=1, le=4096, description="Largest step of a person between two frames.")
+    gone_frames: int = Field(default=5, ge=0, le=10000, description="Frames without its person that end a track.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> CountedBy:
+        if not self.file.endswith((".tflite", ".onnx")):
+            raise ValueError("`file` to be NAME.tflite or NAME.onnx")
+        if (self.classes is None) != (self.person is None):
+            raise ValueError("both `classes` and `person`, or neither")
+        return self
+
+
+class Count(Section):
+    """Counts of people that leave once a period, beside what the perturber sends."""
+
+    lines: list[CountedLine] = Field(default=[], description="Lines, each counted in and out.")
+    zones: list[CountedZone] = Field(default=[], description="Zones, of which the occupancy at a period's end is sent.")
+    period_s: int = Field(ge=LEAST_PERIOD_S, le=MOST_PERIOD_S, description="Seconds of one record.")
+    dwell_s: list[float] = Field(
+        default=[], description="Seconds between two bins of stays that ended in a period, rising. Left out: no stays."
+    )
+    margin_px: float = Field(
+        default=16.0, ge=1, description="A line is crossed by who was this far away from it on both sides."
+    )
+    noise: CountedNoise | None = Field(default=None, description="Noise on what leaves. Left out: exact counts.")
+    detector: CountedBy | None = Field(
+        default=None, description="A network that finds the people. Left out: `[capture.crop]` does, in depth."
+    )
+
+    def manifest(self) -> dict[str, Any]:
+        """The section as the manifest has it (docs/reference/bundle-format.md)."""
+        noise = self.noise
+        return {
+            **self.model_dump(exclude={"detector", "noise"}),
+            "noise": None
+            if noise is None
+            else {
+                "micro_epsilon": math.floor(noise.epsilon * MICRO),
+                "most_each": noise.most_each,
+                "most_micro_epsilon": math.floor(noise.most_a_day * MICRO),
+            },
+        }
+
+
+def leaving(rules: CountRules) -> str:
+    """What leaves of a period, in words."""
+    lines = [f"in and out over the line {line.name}" for line in rules.lines]
+    stays = f" and their stays in {len(rules.dwell_s) + 1} bins" if rules.dwell_s else ""
+    zones = [f"people in the zone {zone.name}{stays}" for zone in rules.zones]
+    exactly = "exactly" if rules.noise is None else "with noise"
+    return f"one record every {rules.period_s} s, {exactly}: {'; '.join([*lines, *zones])}"
+
+
+def revealed(rules: CountRules) -> str:
+    """What the counts of a bundle tell about one person, for its card."""
+    every = f"Every {rules.period_s} s a record says how many people there are or were"
+    if rules.noise is None:
+        return (
+            f"{every}, exactly: in an empty room a count of 1 says that somebody was there and, to {rules.period_s} s, "
+            "when; at home the counts are those of one household."
+        )
+    epsilon, most = (number / MICRO for number in (rules.noise.micro_epsilon, rules.noise.most_micro_epsilon))
+    return (
+        f"{every}, with two-sided geometric noise of scale {rules.sensitivity / epsilon:.4g}: if one person's presence "
+        f"leaves the tracks of others as they are, a record changes the odds of anything about one track by at most "
+        f"e^{epsilon:g} and a day's records by e^{most:g}; a person who comes back is another track, and a household "
+        "adds up."
     )

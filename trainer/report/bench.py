@@ -1,29 +1,149 @@
-"""``edgeveil report bench``: tables and pictures of recorded benchmarks.
-
-Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``, and
-records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
-"""
+"""Recorded benchmarks as Markdown tables, one function per kind. Pure: documents in, text out."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import write_atomic
-from edgeveil.trainer.audit.text import percent
-from edgeveil.trainer.report import bench_page
-from edgeveil.trainer.report.bench_tables import (
-    bench_table,
-    flag,
-    harness_table,
-    repeat_table,
-    side_table,
-    start_table,
-)
-from edgeveil.trainer.report.pictures import INKS, saved, style
+from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.audit.verdict import percent
+from edgeveil.trainer.report.card_page import environment
+from edgeveil.trainer.report.pictures import INKS, saved, style, svg
+
+
+def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table."""
+    lines = [list(head), ["---"] * len(head), *(list(row) for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def bench_table(results: Sequence[tuple[str, Any]]) -> str:
+    """Results of ``edgeveil-edge bench``, one row each."""
+    head = ["result", "artefact", "on", "p50 ms", "p99 ms", "p99.9 ms", "first ms", "frames/s", "whole loop/s"]
+    head += ["operations by", "peak MiB", "J a frame", "verdict"]
+    rows = []
+    for name, d in results:
+        ms, loop, power = d["latency_ms"], d["whole_loop"], d["power"]
+        where = d["machine"]["board"] or d["machine"]["processor"] or d["machine"]["architecture"]
+        rows.append(
+            [
+                name,
+                d["artefact"],
+                f"{where}, {d['backend']} {d['backend_version']}, {d['threads']} thread(s)",
+                *(f"{ms[p]:.3f}" for p in ("p50", "p99", "p999")),
+                f"{d['first_ms']:.2f}",
+                f"{d['fps']:,.0f}",
+                f"{loop['fps']:,.0f}" if loop else "not measured",
+                "; ".join(f"{kind}: {n}" for one in d["ran_on"] for kind, n in sorted(one["kernels"].items())),
+                f"{d['peak_rss_bytes'] / 2**20:.0f}",
+                f"{power['joules_a_frame']:.3g} ({power['from']})" if power else "not measured",
+                d["verdict"] if d["verdict"] == "VALID" else f"INVALID: {'; '.join(d['reasons'])}",
+            ]
+        )
+    return markdown(head, rows)
+
+
+def side_table(document: Any) -> str:
+    """A side-by-side result as Markdown, refusals among its rows."""
+    rows = []
+    for row in document["rows"]:
+        r = row.get("ratio")
+        times = f"{r['median']:.2f} ({r['low']:.2f} to {r['high']:.2f}) of {r['to']}" if r else ""
+        rows.append([row["name"], row["artefact"], f"{row['backend']} {row['version']}", f"{row['macs'] / 1e6:.1f}"])
+        rows[-1] += [f"{row['p50_ms']:.3f}", f"{row['fps']:,.0f}", times]
+    for row in document["refused"]:
+        rows.append([row["name"], row["artefact"], row["backend"], f"{row['macs'] / 1e6:.1f}", "", ""])
+        rows[-1].append(f"REFUSED: {row['refused']}")
+    return markdown(["network", "artefact", "backend", "M MACs", "p50 ms", "frames/s", "ratio (95 %)"], rows)
+
+
+def harness_table(document: Any) -> str:
+    """The harness's median over that of a bare loop, and of OpenVINO's benchmark_app."""
+    limits = document["limits"]
+    rows = []
+    for row in document["bare"]:
+        rows.append(["a bare loop", row, row["bare_ms"], f"within {limits['bare']:.0%}"])
+    app, copies = document["benchmark_app"], document["benchmark_app_and_copies"]
+    rows.append(["benchmark_app", app, app["benchmark_app_ms"], f"within {limits['benchmark_app']:.0%}"])
+    rows.append(["benchmark_app; ours with copies in and out", copies, copies["benchmark_app_ms"], "not judged"])
+    cells = []
+    for beside, row, ms, limit in rows:
+        cells.append([row["artefact"], f"{row['backend']} {row['version']}", beside, f"{ms:.3f}"])
+        cells[-1] += [f"{row['harness_ms']:.3f}", f"{row['ratio']:.3f} x", limit]
+    return markdown(["artefact", "backend", "beside", "its ms", "ours, ms", "ratio (median)", "aim"], cells)
+
+
+def repeat_table(document: Any) -> str:
+    """Two quiet runs and the one next to busy processes."""
+    runs = [*(("quiet", one) for one in document["quiet"]), ("beside hogs", document["beside_hogs"])]
+    rows = [
+        [name, f"{one['latency_ms']['p50']:.4f}", f"{one['cpu_ratio']:.0%}", one["verdict"], "; ".join(one["reasons"])]
+        for name, one in runs
+    ]
+    apart = f"p50 {document['apart']:.1%} apart, {document['most_apart']:.0%} at most were expected.\n\n"
+    return apart + markdown(["run", "p50 ms", "of a core", "verdict", "reasons"], rows)
+
+
+def start_table(document: Any) -> str:
+    """Import, open and first frame, against the bare interpreter; int8 over float32."""
+    rows = []
+    for row in document["rows"]:
+        facts = [row["artefact"], row["backend"]]
+        if "refused" in row:
+            rows.append([*facts, "REFUSED", row["refused"], "", "", "", ""])
+            continue
+        peaks = [f"{row[f'{who}_peak'] / 2**20:.0f}" for who in ("bare", "ours")]
+        rows.append([*facts, *(f"{row[f'{who}_ms']:.0f}" for who in ("bare", "ours")), f"{row['ratio_ms']:.2f} x"])
+        rows[-1] += [*peaks, f"{row['ratio_peak']:.2f} x"]
+    head = ["artefact", "backend", "bare ms", "ours ms", "ratio", "bare peak MiB", "ours peak MiB", "ratio"]
+    text = markdown(head, rows)
+    if document["precision"]:
+        rows = [
+            [r["network"], r["format"], r["backend"], f"{r['int8_over_float32']:.2f} x"] for r in document["precision"]
+        ]
+        text += "\n" + markdown(["network", "format", "backend", "int8 / float32 latency"], rows)
+    return text
+
+
+def flag(document: Any) -> str:
+    """The mark of an invalid record, with its reasons; empty for a valid one."""
+    return "" if document["verdict"] == "VALID" else f" **INVALID: {'; '.join(document['reasons'])}.**"
+
+
+# bench.html: the tables and pictures of benchmarks as one page in one file.
+
+
+def render(text: str, pictures: Mapping[str, tuple[str, bytes]]) -> str:
+    """The page of ``text``, the Markdown of ``bench.tables``; every value is escaped.
+
+    ``pictures`` are words and SVG by title.
+    """
+    shown = [{"title": title, "says": says, "image": svg(data)} for title, (says, data) in pictures.items()]
+    return environment().get_template("bench.html").render(blocks=list(_blocks(text)), pictures=shown)
+
+
+def _blocks(text: str) -> Iterator[dict[str, Any]]:
+    """Headings, paragraphs and tables, which is all that there is; a table is named by the heading above it."""
+    title = ""
+    for number, block in enumerate(part.strip() for part in text.split("\n\n") if part.strip()):
+        if block.startswith("|"):
+            head, _, *rows = ([cell.strip() for cell in line.strip("|").split(" | ")] for line in block.splitlines())
+            yield {"kind": "table", "name": title, "id": f"t{number}", "head": head, "rows": rows}
+        elif block.startswith("## "):
+            title = block.removeprefix("## ")
+            yield {"kind": "heading", "text": title}
+        elif title:  # what stands before the first heading, the page says itself
+            yield {"kind": "text", "text": block.replace("**", "").replace("`", "")}
+
+
+# ``edgeveil report bench``: tables and pictures of recorded benchmarks.
+#
+# Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``,
+# and records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
+
 
 SCHEMA = 3
 FILES = {"Latency": "latency.svg", "Windows": "windows.svg", "Cost and leakage": "cost-leakage.svg"}
@@ -40,7 +160,7 @@ def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None)
     out.mkdir(parents=True, exist_ok=True)
     text, drawn = tables(found), pictures(found["bench"], audits)
     linked = "".join(f"\n## {title}\n\n![{says}]({FILES[title]})\n" for title, (says, _) in drawn.items())
-    pages = {"bench.html": bench_page.render(text, drawn).encode(), "bench.md": (text + linked).encode()}
+    pages = {"bench.html": render(text, drawn).encode(), "bench.md": (text + linked).encode()}
     pages |= {FILES[title]: data for title, (_, data) in drawn.items()}
     for name, data in pages.items():
         write_atomic(out / name, data)

@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit.before_after.compare import utility_lines
+from edgeveil.trainer.audit.document import same
+from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.audit.sections.retained_table import retained_table, score
-from edgeveil.trainer.audit.text import percent, span, what_else_sentence, worst_first
+from edgeveil.trainer.audit.verdict import (
+    CANNOT_TELL,
+    HOLDS,
+    LEAKS,
+    part_lines,
+    percent,
+    span,
+    what_else_lines,
+    what_else_sentence,
+    worst_first,
+)
+from edgeveil.trainer.report.page_facts import GROUPS
 
 FOLDER = Path(__file__).parent / "templates"
 
@@ -69,3 +86,166 @@ def probe(row: Mapping[str, Any]) -> str:
     ends = "" if row["low"] is None else f" [{row['low']:.3g}, {row['high']:.3g}]"
     chance = "" if row["chance"] is None else f"; chance {row['chance']:.3g}"
     return f"{row['value']:.3g}{ends}{chance}"
+
+
+# A privacy card for a terminal.
+
+
+MOST = 3  # of a kind, where a card is told in brief
+
+
+def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
+    """The lines of a card: guarantees, measurements by artefact, and what was not tested."""
+    for line in card["warnings"]:
+        yield f"  WARNING  {line}"
+    for one in card["guarantees"]:
+        yield f"  certified ({one['artefact']}): {one['sentence']}"
+    for part in card["artefacts"]:
+        if len(card["artefacts"]) > 1:
+            yield ""
+            yield f"  {board_column.title(part)}: {part['verdict']}"
+        yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
+    yield "  not tested:"
+    yield from (f"    {line}" for line in card["not_tested"])
+    yield f"  {card['statement']}"
+
+
+def brief_lines(card: Mapping[str, Any]) -> Iterator[str]:
+    """What a card says first, in ten lines at most: warnings, what leaks by artefact, what is certified."""
+    yield from _first(MOST, [f"  WARNING  {line}" for line in card["warnings"]], "warnings")
+    yield from _first(MOST, [_verdict(card, part) for part in card["artefacts"]], "artefacts")
+    for one in card["guarantees"][:1]:
+        yield f"  certified ({one['artefact']}): {one['sentence']}"
+    yield from (f"  {what_else_sentence(part)}" for part in card["artefacts"][:1] if part.get("what_else"))
+
+
+def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
+    yield from lines[:most]
+    if len(lines) > most:
+        yield f"  and {len(lines) - most} more {what}"
+
+
+def _verdict(card: Mapping[str, Any], part: Mapping[str, Any]) -> str:
+    worst, floor = part["worst_adaptive"], part["label_only"]["worst_adaptive"]
+    return (
+        f"  {board_column.title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
+        f"(best attack found: {worst['name']}), label-only {score(floor)}; keeps {card['target']['name']} "
+        f"{score(part['target'])}"
+    )
+
+
+def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:
+    worst, chance = part["worst_adaptive"], part["chance"]
+    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_more(worst)}"
+    guesses = f"{percent(chance['prior'])} (prior), {percent(chance['majority'])} (majority)"
+    yield f"    a lower bound on what leaks; chance is {guesses}"
+    floor = part["label_only"]
+    worst = floor["worst_adaptive"]
+    yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
+    yield from (f"  {line}" for line in board_column.as_lines(part))
+    yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
+    yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
+    for row in part["adversaries"]:
+        if row["kind"] != "adaptive":
+            yield f"    non-adaptive ({row['kind']}, {row['name']}): {score(row)}"
+    certificate = part.get("certificate")
+    for found in (certificate or {}).get("per_code"), certificate:
+        if found and not found["given"]:
+            yield f"  {found['sentence']}"
+    for row in part.get("streams", {}).get("tracks", []):
+        if "right" in row:
+            most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))
+            yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
+    yield from (f"  {line}" for line in what_else_lines(part))
+    yield from part_lines(part)
+    yield from _collateral(part)
+    for title, rows in part.get("probes", {}).items():
+        for row in rows:
+            yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
+    if "predictors" in part:
+        yield from (f"  {line}" if line else "" for line in linear_section.as_lines(part["predictors"]))
+    if "diagnostic" in part:
+        shift = part["diagnostic"]["gamma"]
+        yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"
+
+
+def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
+    useful = part.get("collateral")
+    if not useful:
+        return
+    found = useful["perturbed"]
+    yield f"  trained on perturbed samples, y on clean samples: {score(found['train_on_it']['y'])}"
+    yield f"  told apart from raw samples: {score(found['told_apart'])} (50 % is perfect; for donors it proves nothing)"
+    for row in part["leakage_about_others"]:
+        kept = "" if row["kept"] is None else f", x to x' {score(row['kept'])}"
+        asked = ", asked for by the recipe" if row["named_by_recipe"] else ""
+        yield (
+            f"  tells of {row['attribute']}: {score(row['read_from_it'])}, label-only {score(row['label_only'])}"
+            f"{kept}{asked}"
+        )
+
+
+def _more(row: Mapping[str, Any]) -> str:
+    auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
+    return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")
+
+
+# audit.json and report.html of an audit of samples before and after a mechanism.
+
+
+TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
+
+
+def render_pairs(document: Mapping[str, Any]) -> str:
+    """The page, one file without pictures of samples; every value is escaped."""
+    tone, words = TONES[document["verdict"]["word"]]
+    groups: list[dict[str, Any]] = []
+    for kind, title in GROUPS:
+        rows = [
+            {**row, "best": same(row, document["worst_adaptive"])}
+            for row in document["adversaries"]
+            if row["kind"] == kind
+        ]
+        if rows:
+            groups.append({"title": title, "rows": sorted(rows, key=lambda row: -row["accuracy"])})
+    machine = document["machine"]
+    facts = [
+        ("Rows", f"{document['data']['rows']['before']:,} before, {document['data']['rows']['after']:,} after"),
+        ("Units", f"{document['data']['units']['count']:,} {document['data']['units']['kind']}"),
+        ("Order", document["order"]["sentence"]),
+        *(("Note", note) for note in document["notes"]),
+        *(("Too little", warning) for warning in document["warnings"]),
+        ("Adversaries", f"{document['budget']} budget, seed {document['seed']}, {document['wall_time_s']:.0f} s"),
+        ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))),
+    ]
+    return (
+        environment()
+        .get_template("pairs.html")
+        .render(
+            audit=document,
+            data=document["data"],
+            tone=tone,
+            verdict=words,
+            groups=groups,
+            utility=[] if document["utility"] is None else utility_lines(document),
+            facts=facts,
+        )
+    )
+
+
+def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:
+    """Write both files into ``folder``, which is made where it is not there; earlier ones get a dated name.
+
+    Raises ``BadInput``.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BadInput(f"--out: the folder {folder} cannot be made ({error.strerror}). Name another.") from None
+    data, page = folder / "audit.json", folder / "report.html"
+    text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
+    file_place(page)
+    write_atomic(data, text.encode(), keep_old=True)
+    write_atomic(page, render_pairs(document).encode(), keep_old=True)
+    return data, page

@@ -15,8 +15,7 @@ from edgeveil.edge_runtime.bench.protocol import SCHEMA
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained_table import retained_table
-from edgeveil.trainer.audit.text import percent
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, sentence, verdict, words
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent, sentence, verdict, words
 
 TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
 GROUPS = (

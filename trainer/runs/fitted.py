@@ -1,10 +1,10 @@
-"""A trained perturber: every ``fit`` returns one, a run keeps it, and an export ships it."""
+"""What a receiver makes of a perturber's outputs: codes and reports decoded into samples."""
 
 from __future__ import annotations
 
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,64 @@ from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.prediction import predict
-from edgeveil.trainer.recipe.renamed import KINDS
-from edgeveil.trainer.runs.received import as_received
+from edgeveil.trainer.recipe.messages import KINDS
+
+Declared = list[Mapping[str, Any]]
+
+
+def as_received(
+    outputs: Sequence[Mapping[str, Any]],
+    input_: Mapping[str, Any],
+    tables: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
+) -> tuple[Declared, dict[str, np.ndarray]]:
+    """The declared ``outputs`` and their ``values`` (n, ...), with all that has a decoder as a frame.
+
+    ``outputs`` and ``input_`` are the manifest's, ``tables`` its arrays. Pictures come within the range of x, of its
+    type; vectors as they are decoded, float32.
+    """
+    declared: Declared = []
+    received = dict(values)
+    for output in outputs:
+        if "decoder" in output:
+            decoder = tables[output["decoder"]]
+            if output["shape"]:
+                frame = _as_x(decoded(values[output["name"]], decoder), input_)
+                if input_["kind"] == "image":  # rounded and clipped: an adversary has the report itself, too
+                    received["frame"] = frame
+                    declared.append({"name": "frame", "kind": "frame"})
+                else:
+                    received[output["name"]] = frame
+                    output = {**output, "kind": "frame"}
+            else:  # the number of a code, which an adversary has beside the sample that is drawn of it
+                received["frame"] = drawn(values[output["name"]], decoder, np.random.default_rng(0))
+                declared.append({"name": "frame", "kind": "frame"})
+        declared.append(output)
+    return declared, received
+
+
+def decoded(code: np.ndarray, decoder: np.ndarray) -> np.ndarray:
+    """x~ (n, features) of a code (n, r), as a receiver computes it; float32."""
+    return code.astype(np.float32) @ decoder[:-1] + decoder[-1]
+
+
+def drawn(code: np.ndarray, decoder: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """x' (n, *shape) of the numbers of codes (n,), as a receiver draws it: evenly of ``decoder`` (codes, m, *shape)."""
+    return decoder[code, rng.integers(0, decoder.shape[1], len(code))]
+
+
+def _as_x(x: np.ndarray, input_: Mapping[str, Any]) -> np.ndarray:
+    """x (n, features) in the shape of the input; pictures clipped to its range and of its type."""
+    x = x.reshape(len(x), *input_["shape"])
+    if input_["kind"] != "image":
+        return x
+    x = np.clip(x, input_["low"], input_["high"])
+    whole = np.dtype(input_["dtype"]).kind in "iu"
+    return (np.rint(x) if whole else x).astype(input_["dtype"])
+
+
+# A trained perturber: every ``fit`` returns one, a run keeps it, and an export ships it.
+
 
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
@@ -160,7 +216,7 @@ def unchanged(spec: InputSpec, x: np.ndarray, out: np.ndarray, allowed: float = 
     """
     same = preprocess.to_raw(spec.dtype, spec.low, spec.high)(preprocess.to_unit(spec.dtype, spec.low, spec.high)(x))
     whole = np.dtype(spec.dtype).kind in "iu"
-    slack = 0.0 if whole else spec.span / 510  # as edgeveil.edge_runtime.pipeline.passthrough has it
+    slack = 0.0 if whole else spec.span / 510  # as edgeveil.edge_runtime.pipeline.perturber has it
     beyond = np.abs(out.astype(np.float64) - same) - slack
     return (beyond.reshape(len(x), -1).max(axis=1) <= allowed) & ~constant(x)
 

@@ -1,17 +1,4 @@
-"""A run: the folder with everything needed to repeat a training, to resume it and to use its result.
-
-::
-
-    RUN/recipe.toml       the recipe with all defaults, under the budget of the command
-    RUN/run.json          seeds, versions, machine, wall times, results
-    RUN/slices.npz        the row numbers of the slices; runs made by 0.1 have no `attack`
-    RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
-    RUN/tensorboard/      the same for TensorBoard
-    RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
-    RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
-    RUN/perturber/        the result: perturber.json, networks, tables
-    RUN/head.npz          the head, where the recipe has one
-"""
+"""A checkpoint of a training in one file: all variables of its networks and optimisers, and a few facts."""
 
 from __future__ import annotations
 
@@ -21,24 +8,95 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.storage.atomic import atomic_path, take_name, write_atomic
+from edgeveil.edge_runtime.util.atomic import atomic_path, take_name, write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
-from edgeveil.trainer.datasets.npz_errors import UNREADABLE
+from edgeveil.trainer.datasets.readings import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import set_aside
-from edgeveil.trainer.runs.checkpoints import Checkpoint
-from edgeveil.trainer.runs.versions import package_versions
+
+
+class Checkpoint:
+    """``holders`` are named objects with ``variables`` (Keras models, optimisers), all built.
+
+    Written whole or not at all: after Ctrl-C or a power cut, training can continue from the file on disk.
+    """
+
+    def __init__(self, path: Path, **holders: Any) -> None:
+        self.path, self._holders = path, holders
+
+    def save(self, **facts: Any) -> None:
+        """Write the variables and JSON ``facts``. Raises ``DeviceFailed`` if the disk is full."""
+        arrays: dict[str, Any] = {
+            f"{name}/{number}": variable.numpy()
+            for name, holder in self._holders.items()
+            for number, variable in enumerate(holder.variables)
+        }
+        text = np.frombuffer(json.dumps(facts).encode(), np.uint8)
+        with atomic_path(self.path) as temporary, Path(temporary).open("wb") as file:
+            np.savez(file, facts=text, **arrays)
+
+    def restore(self) -> dict[str, Any] | None:
+        """Restore the variables and return the facts; None, and nothing changed, if there is no checkpoint.
+
+        Raises ``BadInput`` if the file does not fit these networks.
+        """
+        if not self.path.is_file():
+            return None
+        try:
+            with np.load(self.path, allow_pickle=False) as file:
+                values = {key: file[key] for key in file.files}
+            for name, holder in self._holders.items():
+                for number, variable in enumerate(holder.variables):
+                    variable.assign(values[f"{name}/{number}"])
+            return json.loads(values["facts"].tobytes())
+        except UNREADABLE as error:
+            raise BadInput(
+                f"The checkpoint {self.path} does not fit this recipe's networks or is damaged ({reason(error)}). "
+                "Remove it to repeat that step, or train into another folder."
+            ) from None
+
+
+# Versions of the packages that a result depends on.
+
+
+def package_versions(names: Iterable[str]) -> dict[str, str]:
+    """The versions of those of these packages that are installed."""
+    found = {}
+    for name in names:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+# A run: the folder with everything needed to repeat a training, to resume it and to use its result.
+#
+# ::
+#
+#     RUN/recipe.toml       the recipe with all defaults, under the budget of the command
+#     RUN/run.json          seeds, versions, machine, wall times, results
+#     RUN/slices.npz        the row numbers of the slices; runs made by 0.1 have no `attack`
+#     RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
+#     RUN/tensorboard/      the same for TensorBoard
+#     RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
+#     RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
+#     RUN/perturber/        the result: perturber.json, networks, tables
+#     RUN/head.npz          the head, where the recipe has one
+
 
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
 
@@ -291,3 +349,68 @@ def _digest(dataset: Dataset) -> str:
         h.update(f"{array.dtype}{array.shape}".encode())
         h.update(np.ascontiguousarray(array).data)
     return h.hexdigest()
+
+
+# The log of a training. ``Run`` is one; a caller without a run passes another.
+
+
+class Log(Protocol):
+    """Figures, facts, times and checkpoints of one training."""
+
+    def metric(self, *, stage: str, step: int, **values: float) -> None:
+        """Add figures; ``step`` counts epochs of ``stage`` from 1. A resumed stage replaces its later lines."""
+        ...
+
+    def record(self, **facts: Any) -> None:
+        """Facts about the result, as JSON values."""
+        ...
+
+    def stage(self, name: str) -> AbstractContextManager[None]:
+        """Count the wall time of a block under ``name``."""
+        ...
+
+    def checkpoint(self, name: str, **holders: Any) -> Checkpoint:
+        """The checkpoint ``name`` of objects with ``variables`` (Keras models, optimisers), all built."""
+        ...
+
+
+# A fitted head: the linear classifier of y that a run keeps beside its perturber, and what its fit promises.
+
+
+FILE = "head.npz"
+
+
+@dataclass(frozen=True)
+class Head:
+    """``weights`` (classes, values) and ``bias`` (classes,), float32, for samples in the unit cube.
+
+    ``of`` is "reading" or "sent", ``mechanism`` what made it private. ``promise`` has the fields of a ``Guarantee``;
+    None where nothing is promised.
+    """
+
+    of: str
+    mechanism: str
+    weights: np.ndarray
+    bias: np.ndarray
+    promise: Mapping[str, Any] | None
+
+    def save(self, run: Path) -> None:
+        """Write it into a run's folder, whole or not at all."""
+        facts = json.dumps({"of": self.of, "mechanism": self.mechanism, "promise": self.promise})
+        with atomic_path(str(run / FILE)) as temporary, Path(temporary).open("wb") as file:
+            np.savez(file, weights=self.weights, bias=self.bias, facts=np.array(facts))
+
+    @classmethod
+    def of_run(cls, run: Path) -> Head | None:
+        """That of a run's folder; None where it has none. Raises ``BadInput`` where it cannot be read."""
+        if not (run / FILE).is_file():
+            return None
+        try:
+            with np.load(run / FILE, allow_pickle=False) as file:
+                return cls(**json.loads(str(file["facts"])), weights=file["weights"], bias=file["bias"])
+        except UNREADABLE as error:
+            raise BadInput(f"{run / FILE} cannot be read ({reason(error)}). Train again.") from None
+
+    def predict(self, u: np.ndarray) -> np.ndarray:
+        """The class of each sample u (n, *shape) in the unit cube, (n,)."""
+        return (u.reshape(len(u), -1) @ self.weights.T + self.bias).argmax(axis=1)

@@ -16,9 +16,9 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.recipe.training_sections import Classifiers
-from edgeveil.trainer.runs.checkpoints import Checkpoint
+from edgeveil.trainer.runs.run import Checkpoint
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training.reads_y import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
+from edgeveil.trainer.training.classifiers import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
 
 ROWS = 3000  # that are looked at, of each slice
 VALUES = 50_000_000  # at most, of these rows: 200 MB as float32

@@ -11,15 +11,14 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.plurals import counted
+from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
-from edgeveil.trainer.scaffold import data_limits
-from edgeveil.trainer.scaffold.given import Given, smaller, turned_round
+from edgeveil.trainer.scaffold import new
+from edgeveil.trainer.scaffold.given import EXAMPLE, Given, is_folder, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
-from edgeveil.trainer.scaffold.own_series import EXAMPLE, is_folder
 
 SHOWN = 10  # classes of a column, the commonest first
 MOST_CLASSES = 50  # of a column that could be y or z
@@ -153,7 +152,7 @@ def _series(given: Given) -> Found:
     dataset = datasets.load(first_guess(given))
     wrong = list[str]()
     try:
-        data_limits.check(dataset)
+        new.check(dataset)
     except BadInput as problem:
         wrong.append(str(problem))
     both = (("y", dataset.y, dataset.y_names), ("z", dataset.z, dataset.z_names))
@@ -240,7 +239,7 @@ def _unknown(given: Given, table: Table) -> list[str]:
 def _wrong(given: Given) -> list[str]:
     """What keeps the data from being cut into slices."""
     try:
-        data_limits.check(datasets.load(first_guess(given)))
+        new.check(datasets.load(first_guess(given)))
     except BadInput as problem:
         return [str(problem)]
     return []

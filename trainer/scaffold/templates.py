@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import FEWEST_ROWS, fit_and_validation
 from edgeveil.trainer.perturbers.codebook import synthesis
-from edgeveil.trainer.recipe import renamed
+from edgeveil.trainer.recipe import messages
 
 GENERATED = ("prgan", "ngp", "ap", "minimax")
 LINEAR = ("cleaner", "noise")
@@ -116,7 +116,7 @@ eps = 0.01            # the squared error of the cleaner that it is compared wit
 
 def check_kind(kind: str) -> None:
     """Raise ``BadInput`` for an unknown kind."""
-    renamed.refuse_old(kind, renamed.KINDS, "--kind: the perturber kind")
+    messages.refuse_old(kind, messages.KINDS, "--kind: the perturber kind")
     if kind not in KINDS:
         raise BadInput(f'--kind: expected one of {", ".join(KINDS)}; got "{kind}".')
 

@@ -7,17 +7,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from edgeveil.edge_runtime.bundle.countersignature import signers_of
+from edgeveil.edge_runtime.bundle.board_state import signers_of
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage, expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-from edgeveil.edge_runtime.manifest.sensor import expected
 from edgeveil.edge_runtime.signing.keys import Key
-from edgeveil.trainer.report.card_text import as_lines, brief_lines
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.trainer.report.card_page import as_lines, brief_lines
 
 NOT_AUDITED = "not audited: nobody has measured what it leaks"
 DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."

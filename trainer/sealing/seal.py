@@ -5,20 +5,20 @@ from __future__ import annotations
 import copy
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.audit_document import check_audit
-from edgeveil.edge_runtime.bundle.countersignature import KIND, statement
+from edgeveil.edge_runtime.bundle.board_state import KIND, statement
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust, TrustFile, parse_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats import strict_json
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,
     COUNTERSIGNATURE_MEMBER,
@@ -31,8 +31,10 @@ from edgeveil.edge_runtime.manifest.schema import (
     check_manifest,
     referenced_files,
 )
-from edgeveil.edge_runtime.signing.envelope import parse
-from edgeveil.edge_runtime.storage.atomic import atomic_path, writing
+from edgeveil.edge_runtime.signing.envelope import message, parse, verify, wrap, wrap_all
+from edgeveil.edge_runtime.signing.keys import Key
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic, writing
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
@@ -225,3 +227,100 @@ def _texts(value: Any) -> Iterator[str]:
             yield key
             if key != "tensor":  # an interpreter's names of tensors may look like paths
                 yield from _texts(inner)
+
+
+# What waits in a trust folder until enough root keys have signed it: an envelope that is not complete.
+
+
+Checked = TypeVar("Checked")
+
+
+@dataclass(frozen=True)
+class Pending:
+    """A payload of one kind and its signatures so far, by key, in ``<kind>-pending.json`` of a trust folder."""
+
+    path: Path
+    kind: str
+    schema: int
+    payload: bytes
+    signatures: dict[str, bytes] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, folder: Path, kind: str, schema: int, payload: bytes) -> Pending:
+        """One that nobody has signed yet. It is not written."""
+        return cls(folder / f"{kind}-pending.json", kind, schema, payload)
+
+    @classmethod
+    def read(cls, folder: Path, kind: str) -> Pending | None:
+        """The one in ``folder``, every signature in it valid; None where nothing waits. Raises ``BundleRefused``."""
+        path = folder / f"{kind}-pending.json"
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
+        envelope = parse(kind, data)
+        verify(kind, envelope)
+        return cls(path, kind, envelope.schema, envelope.payload, dict(envelope.signatures))
+
+    def with_signature(self, signer: Signer) -> Pending:
+        """The same with one more signature; a key that signs again counts once."""
+        signature = signer.sign(message(self.kind, self.payload, self.schema))
+        return replace(self, signatures={**self.signatures, signer.key.key: signature})
+
+    def data(self) -> bytes:
+        """The envelope as a device reads it."""
+        if self.schema == 1:
+            key, signature = next(iter(self.signatures.items()), ("0" * 64, bytes(64)))  # this schema always has one
+            return wrap(self.payload, key, signature)
+        return wrap_all(self.payload, self.signatures)
+
+    def trust_file(self, first: Key) -> TrustFile:
+        """What it says, of the kind ``trust``. Raises ``BundleRefused`` for what a device would refuse."""
+        return parse_trust_file(self.data(), first)
+
+    def unless_missing(self, check: Callable[[], Checked]) -> Checked | None:
+        """What ``check()`` returns, None where it refused for want of signatures."""
+        try:
+            return check()
+        except BundleRefused as error:
+            if error.reason in ("below-threshold", "untrusted-key"):
+                return None
+            raise
+
+    def write(self) -> None:
+        """Keep it in its folder."""
+        write_atomic(self.path, self.data())
+
+    def remove(self) -> None:
+        """Take it away: it is complete."""
+        self.path.unlink(missing_ok=True)
+
+
+# ``edgeveil audit --sign``: an auditor signs the audit in an export folder; sealing carries it into the bundle.
+
+
+def countersign(export_dir: Path, key: str | Path, *, passphrase: str | None = None) -> tuple[Path, Key]:
+    """Sign ``audit.json`` of an export folder; returns the file with the signatures, and the key that signed.
+
+    The signature is of the audit's bytes and of the hashes of what it audited. Signatures of the same audit by other
+    keys are kept, those of an earlier audit are replaced. Raises ``BadInput`` where the audit is not of what is in the
+    folder.
+    """
+    folder = ExportFolder.open(Path(export_dir))
+    check_all(folder.manifest, folder.members)
+    audit = audit_of(folder, allow_unaudited=False)
+    if audit is None:
+        raise BadInput(f"An audit was expected in {export_dir}. Run edgeveil audit {export_dir}.")
+    data, document = audit
+    path = folder.folder / COUNTERSIGNATURE_FILE
+    fresh = Pending(path, KIND, 2, statement(data, **spoken_of(document)))
+    signer = Signer.open(key, passphrase=passphrase)
+    if path.exists():
+        envelope = parse(KIND, path.read_bytes())
+        if envelope.payload == fresh.payload:
+            verify(KIND, envelope)
+            fresh.signatures.update(envelope.signatures)
+    fresh.with_signature(signer).write()
+    return path, signer.key

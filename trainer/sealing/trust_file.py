@@ -30,14 +30,14 @@ from edgeveil.edge_runtime.bundle.trust_store import (
     read_signed_policy,
 )
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.formats.validate import HEX_64
 from edgeveil.edge_runtime.signing.envelope import parse, unverified
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.edge_runtime.util.validate import HEX_64
 from edgeveil.trainer.sealing.keys import KEY_FILE, PUBLIC_FILE, Signer, keygen
-from edgeveil.trainer.sealing.pending import Pending
+from edgeveil.trainer.sealing.seal import Pending
 
 ROOT = "root"
 

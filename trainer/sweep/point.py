@@ -22,24 +22,23 @@ from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.audit.card import limits_of
 from edgeveil.trainer.audit.document import environment, interval
-from edgeveil.trainer.audit.examined.examine import examine, raw_rates
-from edgeveil.trainer.audit.limits import limits_of
-from edgeveil.trainer.audit.sections.crossed_counts import cross_validated
+from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.retained import correlations
+from edgeveil.trainer.audit.sections.retained_table import cross_validated
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
-from edgeveil.trainer.measures.over_null import over_null
+from edgeveil.trainer.measures.certificate import over_null
 from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.classifiers import train_classifiers
-from edgeveil.trainer.training.linear_classifiers import train_linear
+from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 FLOOR = "label-only"
 CODE_KINDS = ("codebook", "label-only")  # they send one of few codes: counting these is the strongest attack

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, SliceName
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.private import noise as dpsgd
+from edgeveil.trainer.private.noise import Noise, Shares, noisy_means, shares
+from edgeveil.trainer.private.per_example import Loss
+from edgeveil.trainer.progress import progress
+from edgeveil.trainer.recipe.private import Private
+from edgeveil.trainer.runs.run import Log
 
 
 @dataclass(frozen=True)
@@ -70,3 +84,249 @@ def log_masked(logits: np.ndarray, p: np.ndarray) -> np.ndarray:
     masked = np.where(p > 0, logits.astype(np.float64), -np.inf)
     masked -= masked.max(axis=1, keepdims=True)
     return masked - np.log(np.exp(masked).sum(axis=1, keepdims=True))
+
+
+# Fixed classifiers in bfloat16, while a perturber is trained against them: half the time where they are large.
+#
+# Weights stay float32 and so do the losses; what is between has 8 bits of precision instead of 24. Checkpoints are
+# judged, and everything is audited, by the networks themselves.
+
+
+LEAST_MACS = 10_000_000  # below, the time goes into other things than multiplying
+NATIVE = {"avx512_bf16", "amx_bf16"}  # processors without these only imitate it, and are slower
+
+
+def in_bfloat16(model: Any, *, processor: Path = Path("/proc/cpuinfo")) -> Any:
+    """A network with the same weights that computes in bfloat16, from and to float32; ``model`` itself where that is
+    no gain: it is small, or this ``processor`` (what Linux says of it) cannot.
+    """
+    if not NATIVE & _flags(processor) or keras_macs(model).macs < LEAST_MACS:
+        return model
+    import keras
+
+    same = keras.models.clone_model(model, clone_function=_layer)
+    same.set_weights(model.get_weights())
+    return keras.Model(same.input, keras.layers.Activation("linear", dtype="float32")(same.output))
+
+
+def _layer(layer: Any) -> Any:
+    import keras
+
+    config = layer.get_config()
+    if not isinstance(layer, keras.layers.InputLayer):
+        config["dtype"] = "mixed_bfloat16"
+    return type(layer).from_config(config)
+
+
+def _flags(processor: Path) -> set[str]:
+    try:
+        lines = processor.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
+
+
+# Straight-through rounding: in training the losses see samples rounded, as sent, and the gradient passes unchanged.
+#
+# Samples of few levels (WiFi: an access point is seen or not) need it: a network's output for 0.3 does not predict that
+# for 0. The network that ships has no rounding; the board's output stage rounds (``preprocess.to_raw``).
+
+
+def identity(v: Any) -> Any:
+    """v unchanged: for samples of so many levels that rounding does not matter."""
+    return v
+
+
+def straight_through(spec: InputSpec) -> Callable[[Any], Any]:
+    """A function of v (n, *shape) in the unit cube: rounded to the steps of ``spec``'s integers, with gradient 1.
+
+    Raises ``BadInput`` where the samples are not whole numbers.
+    """
+    if np.dtype(spec.dtype).kind not in "iu":
+        raise BadInput(
+            f"`perturber.straight_through` is for samples of whole numbers; these are {spec.dtype}. Leave it out."
+        )
+    import tensorflow as tf
+
+    span = tf.constant(spec.span, tf.float32)
+
+    def sent(v: Any) -> Any:
+        return v + tf.stop_gradient(tf.round(v * span) / span - v)
+
+    return sent
+
+
+# The epochs of a perturber's training: resume, stop on divergence, keep the best checkpoint.
+
+
+EXPLODED = 1e3  # times the loss of the first epoch, or this where that was below 1: no training recovers from there
+
+
+@dataclass(frozen=True)
+class Judged:
+    """The measures of a checkpoint, its rank (smaller is better; None: not ranked), and the figures for progress."""
+
+    measured: Mapping[str, float]
+    rank: Sequence[float] | None
+    shown: Mapping[str, float]
+
+
+def run_epochs(
+    log: Log,
+    *,
+    epochs: int,
+    trained: Mapping[str, Any],
+    ships: Mapping[str, Any],
+    epoch: Callable[[int], dict[str, float]],
+    judged: Callable[[int], Judged],
+) -> None:
+    """Run ``epoch`` (number to mean losses, ``loss_generator`` among them) and ``judged`` up to number ``epochs``.
+
+    ``trained`` is all that a resumed training needs (networks, optimisers); ``ships`` is restored at the end to the
+    epoch of the best rank. Resumes from the last checkpoint. Raises ``LimitNotMet`` where training diverges: a measure
+    is not a number, or the generator's loss is a thousand times that of the first epoch; the checkpoint before is kept.
+    """
+    last, best = log.checkpoint("last", **trained), log.checkpoint("best", **ships)
+    facts: dict[str, Any] = {"epoch": 0, "best_epoch": 0, "rank": None, "first_loss": None, **(last.restore() or {})}
+    with whole_steps() as check, progress("perturber", total=epochs, done=facts["epoch"]) as advance:
+        for number in range(facts["epoch"] + 1, epochs + 1):
+            losses = epoch(number)
+            found = judged(number)
+            measured = losses | {f"validation_{name}": value for name, value in found.measured.items()}
+            if facts["first_loss"] is None:
+                facts["first_loss"] = losses["loss_generator"]
+            check_converging(number, measured, losses["loss_generator"], facts["first_loss"])
+            log.metric(stage="perturber", step=number, **measured)
+            rank = None if found.rank is None else list(found.rank)
+            if rank is not None and (facts["rank"] is None or rank < facts["rank"]):
+                facts |= {"best_epoch": number, "rank": rank}
+                best.save(**found.measured)
+            facts["epoch"] = number
+            last.save(**facts)
+            advance(**found.shown)
+            check()
+    best.restore()
+    log.record(chosen_epoch=facts["best_epoch"])
+
+
+def check_converging(number: int, measured: Mapping[str, float], loss: float, first: float) -> None:
+    """Raise ``LimitNotMet`` if training has diverged in epoch ``number``."""
+    if not np.isfinite(list(measured.values())).all():
+        what = "a loss is no longer a number"
+    elif abs(loss) > EXPLODED * max(1.0, abs(first)):
+        what = f"the generator's loss went from {first:.3g} to {loss:.3g}"
+    else:
+        return
+    kept = f"The checkpoint of epoch {number - 1} is kept. " if number > 1 else ""
+    raise LimitNotMet(
+        f"Training diverged in epoch {number}: {what}. {kept}Lower `perturber.learning_rate` or `perturber.alpha` and "
+        "train into another folder."
+    )
+
+
+# An encoder trained by DP-SGD, which a killed training cannot make spend more than was planned.
+#
+# Before steps begin they are written down as begun, ``BLOCK`` at a time, and what a resumed training does comes out of
+# the rest of the plan, with lots and noise drawn anew. The last weights are kept, or the average of those of the plan's
+# second half; nothing is chosen by validation.
+
+
+PRIVATE_SLICES: dict[str, tuple[SliceName, ...]] = {
+    "label-only": ("perturber",),
+    "codebook": ("classifiers", "perturber"),
+}  # that a kind's networks learn from
+BLOCK = 10  # steps between checkpoints, and the most that a kill can cost
+
+
+def cross_entropy(logits: Any, of: Any) -> Any:
+    """Of the class, for each example."""
+    import tensorflow as tf
+
+    return tf.nn.sparse_softmax_cross_entropy_with_logits(of, logits)
+
+
+def guarded(dataset: Dataset, asked: Private, name: SliceName = "perturber") -> tuple[Part, list[np.ndarray], Shares]:
+    """The rows of a slice that train what ships, those of each unit, and the budget's shares. Raises ``BadInput``."""
+    if dataset.units is None:
+        raise ValueError("[private] asks for data that were cut by unit")
+    part, _ = fit_and_validation(dataset, name)
+    rows = dataset.units.rows(part.index)
+    return part, rows, shares(asked, len(rows))
+
+
+def train_encoder(
+    model: Any,
+    u: np.ndarray,
+    labels: Any,
+    rows: Sequence[np.ndarray],
+    made: Shares,
+    *,
+    noise: Noise,
+    log: Log,
+    loss: Loss = cross_entropy,
+    name: str = "perturber",
+    beside: Any = None,
+) -> dict[str, int]:
+    """Train ``model`` in place on samples u (n, ...) and ``labels``, arrays (n, ...) or a dict of them.
+
+    ``rows`` are those of each unit, ``name`` is that of the checkpoints, and ``beside`` a ``dpsgd.Beside`` with the
+    ``variables`` that a checkpoint must keep. Returns how many steps were ever ``begun``, which is what was spent, and
+    how many the weights come of (``kept``).
+    """
+    import keras
+
+    asked, steps = made.asked, made.encoder.steps
+    optimizer = keras.optimizers.Adam(asked.learning_rate)
+    optimizer.build(model.trainable_variables)
+    mean = keras.models.clone_model(model)
+    more = {} if beside is None else {"beside": beside}
+    last = log.checkpoint(name, model=model, optimizer=optimizer, mean=mean, **more)
+    book = log.checkpoint(f"{name}-begun")
+    kept, averaged = (last.restore() or {"steps": (0, 0)})["steps"]
+    before = max((book.restore() or {"begun": 0})["begun"], kept)
+    left = steps - before
+
+    word = "encoder" if name == "perturber" else name
+    with whole_steps() as check, progress(word, total=steps, done=before) as advance:
+
+        def after(number: int) -> None:
+            nonlocal kept, averaged
+            kept += 1
+            if before + number > steps // 2:
+                averaged += 1
+                for total, one in zip(mean.trainable_variables, model.trainable_variables, strict=True):
+                    total.assign_add((one - total) / averaged)
+            advance()
+            if number % BLOCK == 0 or number == left:
+                last.save(steps=(kept, averaged))
+                check()
+                book.save(begun=before + min(number + BLOCK, left))
+
+        if left:
+            book.save(begun=before + min(BLOCK, left))
+            rest = replace(made.encoder, steps=left)
+            given = {"rows": rows, "optimizer": optimizer, "noise": noise, "after": after, "beside": beside}
+            dpsgd.train(model, u, labels, loss, rest, **given)
+    if asked.average and averaged:
+        model.set_weights(mean.get_weights())
+    return {"begun": steps, "kept": kept}
+
+
+# Pictures of classes or codes by the Gaussian mechanism, which a resumed run does not draw again.
+
+
+def noisy_pictures(
+    u: np.ndarray, of: np.ndarray, count: int, rows: Sequence[np.ndarray], *, sigma: float, noise: Noise, log: Log
+) -> np.ndarray:
+    """The mean (count, *shape) of samples u (n, *shape) by the class or code ``of`` (n,); float32 in the unit cube.
+
+    ``rows`` are the row numbers of each unit, ``sigma`` is the deviation of the noise on ``means.bounded_sums``.
+    """
+    import tensorflow as tf
+
+    pictures = tf.Variable(tf.zeros((count, *u.shape[1:])))
+    kept = log.checkpoint("pictures", pictures=SimpleNamespace(variables=[pictures]))
+    if kept.restore() is None:  # drawn once: another draw of a resumed run would have to be paid for
+        pictures.assign(noisy_means(u, of, count, rows, sigma=sigma, noise=noise))
+        kept.save()
+    return np.asarray(pictures.numpy())

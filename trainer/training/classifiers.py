@@ -1,24 +1,78 @@
-"""Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3)."""
+"""Does D_y read y at all? A perturber that is trained against a dead one costs minutes and keeps nothing."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import atomic_path
+from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.progress import progress
+from edgeveil.trainer.linear.linear_problem import linear_problem
+from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
-from edgeveil.trainer.runs.log import Log
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.reads_y import check_reads_y
+from edgeveil.trainer.runs.run import Log, Run
+
+MARGIN = 0.05  # of what is left above the commonest class, that D_y must read of it
+LOOK_POINTS = 0.10  # that it may lie below the look of `recipe new`
+ANOTHER = {"table1-wifi": "normed-mlp", "normed-mlp": "table1-wifi", "normed-cnn": "small"}  # else "normed-cnn"
+
+
+def commonest(labels: np.ndarray) -> float:
+    """The accuracy of always guessing the commonest class of ``labels`` (n,)."""
+    return float(np.bincount(labels).max() / len(labels))
+
+
+def beats_guessing(accuracy: float, guessing: float) -> bool:
+    """Whether an accuracy is above that of always guessing the commonest class, by the margin."""
+    return accuracy >= guessing + MARGIN * (1 - guessing)
+
+
+def unseen_accuracy(dataset: Dataset, model: Any, *, most: int | None = None) -> tuple[float, float]:
+    """The accuracy of a classifier of y, and that of guessing, on the (first ``most``) rows of the second slice."""
+    part = dataset.part("perturber")
+    part = part.take(np.arange(min(len(part), most or len(part))))
+    right = predict(model, dataset.unit(part.x)).argmax(axis=1) == part.y
+    return float(right.mean()), commonest(part.y)
+
+
+def check_reads_y(run: Run, model: Any) -> None:
+    """Raise ``LimitNotMet`` where D_y does no better than guessing, or lies far below the recipe's own look.
+
+    It is asked of the second slice, which neither D_y nor the look's forest was trained on. Under the quick budget, and
+    for a recipe that does not ask for y in each release, it is only said.
+    """
+    recipe = run.recipe
+    found, guessing = unseen_accuracy(run.dataset().for_training(), model)
+    look = recipe.classifiers.look
+    far = look is not None and found < look - LOOK_POINTS
+    if beats_guessing(found, guessing) and not far:
+        return
+    seen = "" if look is None else f", and the look of `recipe new` read {look:.1%}"
+    another = ANOTHER.get(recipe.classifiers.architecture, "normed-cnn")
+    smaller = " or, if that is enough for your use, lower `classifiers.look`" if far else ""
+    sentence = (
+        f"D_y reads y in {found:.1%} of the second slice; always guessing the commonest class is right in "
+        f"{guessing:.1%}{seen}."
+    )
+    if run.facts["budget"] == "quick" or recipe.limits.target_accuracy <= guessing:
+        say(sentence)
+        return
+    raise LimitNotMet(
+        f"{sentence} Training stops before the perturber: in another folder, take `classifiers.architecture = "
+        f'"{another}"`, more `budget.classifier_epochs` or more rows{smaller}.'
+    )
+
+
+# Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3).
+
 
 NAMES = ("target", "sensitive")
 _KINDS = {"normed-mlp": "vector", "table1-wifi": "vector", "series": "series"}  # all others are for images
@@ -217,3 +271,27 @@ def _moved(x: Any, offset: Any, most: int) -> Any:
     height, width = x.shape[1], x.shape[2]
     wide = tf.pad(x, [[0, 0], [most, most], [most, most], [0, 0]])
     return tf.slice(wide, [0, most - offset[0], most - offset[1], 0], [-1, height, width, -1])
+
+
+# D_y and D_z by least squares, for cleaners: D_y sees A_d^T x, which a cleaner keeps, and D_z is paper 000's f_c.
+
+
+def train_linear(run: Run) -> None:
+    """Fit D_y and D_z on the whole first slice, unless RUN/classifiers has them."""
+    from edgeveil.models.classifiers import linear
+
+    dataset = run.dataset().for_training()
+    section = cast("Cleaner | Noise", run.recipe.perturber)  # only recipes of these kinds have linear classifiers
+    part = dataset.part("classifiers")
+    x = part.x.astype(np.float64)
+    _, choose = fit_and_validation(dataset, "classifiers")
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), (choose.y, choose.z), strict=True)
+    for name, classes, labels, held in of_name:
+        if classifier_path(run, name).is_file():
+            continue
+        operator = linear_problem(section, dataset).a_d if name == "target" else None
+        seen = x if operator is None else x @ operator
+        centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
+        weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]
+        model = linear(weights, share.mean(axis=0) - centre @ weights, operator)
+        save_classifier(run, name, model, evaluate(model, dataset.unit(choose.x), held)[1])

@@ -16,7 +16,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.private import cover, dpsgd
+from edgeveil.trainer.private import cover
+from edgeveil.trainer.private import noise as dpsgd
 from edgeveil.trainer.private.estimators import (
     DPSGDClassifier,
     FunctionalLogisticRegression,
@@ -25,9 +26,9 @@ from edgeveil.trainer.private.estimators import (
 )
 from edgeveil.trainer.private.estimators.fitting import noise_of
 from edgeveil.trainer.progress import say
-from edgeveil.trainer.recipe.head import Head as Section
+from edgeveil.trainer.recipe.private import Head as Section
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted_head import Head
+from edgeveil.trainer.runs.run import Head
 
 ESTIMATORS: Mapping[str, tuple[type, str]] = {
     "logistic": (PrivateLogisticRegression, "logistic regression by {method} perturbation"),

@@ -9,10 +9,10 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.checks import Refused
-from edgeveil.devices.flashing.neighbours import check_beside, pages_at, profile_for
+from edgeveil.devices.flashing.camera_unit import OnBoard
+from edgeveil.devices.flashing.placement import Refused
 from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.flashing.service.on_board import OnBoard
+from edgeveil.devices.flashing.service_files import check_beside, pages_at, profile_for
 from edgeveil.edge_runtime import paths
 
 FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.update_index import write_index
+from edgeveil.trainer.sealing.keys import write_index
 from tests.support import bundles
 from tests.support.boards import board_service, emulated_boards, version_0_1
 

@@ -9,11 +9,10 @@ import time
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from edgeveil.devices.flashing import first_boot, sd_card
-from edgeveil.devices.flashing.service import camera_unit
+from edgeveil.devices.flashing import camera_unit, plan, sd_card
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.update_index import write_index
+from edgeveil.trainer.sealing.keys import write_index
 from tests.support import bundles
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, exposure, healthy, units
@@ -61,7 +60,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     out, written_s = edgeveil("flash", first.path, "--on", f"image:{card}", *common, *service, "--json")
     sha = json.loads(out)["sha"]
-    assert sd_card.open_media(f"image:{card}").read(f"/{first_boot.TREE}/bundle.veil") == first.path.read_bytes()
+    assert sd_card.open_media(f"image:{card}").read(f"/{plan.TREE}/bundle.veil") == first.path.read_bytes()
 
     began = time.monotonic()
     with emulated_boards.board("vm", card=card) as board:
@@ -95,9 +94,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             },
             "units": units(board),
             "health after the first boot": health,
-            "log of the first boot": board.run(f"cat /boot/firmware/{first_boot.TREE}.log")
-            .stdout.decode()
-            .splitlines()[-3:],
+            "log of the first boot": board.run(f"cat /boot/firmware/{plan.TREE}.log").stdout.decode().splitlines()[-3:],
         }
         emulated_boards.record("card.json", record)
 

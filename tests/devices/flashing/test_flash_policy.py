@@ -5,8 +5,8 @@ import json
 import pytest
 
 from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder

@@ -14,18 +14,21 @@ from pathlib import Path
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import first_boot, service_files
+from edgeveil.devices.flashing import plan as first_boot
+from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
-from edgeveil.devices.flashing.steps import (
+from edgeveil.devices.flashing.records import (
+    BundleFacts,
     InstallRelease,
     MakeLedger,
     PushBundle,
     StartService,
     StopService,
+    TrustFacts,
     TrustKeys,
     UnpackWheels,
+    Wheels,
     WriteService,
 )
 from edgeveil.devices.profiles import Service

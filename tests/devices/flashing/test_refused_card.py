@@ -4,12 +4,12 @@ import os
 
 import pytest
 
-from edgeveil.devices.flashing import first_boot, sd_card
-from edgeveil.devices.flashing.card import flash_card
-from edgeveil.devices.flashing.inputs import read_inputs
-from edgeveil.devices.flashing.mounted_card import MountedCard
+from edgeveil.devices.flashing import plan, sd_card
+from edgeveil.devices.flashing.flash import flash_card
 from edgeveil.devices.flashing.provisioning.card_setup import read_setup
 from edgeveil.devices.flashing.records import Wanted
+from edgeveil.devices.flashing.sd_card import MountedCard
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -92,7 +92,7 @@ def another(kind, name, data=None, link=False):
     return made
 
 
-TREE = first_boot.TREE
+TREE = plan.TREE
 REFUSED = {
     "a line of two": (another(boot, "cmdline.txt", LINE * 2), "a line of plain words in cmdline.txt"),
     "two first runs": (
@@ -114,7 +114,7 @@ REFUSED = {
     "a root file system's setup": (root, "Expected a boot partition"),
     "a root of another processor": (arm, "is for x86_64"),
     "a link in a root": (another(root, "opt", link=True), "is a link or no folder"),
-    "a folder in a root": (another(root, f"etc/systemd/system/{first_boot.UNIT}"), "it is a folder"),
+    "a folder in a root": (another(root, f"etc/systemd/system/{plan.UNIT}"), "it is a folder"),
 }
 WITHOUT_SETUP = ("no line", "a root of another processor", "a link in a root", "a folder in a root")
 
@@ -192,4 +192,4 @@ def test_a_flash_that_was_cut_off_can_be_repeated(inputs, setup, tmp_path, monke
         with pytest.raises(DeviceFailed, match="pulled"):
             flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
     flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
-    assert first_boot.RUN in (card / "cmdline.txt").read_text()
+    assert plan.RUN in (card / "cmdline.txt").read_text()

@@ -14,10 +14,18 @@ from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.inputs import read_inputs
 from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Wanted
-from edgeveil.devices.flashing.steps import InstallRelease, StartService, StopService, WriteService
+from edgeveil.devices.flashing.records import (
+    BundleFacts,
+    Facts,
+    Installed,
+    InstallRelease,
+    StartService,
+    StopService,
+    Wanted,
+    WriteService,
+)
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config

@@ -7,19 +7,26 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.board import Board, Connection
+from edgeveil.devices.flashing.camera_unit import OnBoard
 from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.flashing.neighbours import pages_at, profile_for
 from edgeveil.devices.flashing.plan import Plan, plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, TrustFacts, Wanted
-from edgeveil.devices.flashing.service.on_board import OnBoard
-from edgeveil.devices.flashing.steps import MakeLedger, StartService, StopService, WriteService
+from edgeveil.devices.flashing.records import (
+    BundleFacts,
+    Facts,
+    MakeLedger,
+    StartService,
+    StopService,
+    TrustFacts,
+    Wanted,
+    WriteService,
+)
+from edgeveil.devices.flashing.service_files import pages_at, profile_for
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.releases import trial
+from edgeveil.edge_runtime.releases import runtimes
 from tests.support import bundles
 
 FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
@@ -157,12 +164,12 @@ def test_a_card_brings_the_first_service(tmp_path):
 
 
 def test_the_runtime_stops_and_reads_the_service_of_its_folder(tmp_path, monkeypatch):
-    assert trial.units(HALL) == ["edgeveil-hall.service", "edgeveil-hall-inside.service"]
-    assert trial.units(FIRST) == ["edgeveil.service", "edgeveil-inside.service"]
+    assert runtimes.units(HALL) == ["edgeveil-hall.service", "edgeveil-hall-inside.service"]
+    assert runtimes.units(FIRST) == ["edgeveil.service", "edgeveil-inside.service"]
     (tmp_path / "edgeveil-hall").mkdir()
     (tmp_path / "edgeveil-hall/edge.json").write_text('{"device": "edgetpu"}')
     monkeypatch.setattr(paths, "DEFAULT_PATH", f"{tmp_path}/edgeveil/edge.json".replace(str(tmp_path), "@"))
     monkeypatch.setattr(paths, "named", lambda path, service: f"{tmp_path}/{service}/edge.json")
-    assert trial.trial_device(None, HALL) == "edgetpu"
-    assert trial.trial_device(None, "/opt/edgeveil-other") == "cpu"
-    assert trial.trial_device("cuda", HALL) == "cuda"
+    assert runtimes.trial_device(None, HALL) == "edgetpu"
+    assert runtimes.trial_device(None, "/opt/edgeveil-other") == "cpu"
+    assert runtimes.trial_device("cuda", HALL) == "cuda"

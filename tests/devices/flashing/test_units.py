@@ -7,10 +7,9 @@ import subprocess
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import board, service_files
-from edgeveil.devices.flashing.service import camera_unit
+from edgeveil.devices.flashing import board, camera_unit, service_files
 from edgeveil.edge_runtime.cli import main
-from edgeveil.edge_runtime.ipc.schedule import NICE
+from edgeveil.edge_runtime.ipc.counters import NICE
 from tests.support import programs
 from tests.support.checkout import ROOT
 

@@ -30,7 +30,7 @@ from edgeveil.edge_runtime.ipc.counters import shared_page
 from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
-from edgeveil.edge_runtime.releases import trial as board
+from edgeveil.edge_runtime.releases import runtimes as board
 from edgeveil.edge_runtime.sandbox import isolation
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu

@@ -15,11 +15,10 @@ from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.backends.model_lint import check, check_all, problems
 from edgeveil.edge_runtime.errors import BundleRefused, FrameDropped
-from edgeveil.trainer.audit import open as audit_open
+from edgeveil.trainer.audit import frozen as audit_open
 from edgeveil.trainer.export import export
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.sealing.countersign import countersign
-from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.sealing.seal import countersign, keygen, seal
 from tests.hostile_bundles import one_artefact, tflite_models
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
@@ -289,7 +288,7 @@ class Keeping:
 
 def test_a_model_whose_outputs_depend_on_what_it_ran_before_fails_its_self_test(tiny):
     from edgeveil.edge_runtime.errors import DeviceFailed
-    from edgeveil.edge_runtime.pipeline.self_test import self_test
+    from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
     with Perturber.open(tiny.path, trust=tiny.trust, artefact="onnx-float32") as perturber:
         (name,) = perturber.pipeline.runners

@@ -8,8 +8,8 @@ import flatbuffers
 import pytest
 from ai_edge_litert import schema_py_generated as schema
 
-from edgeveil.edge_runtime.backends import xnnpack_notice
-from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
+from edgeveil.edge_runtime.backends import select
+from edgeveil.edge_runtime.backends.select import ONE_RELU, drop_notice
 from tests.support import output
 
 
@@ -39,7 +39,7 @@ def test_the_model_is_one_relu():
 OPEN = """
 from ai_edge_litert import interpreter
 from edgeveil.edge_runtime.backends import xnnpack_notice
-from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
+from edgeveil.edge_runtime.backends.select import ONE_RELU, drop_notice
 {}
 interpreter.Interpreter(model_content=ONE_RELU).allocate_tensors()
 """
@@ -64,7 +64,7 @@ def library(name, said):
 
 @pytest.fixture(autouse=True)
 def unheard(monkeypatch):
-    monkeypatch.setattr(xnnpack_notice, "_done", set())
+    monkeypatch.setattr(select, "_done", set())
 
 
 def test_what_is_not_the_notice_is_passed_on(capfd):
@@ -90,7 +90,7 @@ def test_a_crash_while_a_model_opens_is_seen():
         """
 import os, types
 from edgeveil.edge_runtime.backends import xnnpack_notice
-from edgeveil.edge_runtime.backends.xnnpack_notice import ONE_RELU, drop_notice
+from edgeveil.edge_runtime.backends.select import ONE_RELU, drop_notice
 def interpreter(model_content, **_):
     if model_content != ONE_RELU:
         os.write(2, b"terminate called: the reason")

@@ -10,7 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bench import latency as series
-from edgeveil.edge_runtime.bench import power_meter, sensors
+from edgeveil.edge_runtime.bench import protocol, sensors
 from edgeveil.edge_runtime.bench.protocol import Clocks, Protocol, bench, synthetic_frames
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.manifest.manifest import parse_input
@@ -218,7 +218,7 @@ def test_sensors_that_make_no_sense_are_refused(text):
 def test_a_meters_energy_by_hand(tmp_path):
     path = tmp_path / "m.csv"
     path.write_text("time_s,watts\n" + "".join(f"{t},{2 if t < 5 else 4}\n" for t in range(11)))
-    found = power_meter.energy(str(path), 2.0, 8.0)
+    found = protocol.energy(str(path), 2.0, 8.0)
     assert found["joules"] == pytest.approx(2 * 2 + 3 + 3 * 4)
     assert found["watts"] == pytest.approx(found["joules"] / 6)
 
@@ -238,7 +238,7 @@ def test_a_meters_file_that_will_not_do_is_a_reason_and_no_figure(perturber, tmp
     path = tmp_path / "m.csv"
     path.write_text(text)
     with pytest.raises(BadInput, match=match):
-        power_meter.energy(str(path), 2.0, 8.0)
+        protocol.energy(str(path), 2.0, 8.0)
     times = iter([2.0, 8.0])
     document = timed(perturber, meter=str(path), unix=lambda: next(times))
     assert (document["power"], document["verdict"]) == (None, "INVALID")

@@ -4,7 +4,7 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.edge_runtime.bench import sensors
-from edgeveil.edge_runtime.bench.power_state import power_problems, power_state
+from edgeveil.edge_runtime.bench.protocol import power_problems, power_state
 
 NANO = "!printf 'NV Fan Mode:quiet\\nNV Power Mode: {}\\n0\\n'"
 

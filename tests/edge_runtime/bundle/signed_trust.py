@@ -9,13 +9,13 @@ from typing import Any
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from edgeveil.edge_runtime.bundle.countersignature import statement
+from edgeveil.edge_runtime.bundle.board_state import statement
 from edgeveil.edge_runtime.bundle.trust_file import ROLES, TrustFile, payload_of
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.manifest.schema import COUNTERSIGNATURE_MEMBER, PRIVACY_MEMBER
 from edgeveil.edge_runtime.signing.envelope import message, wrap, wrap_all
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
+from edgeveil.edge_runtime.util import strict_json
 from tests.support import bundles
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from edgeveil.edge_runtime.bundle.reader import read_bundle, unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
+from edgeveil.edge_runtime.releases.index import update
 from edgeveil.edge_runtime.releases.store import Releases
-from edgeveil.edge_runtime.releases.update import update
 from edgeveil.edge_runtime.signing.roles import Role
 from tests.edge_runtime.bundle.signed_trust import (
     audited_bundle,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.manifest.names import MAX_MEMBERS, MAX_NAME
+from edgeveil.edge_runtime.manifest.detector import MAX_MEMBERS, MAX_NAME
 from tests.support import programs
 
 pytestmark = pytest.mark.programs

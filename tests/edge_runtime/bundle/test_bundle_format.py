@@ -11,8 +11,8 @@ import pytest
 
 from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.manifest import dataflow, names, schema
+from edgeveil.edge_runtime.manifest import dataflow, detector, schema
+from edgeveil.edge_runtime.util import strict_json
 from tests.hostile_bundles import audits, manifests, museum, promises, signatures, zips  # noqa: F401 - they register
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -48,10 +48,10 @@ def test_every_reason_of_the_code_is_in_the_table():
 @pytest.mark.parametrize(
     "words",
     [
-        f"{names.MAX_BUNDLE_BYTES:,}".replace(",", " ") + " bytes (256 MiB)",
-        f"{names.MAX_MEMBERS} members, {names.MAX_NAME} characters for a name",
+        f"{detector.MAX_BUNDLE_BYTES:,}".replace(",", " ") + " bytes (256 MiB)",
+        f"{detector.MAX_MEMBERS} members, {detector.MAX_NAME} characters for a name",
         f"{schema.MAX_MANIFEST_BYTES:,}".replace(",", " ") + " bytes for",
-        f"`{names.NAME.pattern.replace('(?:', '(')}`",
+        f"`{detector.NAME.pattern.replace('(?:', '(')}`",
         f"the {len(SIGNED_PREFIX)} bytes `{SIGNED_PREFIX.decode().strip()}\\n`",
         f"at most {strict_json.MAX_DIGITS} characters to a number, at most {strict_json.MAX_DEPTH}",
         f"list of 1 to {dataflow.MAX_STAGES} | what is done",

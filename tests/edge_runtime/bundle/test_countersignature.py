@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edgeveil.devices.flashing.inputs import read_inputs
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.edge_runtime.bundle.policy import read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -15,10 +15,9 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing import seal as seal_module
-from edgeveil.trainer.sealing.countersign import countersign
 from edgeveil.trainer.sealing.inspect import inspect
 from edgeveil.trainer.sealing.keys import keygen
-from edgeveil.trainer.sealing.seal import seal
+from edgeveil.trainer.sealing.seal import countersign, seal
 from tests.edge_runtime.bundle.signed_trust import (
     audited_bundle,
     countersignature,

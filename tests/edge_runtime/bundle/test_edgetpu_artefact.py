@@ -18,14 +18,13 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.devices.flashing.card import flash_card
-from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.inputs import read_inputs
+from edgeveil.devices.flashing.flash import flash, flash_card
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.api import Perturber
-from edgeveil.edge_runtime.bundle import audit_scope as audit_of
+from edgeveil.edge_runtime.bundle import policy as audit_of
 from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -33,8 +32,8 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
-from edgeveil.edge_runtime.sinks.preview.card import card_lines
-from edgeveil.edge_runtime.storage.filesystem import Filesystem
+from edgeveil.edge_runtime.sinks.page import card_lines
+from edgeveil.edge_runtime.util.filesystem import Filesystem
 from edgeveil.trainer.audit import board_column
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.edge_runtime.bundle import index_seen
-from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE, SEEN_FILE, Seen, count_up, read_seen, write_seen
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle import archive
+from edgeveil.edge_runtime.bundle.archive import COPY_FILE, SEEN_FILE, Seen, count_up, read_seen, write_seen
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
+from edgeveil.edge_runtime.outside.shift_watch import EVERY_S, TrustWatch
 from edgeveil.edge_runtime.releases.index import Index, check_index, record_seen
 from edgeveil.edge_runtime.releases.store import Releases
 from tests.edge_runtime.bundle.signed_trust import device, trust_file
@@ -29,8 +29,8 @@ class Board:
 
     def __init__(self, root, patch):
         self.root, self.wall, self.boot, self.up = str(root), NOW, "one", 100
-        patch.setattr(index_seen.time, "time", lambda: float(self.wall))
-        patch.setattr(index_seen, "uptime", lambda: (self.boot, self.up))
+        patch.setattr(archive.time, "time", lambda: float(self.wall))
+        patch.setattr(archive, "uptime", lambda: (self.boot, self.up))
         patch.setattr("edgeveil.edge_runtime.releases.index.uptime", lambda: (self.boot, self.up))
 
     def days(self, count, *, wall=True):
@@ -145,9 +145,9 @@ def test_a_board_that_only_counts_follows_the_first_index_as_before(board):
 
 
 def test_the_real_clock_of_this_machine_goes_on():
-    boot, first = index_seen.uptime()
+    boot, first = archive.uptime()
     assert len(boot) == 36
-    assert 0 <= index_seen.uptime()[1] - first < 60
+    assert 0 <= archive.uptime()[1] - first < 60
 
 
 @pytest.mark.parametrize("clock", ["right", "1970", "back"])

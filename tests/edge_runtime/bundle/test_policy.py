@@ -6,7 +6,7 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER

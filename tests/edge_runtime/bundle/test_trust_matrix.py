@@ -12,7 +12,7 @@ import pytest
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.releases.update import read_index
+from edgeveil.edge_runtime.releases.index import read_index
 from tests.edge_runtime.bundle.signed_trust import (
     audited_bundle,
     contents,

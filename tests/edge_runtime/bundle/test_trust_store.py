@@ -8,9 +8,9 @@ from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy, update_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing.envelope import message, unwrap, wrap
 from edgeveil.edge_runtime.signing.keys import public_key_line
+from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.trust_file import TrustFolder

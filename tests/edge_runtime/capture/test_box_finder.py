@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture.box_finder import BoxFinder
-from edgeveil.edge_runtime.capture.crops import Capture
+from edgeveil.edge_runtime.capture.crops import BoxFinder, Capture
 from edgeveil.edge_runtime.counting.counter import Counter
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 from edgeveil.edge_runtime.pipeline.perturber import Perturber

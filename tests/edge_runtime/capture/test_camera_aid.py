@@ -6,7 +6,7 @@ import cv2
 import numpy as np
 
 from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
-from edgeveil.edge_runtime.ipc.focus_levels import NAMES, only_levels
+from edgeveil.edge_runtime.ipc.notes import NAMES, only_levels
 from edgeveil.edge_runtime.manifest.manifest import parse
 from tests.support import bundles
 

@@ -8,9 +8,8 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture import resize
-from edgeveil.edge_runtime.capture.crops import Capture
-from edgeveil.edge_runtime.capture.tracker import Tracker
+from edgeveil.edge_runtime.capture import crops
+from edgeveil.edge_runtime.capture.crops import Capture, Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
@@ -191,7 +190,7 @@ def test_a_manifest_may_have_a_window_or_be_of_before_there_were_any():
 )
 def test_area_is_the_mean_that_opencv_takes(size, to):
     picture = np.random.default_rng(0).integers(0, 256, (*size, 3)).astype(np.uint8)
-    ours = resize.area(size, to)(picture)
+    ours = crops.area(size, to)(picture)
     if to[0] > size[0]:  # OpenCV has another method for larger pictures
         assert abs(ours.mean() - picture.mean()) < 3
         return
@@ -201,7 +200,7 @@ def test_area_is_the_mean_that_opencv_takes(size, to):
 
 def test_nearest_takes_the_pixel_under_the_middle():
     picture = np.arange(36).reshape(6, 6)
-    assert resize.nearest((6, 6), (2, 3))(picture).tolist() == [[7, 9, 11], [25, 27, 29]]
+    assert crops.nearest((6, 6), (2, 3))(picture).tolist() == [[7, 9, 11], [25, 27, 29]]
 
 
 def test_colour_becomes_gray_and_small_as_opencv_does_it():

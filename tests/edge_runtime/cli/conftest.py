@@ -8,7 +8,7 @@ import pytest
 
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime.releases.trial import open_releases
+from edgeveil.edge_runtime.releases.runtimes import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles

@@ -152,7 +152,7 @@ def test_verify_says_what_was_verified(made, tiny, capsys):
 
 
 def test_verify_of_the_signature_alone_opens_no_interpreter(tiny, capsys, monkeypatch):
-    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.choice.load_pipeline", None)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.perturber.load_pipeline", None)
     code, out, _ = edge(capsys, "verify", tiny.path, "--trust", tiny.trust, "--signature-only", "--json")
     assert code == 0
     assert json.loads(out)["self_test"] is None

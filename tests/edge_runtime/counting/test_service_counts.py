@@ -12,8 +12,8 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.policy import read_policy
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.ledger import ledger_file
-from edgeveil.edge_runtime.ledger.ledger_file import Ledger
+from edgeveil.edge_runtime.ledger import book
+from edgeveil.edge_runtime.ledger.book import Ledger
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -45,7 +45,7 @@ def sent(tmp_path_factory):
     """What a service sends in three periods whose budget is for two, its document, and its ledger."""
     folder = tmp_path_factory.mktemp("counts")
     made = bundles.make_bundle(folder, example=counting_example(noise=NOISE))
-    ledger_file.create(str(folder / "ledger"))
+    book.create(str(folder / "ledger"))
     receiver = Receiver()
     receiver.start()
     words = ["run", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth?seed=3&people=2&fps=10"]

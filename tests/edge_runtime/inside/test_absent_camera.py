@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from edgeveil.edge_runtime.inside.absent_camera import POLL_S, SAY_AFTER_S, device_file, wait_for_file
+from edgeveil.edge_runtime.inside.process import POLL_S, SAY_AFTER_S, device_file, wait_for_file
 from tests.edge_runtime.outside.test_external_inside import start_inside
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, start

@@ -3,7 +3,7 @@
 import pytest
 
 from edgeveil.edge_runtime import device
-from edgeveil.edge_runtime.releases.trial import TRIAL_FRAMES_S
+from edgeveil.edge_runtime.releases.runtimes import TRIAL_FRAMES_S
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
 

@@ -7,9 +7,7 @@ import pytest
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ledger import allowance as module
-from edgeveil.edge_runtime.ledger.allowance import Allowance
-from edgeveil.edge_runtime.ledger.inside_count import InsideCount
-from edgeveil.edge_runtime.ledger.payer import AHEAD
+from edgeveil.edge_runtime.ledger.allowance import AHEAD, Allowance, InsideCount
 from tests.support.promised.counted_bundles import Board, price
 
 

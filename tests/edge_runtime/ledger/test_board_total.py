@@ -5,9 +5,7 @@ import json
 import pytest
 
 from edgeveil.edge_runtime import paths
-from edgeveil.edge_runtime.ledger.board_total import board_total, board_total_text
-from edgeveil.edge_runtime.ledger.book import Limit
-from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
+from edgeveil.edge_runtime.ledger.book import Ledger, Limit, board_total, board_total_text, create
 from tests.support.promised.counted_bundles import MACHINE
 
 EPSILON = 10**6

@@ -1,8 +1,8 @@
 """The inside's own count: what it was told once, and never more than bundle and policy allow."""
 
 from edgeveil.edge_runtime.ipc.counters import Counters, shared_page
+from edgeveil.edge_runtime.ledger.allowance import INSIDE_SPENT, InsideCount, tell
 from edgeveil.edge_runtime.ledger.book import Limit, Price
-from edgeveil.edge_runtime.ledger.inside_count import INSIDE_SPENT, InsideCount, tell
 
 
 def count(told, *limits, now=None):

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.formats import strict_json
-from edgeveil.edge_runtime.ledger import ledger_file
-from edgeveil.edge_runtime.ledger.book import Book, Limit
-from edgeveil.edge_runtime.ledger.book_json import decode, encode
-from edgeveil.edge_runtime.ledger.ledger_file import LedgerUnfit, create
+from edgeveil.edge_runtime.ledger import book as ledger_file
+from edgeveil.edge_runtime.ledger.book import Book, LedgerUnfit, Limit, create, decode, encode
+from edgeveil.edge_runtime.util import strict_json
 from tests.support.promised.counted_bundles import COST, Board, price
 
 HOUR = 3600

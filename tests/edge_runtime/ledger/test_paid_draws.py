@@ -1,7 +1,6 @@
 """A draw is paid for once, and one that was forgotten again."""
 
-from edgeveil.edge_runtime.ledger.paid_draws import PaidDraws
-from edgeveil.edge_runtime.ledger.payer import AHEAD, Payer
+from edgeveil.edge_runtime.ledger.allowance import AHEAD, PaidDraws, Payer
 from tests.support.promised.counted_bundles import Board, price
 
 

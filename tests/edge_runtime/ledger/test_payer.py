@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeveil.edge_runtime.ledger.ledger_file import LedgerUnfit
-from edgeveil.edge_runtime.ledger.payer import AHEAD, Payer
+from edgeveil.edge_runtime.ledger.allowance import AHEAD, Payer
+from edgeveil.edge_runtime.ledger.book import LedgerUnfit
 from tests.support.promised.counted_bundles import Board, price
 
 

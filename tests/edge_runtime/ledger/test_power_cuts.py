@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.ledger.book_json import decode
-from edgeveil.edge_runtime.ledger.payer import Payer
+from edgeveil.edge_runtime.ledger.allowance import Payer
+from edgeveil.edge_runtime.ledger.book import decode
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.sources.base import Source
 from tests.support import seeds

@@ -3,11 +3,11 @@
 import pytest
 
 from edgeveil.edge_runtime.bundle.policy import Policy, read_policy
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.ledger.book import Limit
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
+from edgeveil.edge_runtime.util import strict_json
 from tests.support import bundles
 from tests.support.promised.counted_bundles import COST, counted_example
 

@@ -11,8 +11,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.ipc.counters import Counters, drops
-from edgeveil.edge_runtime.ipc.schedule import Schedule
+from edgeveil.edge_runtime.ipc.counters import Counters, Schedule, drops
 from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.lut import Flow, LutArray

@@ -7,12 +7,12 @@ import jsonschema
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.count import CountRules, check_count, parse_count
-from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.trainer.audit.card import card
-from edgeveil.trainer.recipe.count import revealed
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import revealed
 from tests.support import bundles
 from tests.support.checkout import ROOT
 

@@ -6,7 +6,7 @@ import pytest
 
 from edgeveil.edge_runtime.manifest.manifest import Crop, parse, parse_stage
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from tests.edge_runtime.sources.series import series_example
+from tests.edge_runtime.sources import series_example
 from tests.support import bundles
 
 EXAMPLES = (

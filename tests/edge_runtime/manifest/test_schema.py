@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.manifest.fingerprint import pipeline_sha256
+from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 from tests.support import bundles
 from tests.support.promised import local_examples

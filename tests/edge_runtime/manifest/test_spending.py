@@ -13,11 +13,10 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.manifest.fingerprint import PARTS, pipeline_sha256
+from edgeveil.edge_runtime.manifest.capture import PARTS, pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import charged, repeats, repeats_paid
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.manifest.spending import charged, epsilon_of, repeats, repeats_paid
 from tests.support import bundles
 from tests.support.promised import held_examples
 from tests.support.promised import local_examples as local

@@ -10,10 +10,10 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ipc.schedule import Schedule
-from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
+from edgeveil.edge_runtime.ipc.counters import Schedule
+from edgeveil.edge_runtime.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
-from edgeveil.edge_runtime.outside.budget import Unlimited, open_allowance
+from edgeveil.edge_runtime.outside.emission import Unlimited, open_allowance
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
 from tests.support.promised import held_examples, local_examples

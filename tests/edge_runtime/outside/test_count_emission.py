@@ -6,11 +6,10 @@ import jsonschema
 import pytest
 
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.ipc.counted import MOST, Counted, pack, unpack
 from edgeveil.edge_runtime.ipc.counters import Counters
-from edgeveil.edge_runtime.ipc.record import Layout, RecordBroken
+from edgeveil.edge_runtime.ipc.record import MOST, Counted, Layout, RecordBroken, pack, unpack
 from edgeveil.edge_runtime.manifest.count import CountNoise, CountRules, Line, Zone
-from edgeveil.edge_runtime.outside.count_emission import GRACE_S, CountEmission
+from edgeveil.edge_runtime.outside.emission import GRACE_S, CountEmission
 from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 from tests.support import network_receivers

@@ -7,9 +7,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.ipc.counters import Counters, Schedule, schedule
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, Record, RecordBroken
-from edgeveil.edge_runtime.ipc.schedule import Schedule, schedule
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.outside.emission import FEWEST_WAITING, Emission, count_failures
 from edgeveil.edge_runtime.sinks.base import Sink

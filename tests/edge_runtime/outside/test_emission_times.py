@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.ipc.schedule import NICE
-from edgeveil.edge_runtime.outside.event_log import Log
+from edgeveil.edge_runtime.ipc.counters import NICE
 from edgeveil.edge_runtime.outside.service import Service
+from edgeveil.edge_runtime.outside.status import Log
 from scripts.measure import emission_times
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, start

@@ -5,8 +5,8 @@ import http.client
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.outside import health
-from edgeveil.edge_runtime.outside.event_log import Log
+from edgeveil.edge_runtime.outside import status
+from edgeveil.edge_runtime.outside.status import Log
 
 TOKEN = "0123456789abcdef-token"  # noqa: S105 - of these tests alone
 
@@ -41,7 +41,7 @@ def get(pages, path, **headers):
 def pages(request, tmp_path):
     (tmp_path / "token").write_text(TOKEN + "\n")
     text = getattr(request, "param", "127.0.0.1:0").replace("FILE", str(tmp_path / "token"))
-    made = health.HealthPages(health.place_of(text), State())
+    made = status.HealthPages(status.place_of(text), State())
     yield made
     made.close()
 
@@ -80,12 +80,12 @@ def test_with_a_token_every_page_needs_it(pages):
 )
 def test_what_others_could_read_is_refused(text, words):
     with pytest.raises(BadInput, match=words) as refused:
-        health.place_of(text)
+        status.place_of(text)
     assert "abc" not in str(refused.value)
 
 
 def test_what_is_for_this_device_alone_needs_no_token():
-    assert health.place_of("off") is None
-    assert health.place_of(":9464") == ("127.0.0.1", 9464, None)
-    assert health.place_of("localhost:1") == ("127.0.0.1", 1, None)
-    assert health.place_of("[::1]:9464") == ("::1", 9464, None)
+    assert status.place_of("off") is None
+    assert status.place_of(":9464") == ("127.0.0.1", 9464, None)
+    assert status.place_of("localhost:1") == ("127.0.0.1", 1, None)
+    assert status.place_of("[::1]:9464") == ("::1", 9464, None)

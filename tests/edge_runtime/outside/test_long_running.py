@@ -16,7 +16,7 @@ import pytest
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.outside.host.sd_notify import Notifier
+from edgeveil.edge_runtime.outside.board_health import Notifier
 from tests.support import broker_services, bundles, live_fakes
 from tests.support.broker_services import finish, start
 from tests.support.network_receivers import free_port

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.bundle.policy import read_policy
-from edgeveil.edge_runtime.bundle.shift_demand import OnShift
+from edgeveil.edge_runtime.bundle.policy import OnShift, read_policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edgeveil.edge_runtime.outside import shift_watch

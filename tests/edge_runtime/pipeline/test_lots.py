@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from edgeveil.edge_runtime.manifest.count import COIN, DRAWS
 from edgeveil.edge_runtime.manifest.manifest import parse_stage
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN, DRAWS
-from edgeveil.edge_runtime.pipeline import lots
+from edgeveil.edge_runtime.pipeline import stages
 
 UNLIKELY = 1e-9  # of a right generator to be called wrong
 
@@ -19,7 +19,7 @@ def chi_square(counts, expected):
 
 
 def test_words_have_fair_bits_and_may_be_overwritten():
-    drawn = lots.words((5000, 3))
+    drawn = stages.words((5000, 3))
     assert drawn.shape == (5000, 3)
     assert drawn.dtype == np.uint32
     assert drawn.flags.writeable
@@ -32,26 +32,26 @@ def test_a_coin_is_true_below_its_numerator_and_not_from_it_on():
         edge = np.array([numerator - 1, numerator, 0, COIN - 1], np.uint64) << np.uint64(2)
         # The two bits that a coin has no need of do not count.
         fed = (edge | np.uint64(3)).tobytes()
-        drawn = lots.coins((4,), numerator=numerator, random_bytes=lambda count, fed=fed: fed[:count])
+        drawn = stages.coins((4,), numerator=numerator, random_bytes=lambda count, fed=fed: fed[:count])
         assert drawn.tolist() == [True, False, True, numerator == COIN]
 
 
 @pytest.mark.parametrize("share", [0.01, 0.5, 0.731])
 def test_coins_fall_as_they_should(share):
-    drawn = lots.coins((40_000, 2), numerator=int(share * COIN))
+    drawn = stages.coins((40_000, 2), numerator=int(share * COIN))
     assert drawn.dtype == bool
     assert chi_square([drawn.sum(), (~drawn).sum()], [share, 1 - share]) > UNLIKELY
 
 
 def test_whole_numbers_are_uniform():
-    drawn = lots.whole_numbers((10_000, 4), bound=6)
+    drawn = stages.whole_numbers((10_000, 4), bound=6)
     assert drawn.shape == (10_000, 4)
     assert chi_square(np.bincount(drawn.ravel(), minlength=6), np.ones(6)) > UNLIKELY
 
 
 @pytest.mark.parametrize(("k", "of"), [(1, 1), (1, 5), (2, 4), (3, 5), (4, 4)])
 def test_every_subset_is_equally_likely(k, of):
-    drawn = lots.subsets((30_000, k), of=of)
+    drawn = stages.subsets((30_000, k), of=of)
     assert (np.diff(drawn, axis=1) > 0).all()
     number = {places: i for i, places in enumerate(itertools.combinations(range(of), k))}
     counts = np.bincount([number[tuple(row)] for row in drawn.tolist()], minlength=len(number))
@@ -62,7 +62,7 @@ def test_a_subset_is_exact_over_every_word():
     """2 of 4: the draws are an integer below 3 and one below 4; each pair of them leads to one subset, each to two."""
     firsts, seconds = (grid.ravel() for grid in np.meshgrid(np.arange(3), np.arange(4)))
     fed = iter([firsts.astype(np.uint64).tobytes(), seconds.astype(np.uint64).tobytes()])
-    drawn = lots.subsets((12, 2), of=4, random_bytes=lambda count: next(fed)[:count])
+    drawn = stages.subsets((12, 2), of=4, random_bytes=lambda count: next(fed)[:count])
     found, counts = np.unique(drawn, axis=0, return_counts=True)
     assert len(found) == 6
     assert set(counts) == {2}
@@ -71,12 +71,12 @@ def test_a_subset_is_exact_over_every_word():
 @pytest.mark.parametrize("kind", DRAWS)
 def test_a_stage_draws_its_distribution(kind):
     stage = {"stage": "draw", "distribution": kind, "output": "o", "shape": [2], "numerator": 5, "bound": 7, "of": 9}
-    drawn = lots.drawing(parse_stage(stage))((3, 2))
+    drawn = stages.drawing(parse_stage(stage))((3, 2))
     assert drawn.shape == (3, 2)
     assert drawn.dtype == {"words": np.uint32, "coin": bool}.get(kind, np.int64)
 
 
 def test_the_operating_system_draws_by_default():
-    for function in (lots.words, lots.coins, lots.whole_numbers, lots.subsets):
+    for function in (stages.words, stages.coins, stages.whole_numbers, stages.subsets):
         assert inspect.signature(function).parameters["random_bytes"].default.__name__ == "urandom"
-    assert "np.random" not in inspect.getsource(lots)
+    assert "np.random" not in inspect.getsource(stages)

@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.api import (
 from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.pipeline.passthrough import RUN, PassthroughCheck
+from edgeveil.edge_runtime.pipeline.perturber import RUN, PassthroughCheck
 from tests.support import bundles, tiny_models
 
 
@@ -98,7 +98,7 @@ def test_a_bundle_without_models_runs_on_numpy_alone(tmp_path):
 def test_nothing_is_looked_at_before_the_signature(tmp_path, monkeypatch):
     made = bundles.make_bundle(tmp_path)
     opened = []
-    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.choice.load_pipeline", lambda *a, **k: opened.append(a))
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.perturber.load_pipeline", lambda *a, **k: opened.append(a))
     data = bytearray(made.path.read_bytes())
     data[-len(data) // 3] ^= 1
     with pytest.raises(BundleRefused):

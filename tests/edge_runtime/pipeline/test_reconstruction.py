@@ -10,12 +10,18 @@ import pytest
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.api import FrameDropped, Perturber, PrivacyStop
 from edgeveil.edge_runtime.manifest.manifest import Input, parse
-from edgeveil.edge_runtime.outside.event_log import Log
 from edgeveil.edge_runtime.outside.service import Service
+from edgeveil.edge_runtime.outside.status import Log
 from edgeveil.edge_runtime.pipeline import reconstruction
-from edgeveil.edge_runtime.pipeline.capacity import index_values, reading_bits, refuse_capacity
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.edge_runtime.pipeline.reconstruction import LIMIT, exact_share, refuse_reconstruction
+from edgeveil.edge_runtime.pipeline.reconstruction import (
+    LIMIT,
+    exact_share,
+    index_values,
+    reading_bits,
+    refuse_capacity,
+    refuse_reconstruction,
+)
 from tests.support import bundles, tiny_models
 
 SHAPES = [(6,), (8, 8, 1), (24, 24, 3)]

@@ -16,7 +16,7 @@ import pytest
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.releases import confinement, trial
+from edgeveil.edge_runtime.releases import confinement, runtimes
 from edgeveil.edge_runtime.releases.confinement import UIDS
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.trust_file import TrustFolder
@@ -294,13 +294,13 @@ def test_a_bundles_own_runtime_cannot_touch_the_trust_while_it_is_tried(board, o
 @pytest.mark.parametrize(("device", "tried"), [("cpu", 2), ("edgetpu", 1), ("myriad", 1)])
 def test_nothing_of_a_bundle_is_given_an_accelerator(board, monkeypatch, device, tried):
     calls, said = [], []
-    monkeypatch.setattr(trial.os, "geteuid", lambda: 0)
+    monkeypatch.setattr(runtimes.os, "geteuid", lambda: 0)
     monkeypatch.setattr(
         confinement, "run", lambda command, **given: calls.append(given) or confinement.Ended(0, "", "")
     )
     (sha,) = (path.name for path in (board / "releases").iterdir())
-    found = trial.open_releases(str(board)).read(sha)
-    trial.trial(str(board), None, 3, device, said.append)(str(board / "releases" / sha), found)
+    found = runtimes.open_releases(str(board)).read(sha)
+    runtimes.trial(str(board), None, 3, device, said.append)(str(board / "releases" / sha), found)
     assert len(calls) == tried
     assert all(not given["groups"] and not given["network"] for given in calls[1:])
     assert any("was not tried" in one for one in said) == (tried == 1)

@@ -16,7 +16,7 @@ import pytest
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.signing import ed25519
-from edgeveil.edge_runtime.storage import root_lock
+from edgeveil.edge_runtime.util import root_lock
 from tests.edge_runtime.bundle.signed_trust import contents
 from tests.edge_runtime.bundle.taken_once import SINCE, attempt, board, counted, releases_of, say
 from tests.support import seeds
@@ -97,7 +97,7 @@ def test_a_power_cut_while_they_come_leaves_a_board_that_takes_them(before, tmp_
     root, recorded, log = folder.parent, WrittenDownOs(), []
     shutil.copytree(root, tmp_path / "written", symlinks=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("edgeveil.edge_runtime.storage.atomic.os", recorded)
+        patch.setattr("edgeveil.edge_runtime.util.atomic.os", recorded)
         recorded.here.disk = WrittenDown(log=log)
         say(since, tmp_path / "written" / "trust")
     here, there = str(tmp_path / "written"), str(root)

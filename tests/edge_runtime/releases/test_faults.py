@@ -10,14 +10,14 @@ import pytest
 
 from edgeveil.edge_runtime.bundle import board_state
 from edgeveil.edge_runtime.bundle.board_state import StateLost, read_state
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.device import OPEN_S
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.releases.runtimes import TRIAL_FRAMES_S
 from edgeveil.edge_runtime.releases.store import Releases
-from edgeveil.edge_runtime.releases.trial import TRIAL_FRAMES_S
-from edgeveil.edge_runtime.storage import root_lock
-from edgeveil.edge_runtime.storage.filesystem import read_strict
+from edgeveil.edge_runtime.util import root_lock
+from edgeveil.edge_runtime.util.filesystem import read_strict
 from tests.support.bundles import KEY, make_bundle, trusted
 
 

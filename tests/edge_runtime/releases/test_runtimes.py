@@ -11,14 +11,14 @@ import pytest
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.bundle.archive import pack, read_archive
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases import runtimes as module
 from edgeveil.edge_runtime.releases.runtimes import Runtimes, check_running, read_update
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.edge_runtime.signing.roles import Role
-from edgeveil.trainer.sealing.runtime_update import write_runtime
+from edgeveil.trainer.sealing.keys import write_runtime
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 
@@ -45,7 +45,7 @@ def update(owner, out, version, patch=None, **changes):
     """A runtime update of that version; ``patch`` is put in the place of the zipapp's beginning."""
     if patch is not None:
         with pytest.MonkeyPatch.context() as context:
-            context.setattr("edgeveil.trainer.sealing.runtime_update.zipapp_bytes", lambda: patch)
+            context.setattr("edgeveil.trainer.sealing.keys.zipapp_bytes", lambda: patch)
             return update(owner, out, version, **changes)
     write_runtime(owner / "root/signing.key", out, version=version, passphrase=SECRET, **changes)
     return out

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime.bundle.board_state import COPY_FILE, STATE_FILE, State
-from edgeveil.edge_runtime.bundle.trust import Trust
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack
 from edgeveil.edge_runtime.signing import ed25519

@@ -25,7 +25,7 @@ from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.edge_runtime.signing.roles import Role
-from edgeveil.trainer.sealing.runtime_update import write_runtime
+from edgeveil.trainer.sealing.keys import write_runtime
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles, seeds
 from tests.support.boards.interleave import run_both
@@ -74,7 +74,7 @@ def world(tmp_path_factory):
 
     def runtime(number):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("edgeveil.trainer.sealing.runtime_update.zipapp_bytes", lambda: b"runtime %d" % number)
+            patch.setattr("edgeveil.trainer.sealing.keys.zipapp_bytes", lambda: b"runtime %d" % number)
             out = folder / f"{number}.runtime"
             write_runtime(owner.folder / "signing.key", out, version=number, passphrase=SECRET)
             return read_update(out.read_bytes(), Role((owner.first,)))

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from edgeveil.edge_runtime.sandbox import allowed_calls, seccomp
-from edgeveil.edge_runtime.sandbox.call_numbers import NEWEST, numbers
+from edgeveil.edge_runtime.sandbox.seccomp import NEWEST, numbers
 from tests.support import programs
 
 pytestmark = pytest.mark.programs

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.shift.distance import Reference, effective_number, reference_of, shift_of
-from edgeveil.edge_runtime.shift.histogram import BLOCK_S, Histogram
+from edgeveil.edge_runtime.shift.distance import BLOCK_S, Histogram, Reference, effective_number, reference_of, shift_of
 
 P = np.array([0.4, 0.3, 0.2, 0.1])
 REFERENCE = Reference("code", [400, 300, 200, 100, 0], 1000.0, None)

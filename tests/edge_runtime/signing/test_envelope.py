@@ -5,8 +5,8 @@ import json
 import pytest
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.formats import strict_json
 from edgeveil.edge_runtime.signing.envelope import message, parse, unwrap, wrap, wrap_all
+from edgeveil.edge_runtime.util import strict_json
 from tests.edge_runtime.bundle.signed_trust import envelope, private, public, role
 
 PAYLOAD = strict_json.dumps({"a": 1})

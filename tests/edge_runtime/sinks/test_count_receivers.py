@@ -9,9 +9,9 @@ import pytest
 
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.manifest.count import CountRules, Line, Zone
-from edgeveil.edge_runtime.outside import health
+from edgeveil.edge_runtime.outside import status
 from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
-from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
+from edgeveil.edge_runtime.sinks.mqtt import MqttSink
 from tests.support import network_receivers, programs
 from tests.support.checkout import ROOT
 
@@ -85,9 +85,9 @@ def metric_lines():
     inside.add("drop:late")
     gauges = {"ready": 1.0, "fresh-age-seconds": 0.1}
     return [
-        *health.metrics(inside.all(), outside.all(), {}, gauges),
-        *health.count_metrics(RULES, REPORT),
-        *health.count_metrics(RULES, REPORT._replace(state="spent", values=None)),
+        *status.metrics(inside.all(), outside.all(), {}, gauges),
+        *status.count_metrics(RULES, REPORT),
+        *status.count_metrics(RULES, REPORT._replace(state="spent", values=None)),
     ]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from edgeveil.edge_runtime import kinds
 from edgeveil.edge_runtime.cli import main
-from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks import wire
 from tests.support import network_receivers
 from tests.support.checkout import ROOT
 

@@ -8,10 +8,8 @@ import pytest
 
 from edgeveil.edge_runtime.manifest.count import CountNoise, CountRules, Line, Zone
 from edgeveil.edge_runtime.sinks.count_report import CountReport
-from edgeveil.edge_runtime.sinks.network.about import about
-from edgeveil.edge_runtime.sinks.network.homeassistant import Discovery
-from edgeveil.edge_runtime.sinks.network.labels import Labels
-from edgeveil.edge_runtime.sinks.network.mqtt import MqttSink
+from edgeveil.edge_runtime.sinks.mqtt import MqttSink
+from edgeveil.edge_runtime.sinks.wire import Discovery, Labels, about
 from scripts.environments import home_assistant
 from tests.support import network_receivers, programs
 from tests.support.checkout import ROOT

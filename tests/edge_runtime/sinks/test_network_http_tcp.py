@@ -13,8 +13,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.sinks import open_sink, open_sinks
-from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks import open_sink, open_sinks, wire
 from tests.support import network_receivers
 
 FORM = wire.Format(network_receivers.OUTPUTS, network_receivers.MANIFEST)

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks import wire
 from tests.support import bundles, live_fakes, network_receivers, programs
 from tests.support.checkout import ROOT
 

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks import open_sink
-from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks import open_sink, wire
 from tests.support import network_receivers, programs
 
 pytestmark = [pytest.mark.cameras, pytest.mark.programs]

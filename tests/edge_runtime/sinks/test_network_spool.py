@@ -1,11 +1,11 @@
-"""edgeveil.edge_runtime.sinks.network.spool: bounded, oldest dropped first and counted, there again after a restart."""
+"""edgeveil.edge_runtime.sinks.spool: bounded, oldest dropped first and counted, there again after a restart."""
 
 import errno
 
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks.network.spool import Spool
+from edgeveil.edge_runtime.sinks.spool import Spool
 
 
 class Clock:

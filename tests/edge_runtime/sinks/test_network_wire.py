@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sinks.network import wire
+from edgeveil.edge_runtime.sinks import wire
 from tests.support import network_receivers
 
 

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.formats.png import STRIP
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Privacy, parse
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks import open_sink
-from tests.edge_runtime.sources.series import series_example
+from edgeveil.edge_runtime.util.png import STRIP
+from tests.edge_runtime.sources import series_example
 from tests.support import network_receivers, programs
 
 pytestmark = pytest.mark.programs

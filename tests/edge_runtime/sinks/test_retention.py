@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks import open_sink
-from edgeveil.edge_runtime.sinks.retention import Keep, retention
+from edgeveil.edge_runtime.sinks.group import Keep, retention
 from tests.edge_runtime.sinks.test_rotating import OUTPUTS, frame, names, numbers
 
 

@@ -11,9 +11,9 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import open_sink
+from edgeveil.edge_runtime.sinks.group import RotatingSink
 from edgeveil.edge_runtime.sinks.npz import NpzSink
-from edgeveil.edge_runtime.sinks.rotating import RotatingSink
-from edgeveil.edge_runtime.storage.atomic import WriteFailed
+from edgeveil.edge_runtime.util.atomic import WriteFailed
 from tests.support import network_receivers
 
 SHAPE = (64, 80, 1)

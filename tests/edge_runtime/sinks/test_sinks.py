@@ -107,7 +107,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, k
         raise OSError(errno.ENOSPC, "No space left on device")
 
     sink = open_sink(f"{kind}:{tmp_path}/out" + (".npz" if kind == "npz" else ""), outputs())
-    monkeypatch.setattr("edgeveil.edge_runtime.storage.atomic.os.fsync", full)
+    monkeypatch.setattr("edgeveil.edge_runtime.util.atomic.os.fsync", full)
 
     def write():
         sink.write(frame(0, pictures(1)[0]))

@@ -25,8 +25,7 @@ from edgeveil.edge_runtime.errors import (
 from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.base import Freshness
-from edgeveil.edge_runtime.sources.cameras.install_hints import missing
-from edgeveil.edge_runtime.sources.cameras.lock import Claim
+from edgeveil.edge_runtime.sources.install_hints import Claim, missing
 from edgeveil.edge_runtime.sources.wifi import WifiSource, signals
 from tests.support.bundles import capture_of
 
@@ -159,7 +158,7 @@ def test_two_loops_cannot_have_one_camera(plugged_in):
 def test_a_lock_is_the_processes_own(tmp_path):
     folders = [str(tmp_path)]
     held = Claim("cam", folders)
-    code = f"from edgeveil.edge_runtime.sources.cameras.lock import Claim; Claim('cam', {folders!r})"
+    code = f"from edgeveil.edge_runtime.sources.install_hints import Claim; Claim('cam', {folders!r})"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert "two loops cannot share" in done.stderr
     held.release()

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.service import camera_unit
+from edgeveil.devices.flashing import camera_unit, service_files
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import parse

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Unsupported
+from edgeveil.edge_runtime.sources.convert import decode, read_size
 from edgeveil.edge_runtime.sources.feeding import JPEG, MESSAGE
-from edgeveil.edge_runtime.sources.network.from_pipe import FetchedSource
-from edgeveil.edge_runtime.sources.network.jpeg import decode, read_size
+from edgeveil.edge_runtime.sources.from_pipe import FetchedSource
 
 SENSOR = {"kind": "image", "shape": [24, 32, 3], "dtype": "uint8", "unit_mm": None, "access_points": None}
 PICTURE = np.random.default_rng(0).integers(0, 256, (24, 32, 3)).astype(np.uint8)
@@ -109,7 +109,7 @@ import sys
 import cv2, numpy
 from edgeveil.edge_runtime.machine import peak_rss_bytes
 from edgeveil.edge_runtime.errors import FrameDropped
-from edgeveil.edge_runtime.sources.network.jpeg import decode
+from edgeveil.edge_runtime.sources.convert import decode
 data = sys.stdin.buffer.read()
 before = peak_rss_bytes()
 try:

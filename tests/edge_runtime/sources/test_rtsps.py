@@ -12,7 +12,7 @@ import pytest
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
 from edgeveil.edge_runtime.sandbox import allowed_calls
-from edgeveil.edge_runtime.sources.network import tls_tunnel
+from edgeveil.edge_runtime.sources import tls_tunnel
 from tests.support import network_receivers, programs
 from tests.support.boards import rtsp_bundle, rtsp_tls
 from tests.support.checkout import ROOT

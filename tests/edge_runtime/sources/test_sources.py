@@ -17,8 +17,7 @@ from edgeveil.edge_runtime.errors import (
     Stalled,
     Unsupported,
 )
-from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import Input, SensorFrame, expected
 from edgeveil.edge_runtime.sources import npz, open_source
 from edgeveil.edge_runtime.sources.base import Freshness, Pace
 from edgeveil.edge_runtime.sources.images import ImagesSource

@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources import text as lines
-from edgeveil.edge_runtime.storage.atomic import WriteFailed
+from edgeveil.edge_runtime.util.atomic import WriteFailed
 from tests.support import bundles
 
 SPEC = Input("x", "vector", (3,), "float32", None, None)

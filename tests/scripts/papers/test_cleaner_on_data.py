@@ -8,7 +8,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.loaders import scene, wq
 from edgeveil.trainer.linear.cleaner import algorithm1, approximate, exact
-from edgeveil.trainer.linear.operators import homogeneous, least_squares
+from edgeveil.trainer.linear.linear_problem import homogeneous, least_squares
 from edgeveil.trainer.linear.predictor_metrics import LinearRefit, e_utility, leak, promised
 
 pytestmark = pytest.mark.data

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from edgeveil.edge_runtime.storage import root_lock
+from edgeveil.edge_runtime.util import root_lock
 from tests.support.boards.power_cut import WrittenDown, WrittenDownOs
 
 PATIENCE_S = 60
@@ -61,7 +61,7 @@ def run_both(
     """Run two commands, each with a disk; returns the log of both and who went when."""
     turns, log, recorded = Turns(), [], WrittenDownOs()
     whose = threading.local()
-    patch.setattr("edgeveil.edge_runtime.storage.atomic.os", recorded)
+    patch.setattr("edgeveil.edge_runtime.util.atomic.os", recorded)
     patch.setattr(root_lock, "pause", lambda _: turns.wait(whose.me, "blocked"))
     if not with_lock:
         patch.setattr(root_lock, "_taken", lambda _: True)

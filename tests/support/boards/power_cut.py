@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from edgeveil.edge_runtime.storage.filesystem import Filesystem
+from edgeveil.edge_runtime.util.filesystem import Filesystem
 
 Operation = tuple  # (name of the method, its arguments)
 

@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.manifest.manifest import Manifest
-from edgeveil.edge_runtime.manifest.sensor import expected
+from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from scripts import record
 from scripts.measure.soak import children
 
@@ -137,7 +136,7 @@ def _trouble(
 def _row(source: str, sensor: dict[str, Any], environment: dict[str, str]) -> bytes:
     """A row of the camera's picture as the service's processes have it, read in a process that ends."""
     code = (
-        "import json, sys; from edgeveil.edge_runtime.sources.network.rtsp import RtspsSource\n"
+        "import json, sys; from edgeveil.edge_runtime.sources.rtsp import RtspsSource\n"
         "with RtspsSource(sys.argv[1].partition(':')[2], json.loads(sys.argv[2])) as source:\n"
         f"    sys.stdout.buffer.write(source.next()._data[{ROW}].tobytes())"
     )

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.collect import decoders, simplex
+from edgeveil.trainer.collect import collect, reporting
 from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.private.estimators.losses import Logistic
 from edgeveil.trainer.private.estimators.minimiser import minimum
@@ -136,9 +136,9 @@ def shares(mechanism: str, *, k: int, epsilon: float, units: int) -> dict[str, A
     ours = made.reports(values)
     answer = ask("categories", {"mechanism": mechanism, "k": k, "epsilon": epsilon}, values=values, reports=ours)
     if mechanism == "k-rr":
-        decoder: decoders.Decoder = decoders.channel(channel_of(k, epsilon))
+        decoder: reporting.Decoder = reporting.channel(channel_of(k, epsilon))
     else:
-        decoder = decoders.unary(k, 0.5, 1 / (np.exp(epsilon) + 1))
+        decoder = reporting.unary(k, 0.5, 1 / (np.exp(epsilon) + 1))
     off = {}
     for whose, reports, theirs in (
         ("their reports", np.array(answer["reports"]), answer["shares"]),
@@ -146,7 +146,7 @@ def shares(mechanism: str, *, k: int, epsilon: float, units: int) -> dict[str, A
     ):
         found = np.maximum(decoder.values(reports).mean(axis=0), 0)
         off[whose] = float(np.abs(found / found.sum() - theirs).max())
-    both = [simplex.project(decoder.values(one).mean(axis=0)) for one in (np.array(answer["reports"]), ours)]
+    both = [collect.project(decoder.values(one).mean(axis=0)) for one in (np.array(answer["reports"]), ours)]
     true = np.bincount(values, minlength=k) / units
     about = {"mechanism": mechanism, "k": k, "epsilon": epsilon, "units": units, "estimators_differ_by": off}
     wrong = [float(np.abs(one - true).max()) for one in both]

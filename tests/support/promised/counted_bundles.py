@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.ledger import ledger_file
-from edgeveil.edge_runtime.ledger.book import Limit, Price
-from edgeveil.edge_runtime.ledger.ledger_file import Ledger, create
+from edgeveil.edge_runtime.ledger import book
+from edgeveil.edge_runtime.ledger.book import Ledger, Limit, Price, create
 from tests.support import bundles
 
 COST = 1_609_438  # ln 5: five times as many rights as of each wrong
@@ -72,4 +71,4 @@ class Board:
 
     def spent(self) -> int:
         """What is on the disk, in whole releases."""
-        return ledger_file.decode(self.path.read_bytes()).lifetime // COST
+        return book.decode(self.path.read_bytes()).lifetime // COST

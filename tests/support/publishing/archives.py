@@ -11,9 +11,9 @@ import numpy as np
 
 from edgeveil.trainer.pseudonyms.master_key import keygen, open_key
 from edgeveil.trainer.pseudonyms.vault import Vault
-from edgeveil.trainer.publish.archive.frames import Wanted
-from edgeveil.trainer.publish.archive.publishing import publish_archive
+from edgeveil.trainer.publish.frames import Wanted
 from edgeveil.trainer.publish.plan import Plan
+from edgeveil.trainer.publish.publishing import publish_archive
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.publishing import visit_tables

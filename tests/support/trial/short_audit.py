@@ -11,13 +11,13 @@ from dataclasses import replace
 import pytest
 
 from edgeveil.trainer.attacks import problem
-from edgeveil.trainer.audit.sections import utility
+from edgeveil.trainer.audit.sections import retained
 
 
 def shorten(patch, *, epochs=2, trees=5):
     """Until ``patch``, a ``pytest.MonkeyPatch``, is undone: so many epochs of networks, and trees."""
     patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=epochs, trees=trees))
-    patch.setitem(utility.EFFORT, "quick", utility.Effort(rows=200, epochs=2))
+    patch.setitem(retained.EFFORT, "quick", retained.Effort(rows=200, epochs=2))
 
 
 def main():

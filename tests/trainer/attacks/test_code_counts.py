@@ -10,7 +10,7 @@ from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
-from edgeveil.trainer.attacks.question import Question
+from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics

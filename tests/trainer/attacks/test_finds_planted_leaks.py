@@ -13,8 +13,8 @@ from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
-from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN
+from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics

@@ -8,9 +8,9 @@ import pytest
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.journal import Journal
+from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS
-from edgeveil.trainer.attacks.question import question_of
+from edgeveil.trainer.attacks.rows import question_of
 from edgeveil.trainer.attacks.run_all import attack_all
 from tests.trainer.attacks.test_question import NONE, made, released
 

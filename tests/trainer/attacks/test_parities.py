@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from edgeveil.trainer.attacks.families import parities
 from edgeveil.trainer.attacks.families.lowbits import LowBits
-from edgeveil.trainer.attacks.families.targeted import parities
-from edgeveil.trainer.attacks.families.targeted.parities import Parities
+from edgeveil.trainer.attacks.families.parities import Parities
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.datasets.base import InputSpec

@@ -9,7 +9,7 @@ from edgeveil.trainer.attacks.families.lowbits import LowBits
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
-from edgeveil.trainer.attacks.question import Question
+from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from tests.support import planted

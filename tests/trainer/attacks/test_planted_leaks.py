@@ -11,15 +11,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.families.targeted import parities
+from edgeveil.trainer.attacks import parts as strata
+from edgeveil.trainer.attacks.exposure import Judged
+from edgeveil.trainer.attacks.families import parities
+from edgeveil.trainer.attacks.findings import Scored, answers, score
+from edgeveil.trainer.attacks.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import BUILT_IN
-from edgeveil.trainer.attacks.scores import strata
-from edgeveil.trainer.attacks.scores.exposure import Judged
-from edgeveil.trainer.attacks.scores.parts import Labels, Part, parts
-from edgeveil.trainer.attacks.scores.scoring import Scored, answers, score
-from edgeveil.trainer.datasets import LOADERS, downloads
-from edgeveil.trainer.measures.permutation import permutation_test
+from edgeveil.trainer.datasets import LOADERS, readings
+from edgeveil.trainer.measures.attack_metrics import permutation_test
 from tests.support import planted
 
 FAMILIES = {family.name: family for family in BUILT_IN}
@@ -148,7 +148,7 @@ def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
 
 @pytest.mark.data
 def test_of_the_bits_of_mnist_all_pairs_and_triples_are_searched(data_folder, monkeypatch):
-    monkeypatch.setenv(downloads.VARIABLE, str(data_folder))
+    monkeypatch.setenv(readings.VARIABLE, str(data_folder))
     mnist = LOADERS["mnist"](target="parity", sensitive="less-than-five")
     pool = np.clip(mnist.x[:3000].reshape(-1, 28, 28, 1), planted.DITHER, 255 - planted.DITHER)
     rng, pool_y = np.random.default_rng(5), mnist.y[:3000]

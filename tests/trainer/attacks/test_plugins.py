@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks import plugins
+from edgeveil.trainer.attacks import registry
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
-from edgeveil.trainer.attacks.question import Question
 from edgeveil.trainer.attacks.registry import BUILT_IN, adversaries
+from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.measures import attack_metrics
@@ -72,8 +72,8 @@ class Taken(FirstValue):
 
 def install(monkeypatch, *values):
     """As if a package with these entry points were installed."""
-    points = [metadata.EntryPoint(f"own-{i}", f"{__name__}:{value}", plugins.GROUP) for i, value in enumerate(values)]
-    monkeypatch.setattr(plugins.metadata, "entry_points", lambda group: points if group == plugins.GROUP else [])
+    points = [metadata.EntryPoint(f"own-{i}", f"{__name__}:{value}", registry.GROUP) for i, value in enumerate(values)]
+    monkeypatch.setattr(registry.metadata, "entry_points", lambda group: points if group == registry.GROUP else [])
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda point: globals()[point.value.rpartition(":")[2]])
 
 
@@ -129,7 +129,7 @@ def test_the_example_of_the_documentation_attacks():
     names: dict = {}
     exec(page.split("```python\n")[1].split("```")[0], names)  # noqa: S102
     family = names["Nearest"]()
-    assert plugins._defect(family) is None
+    assert registry._defect(family) is None
     found = attack_all(Question.alone(problem()), families=(family,), curve=False)
     assert found.rows[0].name == "15 nearest"
     assert found.rows[0].accuracy > 0.9

@@ -5,15 +5,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks import run_all
+from edgeveil.trainer.attacks import exposure, parts, run_all
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
-from edgeveil.trainer.attacks.question import CROSSED_FOLDS, FOLDS, question_of
+from edgeveil.trainer.attacks.rows import CROSSED_FOLDS, FOLDS, question_of
 from edgeveil.trainer.attacks.run_all import attack_all, run
-from edgeveil.trainer.attacks.scores import groupings, parts
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.measures.attack_metrics import gains
+from edgeveil.trainer.measures.attack_metrics import attack_gains
 
 CODES = 8
 NONE = {"target": None, "sensitive": None}
@@ -210,10 +209,10 @@ def test_every_permutation_test_of_an_attack_knows_the_folds(monkeypatch):
     assert all(fold is not None for fold in told)
     units = test._replace(cluster=np.arange(len(test.y)) // 2, z=test.z[np.arange(len(test.y)) // 2 * 2])
     told.clear()
-    parts._units(gains(prior, units.p, units.y), units, units.cluster, np.random.default_rng(0))
+    parts._units(attack_gains(prior, units.p, units.y), units, units.cluster, np.random.default_rng(0))
     assert told
     assert all(fold is not None for fold in told)
-    told = told_folds(groupings, "sequential_test", monkeypatch)
-    groupings.worst(groupings.thresholds(2), choose, test, prior, rng=np.random.default_rng(0))
+    told = told_folds(exposure, "sequential_test", monkeypatch)
+    exposure.worst(exposure.thresholds(2), choose, test, prior, rng=np.random.default_rng(0))
     assert told
     assert told[0] is not None

@@ -9,7 +9,7 @@ from scipy.linalg import block_diag
 
 from edgeveil.trainer.audit.document import as_text
 from edgeveil.trainer.audit.sections import code_bound
-from edgeveil.trainer.perturbers.codebook import channel
+from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.report.card_page import environment
 from tests.support.audit_documents import document
 
@@ -101,9 +101,9 @@ def test_given_the_class_that_is_sent_every_code_is_bounded_once_rare_ones_are_m
     assert found["of_class"] | {"factor": 0} == {"given": False, "factor": 0, "codes": 6, "unseen": 0, "fewest": 24}
     assert "the rarest of 6 was counted for 24 subjects. Fewer `perturber.codes`" in found["sentence"]
     units = counts.sum(axis=(0, 2))
-    blocks = [channel.merged(units[mine], 1 - np.eye(3), fewest=30) for mine in (slice(0, 3), slice(3, 6))]
-    shipped = channel.integers(block_diag(*blocks))
-    after = np.einsum("ck,ycz->ykz", shipped // 2**channel.TOTAL_BITS, counts)
+    blocks = [stream_codes.merged(units[mine], 1 - np.eye(3), fewest=30) for mine in (slice(0, 3), slice(3, 6))]
+    shipped = stream_codes.integers(block_diag(*blocks))
+    after = np.einsum("ck,ycz->ykz", shipped // 2**stream_codes.TOTAL_BITS, counts)
     merged = bound(after.tolist(), sendable=shipped.any(axis=0))
     assert merged["pairs"]["rare"] == 5  # with y, the wrong y-hat stay rare
     assert merged["of_class"]["given"]

@@ -13,13 +13,13 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.journal import Journal
+from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import as_text, save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.report.run_page import write_report
+from edgeveil.trainer.report.frontier import write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train

@@ -8,7 +8,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import frozen
-from edgeveil.trainer.audit.open import open_target
+from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.export.export import export
 from tests.support import small_runs
 

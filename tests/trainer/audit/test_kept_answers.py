@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.kept_answers import kept_answers
+from edgeveil.trainer.audit.document import kept_answers
 
 
 def audited(folder, *, resume, name="a", fails=None):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import limits
+from edgeveil.trainer.audit import card as limits
 from edgeveil.trainer.audit.card import card
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck, bottleneck
-from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained, utility
+from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
+from edgeveil.trainer.audit.sections import retained as utility
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
-from edgeveil.trainer.perturbers.codebook import channel
+from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
 from tests.support.audit_documents import document
@@ -47,7 +48,7 @@ TABLES = {
     "pictures": np.zeros((6, 1)),
     "means": np.zeros((2, 1)),
     "channel": np.kron(np.eye(2), np.full((3, 3), 4)).astype(np.uint32),
-    "donors": channel.donors_within(6, 2),
+    "donors": stream_codes.donors_within(6, 2),
 }
 
 
@@ -160,7 +161,7 @@ def test_a_code_that_is_merged_is_none_that_lacks_a_bound():
     data = dataset(30_000)
     code = 2 * data.y + np.random.default_rng(1).integers(0, 2, len(data.y))
     released = np.where(code == 1, 0, code)
-    table = channel.integers(np.eye(4)[[0, 0, 2, 3]])
+    table = stream_codes.integers(np.eye(4)[[0, 0, 2, 3]])
     asked = {"tried": 1, "confidence": 0.95, "strata": None, "seed": 0}
     outputs = {SENT: code, RELEASED: released}
     found = certificate_section.section(data, Bottleneck("c", "c2", "t", 4, False), outputs, table=table, **asked)
@@ -337,8 +338,7 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():
-    from edgeveil.trainer.report.card_page import render
-    from edgeveil.trainer.report.card_text import as_lines
+    from edgeveil.trainer.report.card_page import as_lines, render
 
     audit = document()
     row = {"tracks": 90, "right": {"forest": 0.25, "1-D CNN": 0.26}, "people_shuffled": {"forest": 0.24}, "chance": 0.2}

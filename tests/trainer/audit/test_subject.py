@@ -9,8 +9,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import values
 from edgeveil.trainer.audit import subject as perturbing
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, bottleneck
-from edgeveil.trainer.audit.subject import Subject
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Subject, bottleneck
 
 SHAPE = (2, 2, 1)
 

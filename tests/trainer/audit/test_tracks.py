@@ -5,8 +5,8 @@ import pytest
 
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.sequences import Tracks
-from edgeveil.trainer.audit.sections import tracks
-from edgeveil.trainer.audit.sections.track_network import sequence_network
+from edgeveil.trainer.audit.sections import streams
+from edgeveil.trainer.audit.sections.streams import sequence_network
 
 CLASSES, CODES = (2, 3), 8
 
@@ -31,8 +31,8 @@ def in_order(n=240, t=16, seed=0):
 
 
 def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
-    found = tracks.accuracies(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
-    assert set(found["T=16"]) == set(tracks.FAMILIES)
+    found = streams.accuracies(made(leak=0.25), classes=CLASSES, codes=CODES, trees=60)
+    assert set(found["T=16"]) == set(streams.FAMILIES)
     for name in found["T=1"]:
         assert found["T=1"][name] < found["T=4"][name] < found["T=16"][name]
     assert min(found["T=16"].values()) > 0.6
@@ -40,10 +40,10 @@ def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
 
 
 def test_where_nothing_leaks_nothing_is_found():
-    found = tracks.accuracies(made(), classes=CLASSES, codes=CODES, trees=60)
+    found = streams.accuracies(made(), classes=CLASSES, codes=CODES, trees=60)
     assert max(found["T=16"].values()) < 0.45
-    permuted = tracks.permuted(made(leak=0.5), np.random.default_rng(0))
-    answers = tracks.cross_validated(permuted, classes=CLASSES, codes=CODES, trees=60)
+    permuted = streams.permuted(made(leak=0.5), np.random.default_rng(0))
+    answers = streams.cross_validated(permuted, classes=CLASSES, codes=CODES, trees=60)
     assert max((p.argmax(axis=1) == permuted.z).mean() for p in answers.values()) < NO_LEAK
 
 
@@ -59,7 +59,7 @@ def test_order_is_seen_where_counts_say_nothing(attack):
 def test_two_networks_in_a_row_do_not_learn_from_each_other():
     fit, test = made(leak=0.4), made(leak=0.4, seed=1)
     first = sequence_network(fit, test, classes=CLASSES, codes=CODES)
-    nothing = sequence_network(tracks.permuted(fit, np.random.default_rng(0)), test, classes=CLASSES, codes=CODES)
+    nothing = sequence_network(streams.permuted(fit, np.random.default_rng(0)), test, classes=CLASSES, codes=CODES)
     assert (first.argmax(axis=1) == test.z).mean() > 0.75
     assert (nothing.argmax(axis=1) == test.z).mean() < NO_LEAK
 
@@ -67,7 +67,7 @@ def test_two_networks_in_a_row_do_not_learn_from_each_other():
 def test_a_track_is_judged_by_attackers_that_did_not_see_it():
     """z is the track's own number: only one who saw the very track could know it."""
     one = made(n=120, leak=0.0)
-    for p in tracks.cross_validated(one, classes=CLASSES, codes=CODES, trees=60).values():
+    for p in streams.cross_validated(one, classes=CLASSES, codes=CODES, trees=60).values():
         assert (p.argmax(axis=1) == one.z).mean() < 0.5
 
 
@@ -79,7 +79,7 @@ def test_few_tracks_of_everybody_do_not_push_attackers_below_chance():
     for seed in range(12):
         few = Tracks(np.zeros((24, 1), int) + 4 * (cells // 3)[:, None], cells // 3, cells % 3)
         few = few.take(np.sort(rng.permutation(24)[:20]))
-        p = tracks.cross_validated(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
+        p = streams.cross_validated(few, classes=CLASSES, codes=CODES, trees=20, seed=seed)["sum of log-posteriors"]
         best = p >= p.max(axis=1, keepdims=True) - 1e-6  # ties count their share
         right.append((best[np.arange(20), few.z] / best.sum(axis=1)).mean())
     assert np.mean(right) == pytest.approx(1 / 3, abs=0.02)

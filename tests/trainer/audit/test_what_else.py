@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
-from edgeveil.trainer.attacks.question import question_of
+from edgeveil.trainer.attacks.rows import question_of
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.audit.sections.known_labels import Labelled, labels_of
-from edgeveil.trainer.audit.sections.what_else import COUNTING, section
+from edgeveil.trainer.audit.sections.what_else import COUNTING, Labelled, labels_of, section
 from edgeveil.trainer.datasets import load
 from edgeveil.trainer.datasets.base import Dataset, Known
 from edgeveil.trainer.recipe.schema import Recipe

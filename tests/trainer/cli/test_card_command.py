@@ -18,7 +18,7 @@ from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import same, save
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.report.dpia import FAIL_CLOSED, RETAINED
+from edgeveil.trainer.report.ml_bom import FAIL_CLOSED, RETAINED
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
 from tests.support import bundles

@@ -4,8 +4,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.cli.gone import GONE
-from edgeveil.trainer.recipe import renamed
+from edgeveil.trainer.cli.fleet import GONE
+from edgeveil.trainer.recipe import messages
 from tests.support.small_runs import small_recipe
 
 
@@ -19,7 +19,7 @@ def refused(words, monkeypatch, capsys):
 
 
 def test_every_sentence_names_the_commit():
-    assert all("baecb1ef" in one and ". " not in one for one in (*GONE.values(), *renamed.GONE.values()))
+    assert all("baecb1ef" in one and ". " not in one for one in (*GONE.values(), *messages.GONE.values()))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from edgeveil.edge_runtime.storage.atomic import write_atomic
+from edgeveil.edge_runtime.util.atomic import write_atomic
 from tests.support import small_runs, tiny_models
 from tests.support.checkout import ROOT
 from tests.support.output import packages_after

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.collect.blocks import Block
 from edgeveil.trainer.collect.collect import Gate, collect
-from edgeveil.trainer.collect.feeds.blocks import Block
 from edgeveil.trainer.collect.reporting import reporting
 from tests.support.promised import collector_bundles
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.pipeline.mechanisms import categories, duchi_cube
-from edgeveil.trainer.collect import decoders
+from edgeveil.trainer.collect import reporting as decoders
 from edgeveil.trainer.collect.reporting import reporting
 from tests.support.promised import collector_bundles as reports
 from tests.support.promised import local_examples

@@ -9,7 +9,7 @@ from edgeveil.trainer.collect import lpsgd
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.runs.received import decoded
+from edgeveil.trainer.runs.fitted import decoded
 
 THETA = np.array([2.0, -1.5])
 LOSSES = {

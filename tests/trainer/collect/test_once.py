@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edgeveil.trainer.collect.once import Seen, keys
+from edgeveil.trainer.collect.collect import Seen, keys
 
 
 def test_as_a_set_of_tuples_would():

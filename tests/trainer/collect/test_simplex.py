@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import optimize
 
-from edgeveil.trainer.collect.simplex import project
+from edgeveil.trainer.collect.collect import project
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.collect.sums import ByReport, ByUnit
+from edgeveil.trainer.collect.collect import ByReport, ByUnit
 
 
 def test_blocks_of_reports_are_merged_without_loss():

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.bounds import OF_RELEASES, input_spec
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import OF_RELEASES, Readings, input_spec
 from edgeveil.trainer.recipe.data_section import Data
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)

@@ -11,8 +11,8 @@ from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.loaders import overhead
-from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Capture
 
 OVERHEAD = Recipe.find("overhead-prgan")
 FRAMES = """

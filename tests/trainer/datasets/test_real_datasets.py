@@ -7,7 +7,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets import downloads, slicing
+from edgeveil.trainer.datasets import readings as downloads
+from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.loaders import depth, faces, wifi
 from edgeveil.trainer.recipe.schema import Recipe
 

@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from edgeveil.devices import profiles
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from edgeveil.trainer.export import detector
-from edgeveil.trainer.recipe.count import Count, CountedBy
+from edgeveil.trainer.export import manifest as detector
+from edgeveil.trainer.recipe.training_sections import Count, CountedBy
 from tests.support.promised.detector_bundle import PICTURE, detector_example, network
 
 
@@ -28,7 +28,9 @@ def asked(place, **change):
 
 
 def test_the_section_is_one_that_the_runtime_takes(file):
-    section, members = detector.section(asked(file, point="centre", gone_frames=3), [profiles.load("workstation")])
+    section, members = detector.detector_section(
+        asked(file, point="centre", gone_frames=3), [profiles.load("workstation")]
+    )
     manifest, _ = detector_example()
     same = {**manifest["detector"]["artefact"], "weight_bytes": 1040, "tolerance": {"max_abs": 0.05}}
     assert section["artefact"] == same
@@ -51,7 +53,7 @@ def noisy() -> bytes:
 def test_it_is_linted_as_any_model(tmp_path):
     (tmp_path / "noisy.onnx").write_bytes(noisy())
     with pytest.raises(BadInput, match=r"The detector may not be used: no-random"):
-        detector.section(asked(tmp_path / "noisy.onnx"), [profiles.load("workstation")])
+        detector.detector_section(asked(tmp_path / "noisy.onnx"), [profiles.load("workstation")])
 
 
 @pytest.mark.parametrize(
@@ -64,15 +66,15 @@ def test_it_is_linted_as_any_model(tmp_path):
 )
 def test_what_it_lacks_is_said(file, change, words):
     with pytest.raises(BadInput, match=words):
-        detector.section(asked(file, **change), [])
+        detector.detector_section(asked(file, **change), [])
 
 
 def test_a_file_that_is_none_and_a_board_without_its_interpreter_are_refused(file, tmp_path):
     (tmp_path / "text.tflite").write_text("no network")
     with pytest.raises(BadInput, match=r"text.tflite is no tflite file"):
-        detector.section(asked(tmp_path / "text.tflite"), [])
+        detector.detector_section(asked(tmp_path / "text.tflite"), [])
     with pytest.raises(BadInput, match="coral-dev-board runs no onnx"):
-        detector.section(asked(file), [profiles.load("coral-dev-board")])
+        detector.detector_section(asked(file), [profiles.load("coral-dev-board")])
 
 
 @pytest.mark.parametrize(

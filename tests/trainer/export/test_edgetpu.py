@@ -99,8 +99,7 @@ def test_a_compiler_that_made_nothing_of_use_is_a_row_too(run, tmp_path, monkeyp
 
 def int8_of(run):
     """The int8 artefact of a run, made without the rest of an export."""
-    from edgeveil.trainer.export import runners
-    from edgeveil.trainer.export.convert import to_tflite
+    from edgeveil.trainer.export import runners, to_tflite
 
     fitted = run.perturber()
     (network,) = fitted.models.values()

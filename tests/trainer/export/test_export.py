@@ -19,10 +19,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.edge_runtime.pipeline.self_test import self_test
-from edgeveil.trainer.export.export import export
+from edgeveil.edge_runtime.pipeline.reconstruction import self_test
+from edgeveil.trainer.export.export import KeptPieces, export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.export.kept_pieces import KeptPieces
 from edgeveil.trainer.results import locked
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.export_models import image_net

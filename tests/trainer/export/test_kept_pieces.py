@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export import measure
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
-from edgeveil.trainer.export.export import export
-from edgeveil.trainer.export.kept_pieces import KeptPieces, kept_pieces
+from edgeveil.trainer.export import export as measure
+from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.export.export import KeptPieces, export, kept_pieces
 from tests.support.export_runs import prgan_run
 
 BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisions

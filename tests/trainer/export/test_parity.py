@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.export import parity
+from edgeveil.trainer.export import folder
 from tests.support.export_runs import IMAGE, VECTOR, generator, label_only
 
 
@@ -27,7 +27,7 @@ def test_errors_are_in_units_of_x_and_in_the_unit_cube():
     keras = {"frame": np.full((4, 8, 8, 1), 4, np.uint8)}
     artefact = {"frame": keras["frame"].copy()}
     artefact["frame"][0, 0, 0, 0] = 2  # below Keras: unsigned numbers must not wrap around
-    row = parity.compare(generator(), Data(IMAGE), Brightness(), keras, artefact)
+    row = folder.compare(generator(), Data(IMAGE), Brightness(), keras, artefact)
     assert row == {
         "frames": 4,
         "max_abs": 2.0,
@@ -42,7 +42,7 @@ def test_errors_are_in_units_of_x_and_in_the_unit_cube():
 def test_features_of_different_ranges_are_compared_in_the_unit_cube():
     keras = {"frame": np.zeros((1, 5), np.float32)}
     artefact = {"frame": np.array([[0.5, 0, 0, 0, 20]], np.float32)}
-    row = parity.compare(generator(VECTOR), Data(VECTOR), Brightness(), keras, artefact)
+    row = folder.compare(generator(VECTOR), Data(VECTOR), Brightness(), keras, artefact)
     assert row["max_abs"] == 20.0
     assert row["max_abs_unit"] == pytest.approx(0.5)
 
@@ -51,7 +51,7 @@ def test_agreement_is_that_of_d_y_and_of_the_label():
     keras = {"frame": np.full((4, 8, 8, 1), 16, np.uint8), "label": np.array([1, 1, 1, 1])}
     artefact = {"frame": keras["frame"].copy(), "label": np.array([1, 1, 0, 1])}
     artefact["frame"][2] = 0
-    row = parity.compare(label_only(), Data(IMAGE), Brightness(), keras, artefact)
+    row = folder.compare(label_only(), Data(IMAGE), Brightness(), keras, artefact)
     assert (row["target_agreement"], row["label_agreement"]) == (0.75, 0.75)
     row |= {"artefact": "tflite-int8", "backend": "some 1.0"}
-    assert "D_y agrees on 75.0 %" in parity.table([row])
+    assert "D_y agrees on 75.0 %" in folder.table([row])

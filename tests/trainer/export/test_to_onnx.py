@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.trainer.export.convert import to_onnx
-from edgeveil.trainer.export.manifest_entry import artefact_entry
-from edgeveil.trainer.graphs.read import read
+from edgeveil.trainer.export import to_onnx
+from edgeveil.trainer.export.artefact import artefact_entry
+from edgeveil.trainer.graphs.cost import read
 from tests.support import programs
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edgeveil.trainer.graphs.compilation import compile_built
+from edgeveil.trainer.graphs.prediction import compile_built
 
 
 def fitted(compile_):

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.graphs.cost import file_cost, keras_cost, model_file_cost
 from scripts.papers import peer_networks
 from tests.support.export_models import calibration, classifier, image_net, two_input_net

@@ -3,9 +3,9 @@
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.export.convert import to_onnx, to_tflite
+from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import Cost, graph_macs, keras_macs
-from edgeveil.trainer.graphs.read import read
 from tests.support.export_models import calibration, classifier, image_net, trained_like, two_input_net
 
 PRECISIONS = ("float32", "float16", "int8")

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.models.generators import conv_generator, mlp_generator
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.export.convert import to_tflite
+from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.graphs import vela
 from edgeveil.trainer.graphs.macs import keras_macs
 from tests.support.export_models import calibration

@@ -5,8 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.linear.cleaner import algorithm1, approximate, exact, shrink
-from edgeveil.trainer.linear.laplace_noise import scale_for
-from edgeveil.trainer.linear.operators import merged
+from edgeveil.trainer.linear.linear_problem import merged, scale_for
 from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
 
 

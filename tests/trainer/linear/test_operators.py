@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.linear.operators import from_keras, from_npy, from_sklearn, homogeneous, least_squares
+from edgeveil.trainer.linear.linear_problem import from_keras, from_npy, from_sklearn, homogeneous, least_squares
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 5))

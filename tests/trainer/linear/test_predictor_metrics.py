@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear import predictor_metrics
 from edgeveil.trainer.linear.predictor_metrics import (
     BoostedRefit,
     LinearRefit,
@@ -69,7 +69,7 @@ def test_leace_leaves_no_linear_trace_and_changes_least():
     labels = rng.normal(size=(500, 2))
     x = rng.normal(size=(500, 6)) @ rng.normal(size=(6, 6)) + labels @ rng.normal(size=(2, 6))
     x = np.hstack([x, x[:, :1]])  # singular covariance
-    eraser = leace.fit(x, labels)
+    eraser = predictor_metrics.fit(x, labels)
     cleaned = eraser.clean(x)
     centred = labels - labels.mean(axis=0)
     np.testing.assert_allclose(cleaned.T @ centred / 500, 0, atol=1e-9)
@@ -84,4 +84,4 @@ def test_leace_leaves_no_linear_trace_and_changes_least():
 
 def test_leace_of_constant_labels_changes_nothing():
     x = np.random.default_rng(3).normal(size=(20, 3))
-    np.testing.assert_array_equal(leace.fit(x, np.ones((20, 1))).clean(x), x)
+    np.testing.assert_array_equal(predictor_metrics.fit(x, np.ones((20, 1))).clean(x), x)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.measures import certificate
+from edgeveil.trainer.measures.certificate import over_null
 from edgeveil.trainer.measures.intervals import Interval
-from edgeveil.trainer.measures.over_null import over_null
 
 CLASSES, CODES = (2, 3), 16
 Q = np.eye(CODES)

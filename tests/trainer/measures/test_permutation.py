@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.attack_metrics import gains
-from edgeveil.trainer.measures.permutation import permutation_test, sequential_test
+from edgeveil.trainer.measures.attack_metrics import attack_gains, permutation_test, sequential_test
 
 PRIOR = np.array([[0.6, 0.4], [0.4, 0.6]])
 
@@ -67,7 +66,7 @@ def test_folds_that_learned_from_each_other_keep_the_level(test):
             if test == "all":
                 found = permutation_test(prior, p, y, z, shuffles=99, **asked).p
             else:
-                found = sequential_test(gains(prior, p, y), y, z, None, np.mean, most=199, **asked).p
+                found = sequential_test(attack_gains(prior, p, y), y, z, None, np.mean, most=199, **asked).p
             fired += found <= level
         return fired / tries
 

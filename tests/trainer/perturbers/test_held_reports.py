@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.mechanism_rules import COIN
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import repeats
+from edgeveil.edge_runtime.manifest.count import COIN
+from edgeveil.edge_runtime.manifest.spending import epsilon_of, repeats
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import held_reports, mechanism_stages, promise
 from edgeveil.trainer.perturbers.codebook import stream_codes

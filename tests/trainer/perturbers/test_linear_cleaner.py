@@ -13,7 +13,7 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.linear.linear_problem import linear_problem
 from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.received import decoded
+from edgeveil.trainer.runs.fitted import decoded
 from edgeveil.trainer.train import train
 
 N, FEATURES = 240, 12

@@ -8,14 +8,13 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
-from edgeveil.trainer.audit.dataflow import bottleneck
 from edgeveil.trainer.audit.sections import spending_section
+from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import local, mechanism_stages
 from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.received import decoded
+from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
 from tests.support.small_runs import FEATURES, small_recipe, write_npz
 

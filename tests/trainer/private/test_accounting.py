@@ -3,7 +3,7 @@
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.private.accounting import claim, noise_for
+from edgeveil.trainer.private.per_example import claim, noise_for
 
 
 def test_the_known_example_of_tensorflow_privacy():

@@ -6,19 +6,19 @@ import pytest
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.private import dpsgd
+from edgeveil.trainer.private import noise
 from edgeveil.trainer.private.noise import Secret, Seeded
 
 
 def planned(**settings):
-    return dpsgd.plan(
+    return noise.plan(
         **{"units": 1000, "epsilon": 8.0, "delta": 1e-5, "lot": 100, "steps": 50, "clip": 0.5, **settings}
     )
 
 
 def test_lots_are_binomial_and_units_independent():
     made = planned(steps=400)
-    lots = list(dpsgd.lots(made, Seeded(0)))
+    lots = list(noise.lots(made, Seeded(0)))
     sizes = np.array([len(lot) for lot in lots])
     edges = np.array([-1, 88, 94, 97, 100, 103, 106, 112, 1000])
     expected = np.diff(stats.binom.cdf(edges, 1000, 0.1)) * len(lots)
@@ -30,13 +30,13 @@ def test_lots_are_binomial_and_units_independent():
 
 def test_the_noise_has_the_deviation_of_the_claim():
     made = planned()
-    (mean,) = dpsgd.noisy_mean([np.zeros(40_000)], made, Seeded(1))
+    (mean,) = noise.noisy_mean([np.zeros(40_000)], made, Seeded(1))
     assert stats.kstest(mean * made.lot / (made.claim.sigma * made.clip), stats.norm.cdf).pvalue > 1e-4
 
 
 def test_of_a_person_in_a_lot_one_reading_is_drawn_each_as_likely():
     rows = [np.array([5]), np.array([7, 8, 9])]
-    drawn = [dpsgd.readings_of(np.array([0, 1]), rows, Secret()) for _ in range(3000)]
+    drawn = [noise.readings_of(np.array([0, 1]), rows, Secret()) for _ in range(3000)]
     assert {int(one[0]) for one in drawn} == {5}
     counts = [sum(one[1] == row for one in drawn) for row in (7, 8, 9)]
     assert stats.chisquare(counts).pvalue > 1e-9  # secret noise differs in every run
@@ -65,7 +65,7 @@ def test_a_network_learns_and_every_step_is_told():
     model, told = network(), []
     made = planned(units=4000, lot=200, steps=60, clip=1.0)
     settings = {"rows": np.arange(4000)[:, None], "optimizer": keras.optimizers.Adam(0.02), "noise": Seeded(2)}
-    dpsgd.train(model, x, y, cross_entropy, made, **settings, after=told.append)
+    noise.train(model, x, y, cross_entropy, made, **settings, after=told.append)
     assert told == list(range(1, 61))
     assert (np.array(model(x)).argmax(1) == y).mean() > 0.9
 
@@ -74,16 +74,16 @@ def test_a_lot_that_is_larger_than_its_room_is_summed_in_parts():
     """Without noise to speak of, one step with room for 30 is the step with room for all."""
     x, y = blobs(300)
 
-    class Small(dpsgd.Plan):
+    class Small(noise.Plan):
         room = 30
 
     after = []
-    for kind in (dpsgd.Plan, Small):
+    for kind in (noise.Plan, Small):
         made = planned(units=300, lot=250, steps=1, delta=1e-4)
         made = kind(made.units, made.lot, 1, made.clip, made.claim)
         model = network()
         settings = {"rows": np.arange(300)[:, None], "optimizer": keras.optimizers.SGD(1.0), "noise": Seeded(3)}
-        dpsgd.train(model, x, y, cross_entropy, made, **settings)
+        noise.train(model, x, y, cross_entropy, made, **settings)
         after.append(model.get_weights())
     for one, other in zip(*after, strict=True):
         assert np.allclose(one, other, atol=1e-5)
@@ -108,4 +108,4 @@ def test_few_units_are_refused():
     x, y = blobs(80)
     made = planned(units=80, lot=10, delta=1e-3)
     with pytest.raises(BadInput, match="at least 100 units"):
-        dpsgd.train(network(), x, y, cross_entropy, made, rows=np.arange(80)[:, None], optimizer=None, noise=Seeded(0))
+        noise.train(network(), x, y, cross_entropy, made, rows=np.arange(80)[:, None], optimizer=None, noise=Seeded(0))

@@ -13,6 +13,7 @@ from sklearn.preprocessing import FunctionTransformer
 from sklearn.utils.estimator_checks import check_estimator
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.private.cover import Guarantee, together
 from edgeveil.trainer.private.estimators import (
     DPSGDClassifier,
     FunctionalLinearRegression,
@@ -23,7 +24,6 @@ from edgeveil.trainer.private.estimators import (
 from edgeveil.trainer.private.estimators.losses import Huber, Logistic
 from edgeveil.trainer.private.estimators.minimiser import minimum
 from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
-from edgeveil.trainer.private.guarantee import Guarantee, together
 from edgeveil.trainer.private.noise import Seeded
 from scripts.papers.one_dimension import log_ratio
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from edgeveil.trainer.private.means import bounded_sums, noisy_means
-from edgeveil.trainer.private.noise import Secret, Seeded
+from edgeveil.trainer.private.noise import Secret, Seeded, bounded_sums, noisy_means
 
 RNG = np.random.default_rng(0)
 

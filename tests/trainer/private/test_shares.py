@@ -3,7 +3,7 @@
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.private.shares import shares
+from edgeveil.trainer.private.noise import shares
 from edgeveil.trainer.recipe.private import Private
 
 ASKED = Private(epsilon=8.0, delta=1e-5, lot=64, steps=20)

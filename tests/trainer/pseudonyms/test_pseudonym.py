@@ -8,9 +8,17 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.pseudonyms.master_key import MasterKey, is_sealed, keygen, open_key
-from edgeveil.trainer.pseudonyms.normalise import normalised
-from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, padded, unpadded
+from edgeveil.trainer.pseudonyms.master_key import (
+    Cipher,
+    MasterKey,
+    Scope,
+    is_sealed,
+    keygen,
+    normalised,
+    open_key,
+    padded,
+    unpadded,
+)
 
 PHRASE = "correct horse"
 KEY = MasterKey(bytes(range(64)))

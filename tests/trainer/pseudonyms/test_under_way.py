@@ -3,8 +3,7 @@
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.pseudonyms.master_key import MasterKey
-from edgeveil.trainer.pseudonyms.pseudonym import Scope
+from edgeveil.trainer.pseudonyms.master_key import MasterKey, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
 
 KEY = MasterKey(bytes(range(64)))

@@ -7,12 +7,9 @@ import time
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.storage.atomic import WriteFailed
-from edgeveil.trainer.pseudonyms.holdings import erase, holdings
-from edgeveil.trainer.pseudonyms.master_key import MasterKey
-from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope
-from edgeveil.trainer.pseudonyms.rotation import rotated
-from edgeveil.trainer.pseudonyms.vault import Publication, Vault
+from edgeveil.edge_runtime.util.atomic import WriteFailed
+from edgeveil.trainer.pseudonyms.master_key import Cipher, MasterKey, Scope
+from edgeveil.trainer.pseudonyms.vault import Publication, Vault, erase, holdings, rotated
 
 KEY = MasterKey(bytes(range(64)))
 SCOPE = Scope("university", "visitor", 1)

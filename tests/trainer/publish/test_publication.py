@@ -8,9 +8,8 @@ import pyarrow.parquet
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.edge_runtime.storage.atomic import WriteFailed
-from edgeveil.trainer.pseudonyms.master_key import MasterKey
-from edgeveil.trainer.pseudonyms.pseudonym import Cipher, Scope, unpadded
+from edgeveil.edge_runtime.util.atomic import WriteFailed
+from edgeveil.trainer.pseudonyms.master_key import Cipher, MasterKey, Scope, unpadded
 from edgeveil.trainer.pseudonyms.vault import Vault
 from edgeveil.trainer.publish import publication, table_files
 from edgeveil.trainer.publish.plan import Plan

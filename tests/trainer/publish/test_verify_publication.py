@@ -10,7 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.publish.archive import frames, publishing
+from edgeveil.trainer.publish import frames, publishing
 from edgeveil.trainer.publish.verify_publication import verify_publication
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles

@@ -10,7 +10,7 @@ import tomllib
 from edgeveil.edge_runtime.api import Perturber, RawFrame
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.recipe import renamed
+from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -21,7 +21,7 @@ from tests.support import bundles
 from tests.support.small_runs import small_recipe, write_npz
 
 
-@pytest.mark.parametrize(("old", "new"), renamed.RECIPES.items())
+@pytest.mark.parametrize(("old", "new"), messages.RECIPES.items())
 def test_an_old_recipe_is_refused_with_its_new_name(old, new):
     with pytest.raises(BadInput, match=f'^The recipe "{old}" is called "{new}" since 0.2.$'):
         Recipe.find(old)

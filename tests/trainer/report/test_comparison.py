@@ -7,7 +7,7 @@ import pytest
 from matplotlib import image
 
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.report import comparison
+from edgeveil.trainer.report import pictures
 from tests.support.audit_documents import document
 
 SPEC = InputSpec("image", (8, 8, 1), "uint8", 0.0, 16.0)
@@ -18,8 +18,8 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
     held, broken = document(best=0.60), document(best=0.95)
 
     def drawn(part):
-        rows = [comparison.Row("x", x), comparison.Row("x'", x, part, comparison.kept(part))]
-        return comparison.draw(SPEC, rows, target="parity", sensitive="less-than-five", raw=part["raw"])
+        rows = [pictures.Row("x", x), pictures.Row("x'", x, part, pictures.kept(part))]
+        return pictures.draw(SPEC, rows, target="parity", sensitive="less-than-five", raw=part["raw"])
 
     good, bad = (np.asarray(image.imread(io.BytesIO(drawn(part)))) for part in (held, broken))
     assert good.ndim == 3
@@ -29,8 +29,8 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
         lower = picture[picture.shape[0] // 2 :, :, :3]  # the first row is x itself, which nothing hides
         return int((np.abs(lower - wanted).max(axis=2) < 0.02).sum())
 
-    assert inked(good, comparison.GOOD) > inked(bad, comparison.GOOD)
-    assert inked(bad, comparison.BAD) > inked(good, comparison.BAD)
+    assert inked(good, pictures.GOOD) > inked(bad, pictures.GOOD)
+    assert inked(bad, pictures.BAD) > inked(good, pictures.BAD)
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
 )
 def test_what_is_recommended_follows_from_the_audits(best, words):
     paper, codebook = document(best=0.95), {**document(best=best), "perturber": "codebook"}
-    text = comparison.why(paper, codebook)
+    text = pictures.why(paper, codebook)
     assert words in text
     assert "fools the adversary it was trained against (55.0 %)" in text
     assert "95.0 %" in text
@@ -53,4 +53,4 @@ def test_what_is_recommended_follows_from_the_audits(best, words):
 
 def test_a_generator_that_fools_nobody_is_not_said_to():
     paper, codebook = document(best=0.95, fixed=0.96), {**document(best=0.6), "perturber": "codebook"}
-    assert "fools" not in comparison.why(paper, codebook)
+    assert "fools" not in pictures.why(paper, codebook)

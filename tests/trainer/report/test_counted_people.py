@@ -9,8 +9,8 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.trainer.audit.card import card
-from edgeveil.trainer.recipe.count import leaving, revealed
-from edgeveil.trainer.report import dpia
+from edgeveil.trainer.recipe.training_sections import leaving, revealed
+from edgeveil.trainer.report import ml_bom as dpia
 from edgeveil.trainer.report.ml_bom import ml_bom
 from tests.support import audit_documents, bundles
 from tests.support.promised.counting_bundle import COUNT, counting_example

@@ -8,8 +8,8 @@ import pytest
 
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
-from edgeveil.trainer.report import bench_page, page_facts, pictures, run_page
-from edgeveil.trainer.report.publication import card_html
+from edgeveil.trainer.report import bench as bench_page
+from edgeveil.trainer.report import card_markdown, frontier, page_facts, pictures
 from tests.support import network_receivers, programs
 from tests.support.audit_documents import document
 from tests.support.browser import measured
@@ -61,7 +61,7 @@ def report(folder):
     }
     lines = [{"stage": "target", "step": step, "time_s": 1.0, "loss": 1 / step} for step in range(1, 9)]
     picture = pictures.png(np.arange(64).reshape(8, 8, 1), 0.0, 63.0)
-    page = run_page.render(
+    page = frontier.render(
         {
             **page_facts.summary(audit),
             **{"title": "digits-codebook", "development": True, "substituted": SUBSTITUTED},
@@ -92,7 +92,7 @@ def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
 
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])
 def test_the_card_of_a_publication_fits_and_has_no_fault(browser, tmp_path, of):
-    (tmp_path / "card.html").write_text(card_html.render(of()))
+    (tmp_path / "card.html").write_text(card_markdown.render(of()))
     assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 

@@ -12,7 +12,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.verdict import sentence
-from edgeveil.trainer.report import page_facts, pictures, run_page
+from edgeveil.trainer.report import frontier, page_facts, pictures
 from tests.support.audit_documents import before, document
 
 BENCH = {
@@ -90,7 +90,7 @@ def audit() -> dict:
 
 
 def test_one_file_that_fetches_nothing(audit):
-    text = run_page.render(values(audit))
+    text = frontier.render(values(audit))
     page = Page(text)
     links = [value for _, found in page.attributes for name, value in found.items() if name in ("src", "href")]
     assert links
@@ -99,7 +99,7 @@ def test_one_file_that_fetches_nothing(audit):
 
 
 def test_readable_by_machine_and_on_a_phone(audit):
-    page = Page(run_page.render(values(audit)))
+    page = Page(frontier.render(values(audit)))
     assert ("html", {"lang": "en"}) in page.attributes
     assert any(found.get("name") == "viewport" for tag, found in page.attributes if tag == "meta")
     assert all(found.get("alt") for tag, found in page.attributes if tag == "img")
@@ -110,7 +110,7 @@ def test_readable_by_machine_and_on_a_phone(audit):
 
 
 def test_the_sentence_both_chances_and_every_adversary_are_there(audit):
-    text = Page(run_page.render(values(audit))).text
+    text = Page(frontier.render(values(audit))).text
     assert sentence(audit) in text
     for expected in ("60.0 % prior", "59.0 % majority", "best attack found", "random forest", "Not run"):
         assert expected in text
@@ -127,11 +127,11 @@ def header_and_tiles(text: str) -> str:
 def test_an_invalid_benchmark_says_so_and_why_in_its_tile(audit):
     bench = {**BENCH, "verdict": "INVALID", "reasons": ["busy: python3 (pid 7)", "too short"]}
     changes = {"bench": page_facts.speed_facts(bench), "speed": page_facts.headline(bench)}
-    tile = re.search(r'<div class="bad"><dt>One frame.*?</div>', run_page.render(values(audit, **changes)), re.S)[0]
+    tile = re.search(r'<div class="bad"><dt>One frame.*?</div>', frontier.render(values(audit, **changes)), re.S)[0]
     assert "<dd>INVALID<small>busy: python3 (pid 7); too short. It measured 0.041 ms: do not quote it." in tile
     assert ("Verdict", "INVALID because: busy: python3 (pid 7); too short") in changes["bench"]
-    assert "INVALID" not in run_page.render(values(audit))
-    assert "<dt>One frame, median, on AMD EPYC</dt><dd>0.041 ms" in run_page.render(values(audit))
+    assert "INVALID" not in frontier.render(values(audit))
+    assert "<dt>One frame, median, on AMD EPYC</dt><dd>0.041 ms" in frontier.render(values(audit))
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_a_benchmark_that_is_none_is_one_sentence(tmp_path, text, match):
 
 
 def test_the_headline_says_where_records_of_other_people_leave(audit):
-    assert "records of other people" not in run_page.render(values(audit))
-    text = run_page.render(values(audit, substituted=SUBSTITUTED))
+    assert "records of other people" not in frontier.render(values(audit))
+    text = frontier.render(values(audit, substituted=SUBSTITUTED))
     assert "What leaves are records of other people" in header_and_tiles(text)
 
 
@@ -161,7 +161,7 @@ def test_a_bundle_of_donors_is_known_by_its_manifest(audit, tmp_path, monkeypatc
     run = SimpleNamespace(recipe=SimpleNamespace(name="digits"), metrics=list, dataset=lambda: dataset)
     monkeypatch.setattr("edgeveil.trainer.export.folder.ExportFolder.open", lambda _: folder)
     monkeypatch.setattr("edgeveil.trainer.runs.run.Run.open", lambda _: run)
-    written = run_page.write_report(tmp_path, tmp_path, None, tmp_path / "report.html")
+    written = frontier.write_report(tmp_path, tmp_path, None, tmp_path / "report.html")
     assert (SUBSTITUTED in written.read_text()) is substituted
 
 
@@ -183,20 +183,20 @@ FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sent
 )
 def test_what_is_certified_stands_beside_the_attack(audit, certificate, expected):
     found = page_facts.certified({**audit, "certificate": certificate})
-    tiles = header_and_tiles(run_page.render(values(audit, certified=found)))
+    tiles = header_and_tiles(frontier.render(values(audit, certified=found)))
     assert re.search(r"Best attack found on less-than-five .{0,90} Certified bound on any attack", tiles)
     assert expected in tiles
 
 
 def test_every_non_adaptive_number_is_called_that(audit):
-    text = run_page.render(values(audit))
+    text = frontier.render(values(audit))
     for block in re.findall(r"<tr.*?</tr>", text, flags=re.S):
         if "fixed D_z" in block or ">transfer" in block:
             assert "non-adaptive" in block
 
 
 def test_best_attack_is_marked_once(audit):
-    assert run_page.render(values(audit)).count(">best attack found</span>") == 1
+    assert frontier.render(values(audit)).count(">best attack found</span>") == 1
 
 
 def test_verdict_tone_follows_the_audit():
@@ -209,14 +209,14 @@ def test_verdict_tone_follows_the_audit():
 
 def test_names_from_data_cannot_become_markup(audit):
     audit["data"]["target"] = "<script>alert(1)</script>"
-    text = run_page.render(values(audit))
+    text = frontier.render(values(audit))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text
 
 
 def test_without_bench_pictures_or_curves_there_are_no_empty_sections(audit):
     text = Page(
-        run_page.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[], comparison=None))
+        frontier.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[], comparison=None))
     ).text
     for heading in ("Why this one", "Speed", "What leaves", "Training", "Boards"):
         assert f" {heading} " not in text
@@ -236,14 +236,14 @@ def test_raw_readings_are_shown_only_when_asked_for(audit, monkeypatch):
     taken = {"name": "x", "kind": "image", "shape": [4, 4, 1], "dtype": "uint8", "low": 0.0, "high": 16.0}
     folder = SimpleNamespace(manifest={"input": taken, "outputs": [frame]}, members={})
     run = SimpleNamespace(dataset=lambda: dataset)
-    quiet = run_page.shown(run, folder, audit, raw=False)
-    loud = run_page.shown(run, folder, audit, raw=True)
+    quiet = frontier.shown(run, folder, audit, raw=False)
+    loud = frontier.shown(run, folder, audit, raw=True)
     before, after = pictures.png(x[0], 0.0, 16.0), pictures.png(x[0] + 2, 0.0, 16.0)
     assert {pair["before"] for pair in quiet["pictures"]} == {None}
     assert {pair["before"] for pair in loud["pictures"]} == {before}
     assert {pair["after"] for pair in quiet["pictures"]} == {after}
-    assert before not in run_page.render(values(audit, **quiet))
-    assert before in run_page.render(values(audit, **loud))
+    assert before not in frontier.render(values(audit, **quiet))
+    assert before in frontier.render(values(audit, **loud))
 
 
 def test_an_export_that_changed_since_the_audit_is_called_out(audit):

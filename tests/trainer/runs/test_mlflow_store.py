@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.runs.mlflow_store import store_of
+from edgeveil.trainer.runs.listing import store_of
 
 RECIPE = '[perturber]\nkind = "prgan"\nalpha = 3.0\n[budget]\nepochs = 2\n'
 EPOCHS = [
@@ -110,13 +110,13 @@ def test_a_run_that_misses_its_limit_is_tracked_and_one_that_never_began_is_not(
     monkeypatch, capsys, tmp_path, error, tracked
 ):
     from edgeveil.trainer import train as module
-    from edgeveil.trainer.runs import mlflow_store
+    from edgeveil.trainer.runs import listing
 
     def fail(*_, **__):
         raise error
 
     store = Fake()
-    monkeypatch.setattr(mlflow_store, "store_of", lambda _: store)
+    monkeypatch.setattr(listing, "store_of", lambda _: store)
     monkeypatch.setattr(module, "train", fail)
     code, _ = train(monkeypatch, capsys, "--out", tmp_path / "run", "--track", "mlflow:any")
     assert code == error.exit_code

@@ -8,8 +8,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.checkpoints import Checkpoint
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.runs.run import Checkpoint, Run
 from tests.support.small_runs import ROWS, small_recipe, write_npz
 
 

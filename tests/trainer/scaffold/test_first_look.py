@@ -9,7 +9,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Slices
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import data_limits, first_look, templates
+from edgeveil.trainer.scaffold import first_look, templates
+from edgeveil.trainer.scaffold import new as data_limits
 from edgeveil.trainer.scaffold.first_look import Look, Tried, expected, notes
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look

@@ -8,10 +8,9 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold.given import Given
+from edgeveil.trainer.scaffold.given import Given, Steps
 from edgeveil.trainer.scaffold.look import look, next_command
 from edgeveil.trainer.scaffold.new import write_recipe
-from edgeveil.trainer.scaffold.own_series import Steps
 
 STEPS = Steps(rate=20.0, channels="ax:g,ay:g", hop=8)
 CUT = Steps(rate=20.0, channels="ax:g,ay:g", window=16, hop=8, time="t")

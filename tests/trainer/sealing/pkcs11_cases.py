@@ -13,8 +13,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.sealing import seal as seal_module
-from edgeveil.trainer.sealing.keys import Signer, is_encrypted
-from edgeveil.trainer.sealing.pkcs11_key import Address
+from edgeveil.trainer.sealing.keys import Address, Signer, is_encrypted
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles, programs
 

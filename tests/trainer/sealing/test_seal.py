@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import read_public_key
-from edgeveil.trainer.report.card_text import brief_lines
+from edgeveil.trainer.report.card_page import brief_lines
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.inspect import inspect, verify

@@ -18,7 +18,8 @@ from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import as_text, draw
-from edgeveil.trainer.sweep import engines, sweep
+from edgeveil.trainer.sweep import axes as engines
+from edgeveil.trainer.sweep import axes as sweep
 from edgeveil.trainer.sweep import point as measuring
 from edgeveil.trainer.sweep.axes import Axis, parse, points
 from edgeveil.trainer.train import train

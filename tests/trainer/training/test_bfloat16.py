@@ -5,7 +5,7 @@ import pytest
 import tensorflow as tf
 
 from edgeveil.models.classifiers import small, table1_mnist
-from edgeveil.trainer.training.bfloat16 import in_bfloat16
+from edgeveil.trainer.training.checkpoint_score import in_bfloat16
 
 SHAPE = (28, 28, 1)
 

@@ -6,13 +6,12 @@ import keras
 import numpy as np
 import pytest
 
-from edgeveil.trainer.private import dpsgd
-from edgeveil.trainer.private.accounting import Claim
-from edgeveil.trainer.private.noise import Secret
-from edgeveil.trainer.private.shares import Shares
+from edgeveil.trainer.private import noise as dpsgd
+from edgeveil.trainer.private.noise import Secret, Shares
+from edgeveil.trainer.private.per_example import Claim
 from edgeveil.trainer.recipe.private import Private
-from edgeveil.trainer.runs.checkpoints import Checkpoint
-from edgeveil.trainer.training.private_encoder import train_encoder
+from edgeveil.trainer.runs.run import Checkpoint
+from edgeveil.trainer.training.checkpoint_score import train_encoder
 
 RNG = np.random.default_rng(0)
 Y = RNG.integers(0, 2, 1000)

@@ -9,12 +9,12 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.export.convert.head_output import with_head
 from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.perturbers.label_only import with_means
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted_head import Head
+from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training import private_head
 from tests.support.small_runs import private_recipe, small_recipe, write_npz

@@ -12,8 +12,8 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.export import export, golden
 from edgeveil.trainer.export import export as exporting
-from edgeveil.trainer.export import golden, measure
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
@@ -85,7 +85,7 @@ def test_no_training_row_is_calibrated_on_or_sets_a_tolerance(run, tmp_path, mon
         return tolerance(fitted, precision, pairs)
 
     monkeypatch.setattr(exporting.runners, "calibration", calibrated)
-    monkeypatch.setattr(measure.golden, "tolerance", tolerated)
+    monkeypatch.setattr(export.golden, "tolerance", tolerated)
     exporting.export(run.folder, ["workstation"], tmp_path / "export")
     synthetic = golden.candidates(run.perturber()).x
     np.testing.assert_array_equal(seen["x"], synthetic)

@@ -6,7 +6,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training import reads_y
+from edgeveil.trainer.training import classifiers
 from edgeveil.trainer.training.classifiers import build
 from tests.support.small_runs import small_recipe, write_npz
 
@@ -14,10 +14,10 @@ NORMED = {"architecture": "normed-mlp", "learning_rate": 3e-3}
 
 
 def test_the_margin_is_a_share_of_what_is_left_above_guessing():
-    assert reads_y.beats_guessing(0.53, 0.5)
-    assert not reads_y.beats_guessing(0.51, 0.5)
-    assert reads_y.beats_guessing(0.972, 0.97)
-    assert not reads_y.beats_guessing(0.971, 0.97)
+    assert classifiers.beats_guessing(0.53, 0.5)
+    assert not classifiers.beats_guessing(0.51, 0.5)
+    assert classifiers.beats_guessing(0.972, 0.97)
+    assert not classifiers.beats_guessing(0.971, 0.97)
 
 
 def test_a_y_that_is_not_in_x_ends_training_before_the_perturber(tmp_path):
@@ -35,7 +35,7 @@ def test_a_y_that_is_not_in_x_ends_training_before_the_perturber(tmp_path):
 @pytest.mark.parametrize(("look", "far"), [(0.9, False), (1.0, True)])
 def test_a_d_y_far_below_the_look_ends_it_too(look, far, monkeypatch, tmp_path, capsys):
     """A D_y that reads y in 85 %: ten points below a look of 100 %, and not of 90 %."""
-    monkeypatch.setattr(reads_y, "unseen_accuracy", lambda *_: (0.85, 0.5))
+    monkeypatch.setattr(classifiers, "unseen_accuracy", lambda *_: (0.85, 0.5))
     path = write_npz(tmp_path)
     recipe = small_recipe(path, kind="label-only", floor=0.6, classifiers={**NORMED, "look": look})
     if not far:

@@ -7,7 +7,7 @@ import tensorflow as tf
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.straight_through import straight_through
+from edgeveil.trainer.training.checkpoint_score import straight_through
 from tests.support.small_runs import ROWS, small_recipe, write_npz
 
 

@@ -18,7 +18,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import _advice, train
-from edgeveil.trainer.training.epochs import check_converging
+from edgeveil.trainer.training.checkpoint_score import check_converging
 from tests.support import seeds
 from tests.support.small_runs import small_recipe, write_npz
 

@@ -15,8 +15,7 @@ from scipy import special
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Kind
-from edgeveil.trainer.graphs.compilation import compile_built
-from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.graphs.prediction import compile_built, predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs

@@ -9,8 +9,8 @@ import numpy as np
 
 from edgeveil.trainer.attacks.families.cnn import batch_norm_trunk
 from edgeveil.trainer.attacks.families.mlp import mlp_trunk
+from edgeveil.trainer.attacks.families.network import series_trunk
 from edgeveil.trainer.attacks.families.networks import NetworkAttack, Trunk, train
-from edgeveil.trainer.attacks.families.series.network import series_trunk
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS, Problem, Released, cut, joined
 from edgeveil.trainer.attacks.protocol import Kind
 

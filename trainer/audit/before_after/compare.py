@@ -1,9 +1,9 @@
-"""The audit of pairs: y read before and after, z attacked before and after, and the verdict."""
+"""The verdict of an audit of pairs: the rule of a bundle's audit, and what it cannot be given for."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -23,28 +23,98 @@ from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
-from edgeveil.trainer.attacks.findings import Row
-from edgeveil.trainer.attacks.journal import Journal
+from edgeveil.trainer.attacks.findings import Journal, Row, Scored
+from edgeveil.trainer.attacks.parts import Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.question import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
+from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
-from edgeveil.trainer.attacks.scores.parts import Part, parts
-from edgeveil.trainer.attacks.scores.scoring import Scored
-from edgeveil.trainer.audit.before_after.conclusion import concluded, sentence
-from edgeveil.trainer.audit.before_after.matched import Match, match
-from edgeveil.trainer.audit.before_after.pairs import Pairs, spec, units, without_rare
-from edgeveil.trainer.audit.document import Audited, environment, interval
-from edgeveil.trainer.audit.kept_answers import kept_answers
+from edgeveil.trainer.audit.before_after.pairs import Match, Pairs, match, spec, units, without_rare
+from edgeveil.trainer.audit.document import Audited, environment, interval, kept_answers, same
 from edgeveil.trainer.audit.sections import what_else
-from edgeveil.trainer.audit.sections.known_labels import Label, Labelled, labels_of
+from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
+from edgeveil.trainer.audit.verdict import (
+    CANNOT_TELL,
+    DEFAULT,
+    HEAD,
+    HOLDS,
+    LEAKS,
+    attack_line,
+    guess,
+    judge,
+    notes,
+    percent,
+    what_else_lines,
+)
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+
+def concluded(document: Mapping[str, Any], fewest: Mapping[str, int]) -> dict[str, Any]:
+    """The ``verdict`` of docs/reference/schemas/audit.schema.json, at the default limits.
+
+    It is *cannot tell* also where there are fewer than ``fewest`` rows or units, too few to attack, and where no attack
+    reads z in the samples before.
+    """
+    data, count = document["data"], document["data"]["units"]["count"]
+    kind = data["units"]["kind"]
+    if document["worst_adaptive"] is None:
+        total = fewest["rows" if kind == "rows" else "units"]
+        return {
+            "word": CANNOT_TELL,
+            "limit": {"points": DEFAULT.points, "bits": DEFAULT.bits},
+            "reasons": [
+                f"at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack at all, and there "
+                f"are {data['rows']['after']} rows of {count}; to say that z is hidden takes hundreds"
+            ],
+            "upper": {"points": None, "bits": None},
+            "fresh": False,
+            "needed": {"unit": kind, "total": total, "more": max(1, total - count)},
+        }
+    tested = document["test"]
+    clusters = None if kind == "rows" else {"kind": kind.removesuffix("s"), "test": tested["units"]}
+    found = judge(document, {}, {"rows": {"test": tested["rows"]}, "clusters": clusters})
+    if found["word"] != LEAKS and document["raw"]["sensitive"]["low"] <= guess(document):
+        reason = (
+            f"no attack surely reads {data['sensitive']} in the rows before, so finding nothing after says nothing "
+            "about the mechanism"
+        )
+        return {**found, "word": CANNOT_TELL, "reasons": [reason], "needed": None}
+    return found
+
+
+def sentence(document: Mapping[str, Any]) -> str:
+    """The verdict, its reasons, and what the best attack found reads."""
+    found, worst, data = document["verdict"], document["worst_adaptive"], document["data"]
+    why = "; ".join(found["reasons"])
+    within = f"{found['limit']['points']:g} points and {found['limit']['bits']:g} bits"
+    needed = found["needed"]
+    more = "" if needed is None else f"; about {needed['more']:,} more {needed['unit']} would be needed"
+    if worst is None:
+        return f"Cannot tell: {why}{more}."
+    attack = (
+        f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} rows after) reads "
+        f"{data['sensitive']} right {percent(worst['accuracy'])} of the time (95 % interval "
+        f"{100 * worst['low']:.1f} to {percent(worst['high'])}), where guessing from {data['target']} alone is right "
+        f"{percent(guess(document))} and an attack on rows before {percent(document['raw']['sensitive']['accuracy'])}"
+    )
+    clean = [row["accuracy"] for row in document["adversaries"] if row["kind"] == "transfer"]
+    if clean and max(clean) > worst["accuracy"]:
+        attack += f", and one who learned on rows before alone {percent(max(clean))}"
+    if found["word"] == LEAKS:
+        return f"It leaks: {attack}; {why}."
+    if found["word"] == HOLDS:
+        return f"It holds to within {within}: {attack}. A lower bound on what leaks, not a guarantee."
+    return f"Cannot tell whether it holds to within {within}: {attack}; {why}{more}."
+
+
+# The audit of pairs: y read before and after, z attacked before and after, and the verdict.
+
 
 SCHEMA = 1
 ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
@@ -317,3 +387,51 @@ def _nothing() -> dict[str, Any]:
         )
     )
     return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}
+
+
+# The document of an audit of pairs as text for a terminal.
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """The verdict first, then what it rests on."""
+    data = document["data"]
+    lines = [
+        document["sentence"],
+        "",
+        f"{data['name']}: {data['rows']['after']:,} rows after of {data['units']['count']:,} {data['units']['kind']}, "
+        f"{document['test']['rows']:,} of them tested, {document['budget']} audit, 95 % intervals "
+        f"({document['intervals']})",
+        document["order"]["sentence"],
+        *document["notes"],
+    ]
+    if document["worst_adaptive"] is not None:
+        chance = document["chance"]
+        lines += [
+            "",
+            *utility_lines(document),
+            f"{data['sensitive']} right before, {_range(document['raw']['sensitive'])}; chance: prior "
+            f"{percent(chance['prior'])}, majority {percent(chance['majority'])}; after:",
+            HEAD,
+            *(attack_line(row, best=same(row, document["worst_adaptive"])) for row in document["adversaries"]),
+            *notes(document),
+            *what_else_lines(document),
+        ]
+    return "\n".join(lines)
+
+
+def utility_lines(document: Mapping[str, Any]) -> list[str]:
+    """How well y is read before and after."""
+    target, found = document["data"]["target"], document["utility"]
+    lines = [
+        f"{target} right before: {_range(found['before'])} (guessing: {percent(found['chance'])})",
+        f"{target} right after: {_range(found['after'])} ({found['after']['by']}, trained on rows after)",
+    ]
+    if found["trained_on_before"] is not None:
+        lines.append(
+            f"{target} right after, by a classifier trained on rows before: {_range(found['trained_on_before'])}"
+        )
+    return lines
+
+
+def _range(rate: Mapping[str, float]) -> str:
+    return f"{percent(rate['accuracy'])} [{percent(rate['low'])}, {percent(rate['high'])}]"

@@ -1,22 +1,188 @@
-"""Pairs from files: two .npz files, two folders of pictures, or two films."""
+"""Labels of samples in a CSV file: columns y and z, and optionally file or frame, subject, session and label_NAME."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.plurals import counted
+from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.opencv import film_name, opencv, read_picture
 from edgeveil.edge_runtime.sources.images import SUFFIXES
-from edgeveil.trainer.audit.before_after import pictures_read
-from edgeveil.trainer.audit.before_after.label_files import Labels, of_rows, read_labels
-from edgeveil.trainer.audit.before_after.matched import offset
-from edgeveil.trainer.audit.before_after.pairs import Order, Pairs, paired
-from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers, known_labels, read_arrays
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.audit.before_after.pairs import Order, Pairs, offset, paired
+from edgeveil.trainer.datasets.loaders.npz import (
+    KNOWN,
+    SMALLEST_SIDE,
+    checked_samples,
+    class_numbers,
+    known_labels,
+    read_arrays,
+)
 from edgeveil.trainer.datasets.readings import Readings
+
+NEEDED, OPTIONAL = ("y", "z"), ("subject", "session")
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Columns of text by name, (n,) each, and ``keys``: the file or frame of each row, if the file has them."""
+
+    columns: dict[str, np.ndarray]
+    keys: tuple[str, ...] | None
+
+    def __len__(self) -> int:
+        return len(self.columns["y"])
+
+
+def read_labels(path: Path, *, key: Literal["file", "frame"] | None) -> Labels:
+    """Read a file with a line of names first. ``key`` is the name of the column with the keys. Raises ``BadInput``."""
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            reader = csv.DictReader(file)
+            names = [name.strip() for name in reader.fieldnames or ()]
+            reader.fieldnames = names
+            rows = list(reader)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(
+            f"A CSV file of labels was expected in {path}, which cannot be read ({reason(error)})."
+        ) from None
+    for needed in NEEDED:
+        if needed not in names:
+            raise BadInput(
+                f"{path}: the column `{needed}` is missing; there is {', '.join(names) or 'none'}. The first line "
+                f"names the columns: {f'{key}, ' if key else ''}y, z and, if known, subject and session."
+            )
+    if not rows:
+        raise BadInput(f"{path} has no line of labels below its first.")
+    wanted = [*NEEDED, *(name for name in names if name in OPTIONAL or KNOWN.fullmatch(name))]
+    for number, row in enumerate(rows, 2):
+        empty = [name for name in wanted if not (row[name] or "").strip()]
+        if empty:
+            raise BadInput(f"{path}, line {number}: `{empty[0]}` is empty. Fill it, or remove the line.")
+    keys = None
+    if key is not None and key in names:
+        keys = tuple((row[key] or "").strip() for row in rows)
+        if len(set(keys)) < len(keys):
+            twice = next(one for one in keys if keys.count(one) > 1)
+            raise BadInput(f"{path}: {key} {twice} has two lines of labels. Remove one.")
+    return Labels({name: _column([row[name].strip() for row in rows], name) for name in wanted}, keys)
+
+
+def _column(values: list[str], name: str) -> np.ndarray:
+    """Text; or whole numbers, where all values of a further label are such: then they have an order."""
+    if KNOWN.fullmatch(name) and all(value.removeprefix("-").isdecimal() for value in values):
+        return np.array(values, np.int64)
+    return np.array(values)
+
+
+def of_rows(labels: Labels, names: Sequence[str], path: Path, *, what: str) -> np.ndarray:
+    """The line of ``labels`` (n,) of each of ``names``, -1 where it has none. Raises ``BadInput`` for unknown ones.
+
+    Without a column of keys the lines must be as many as the names, in their order.
+    """
+    if labels.keys is None:
+        if len(labels) != len(names):
+            raise BadInput(
+                f"{path} has labels of {len(labels):,} {what}s and there are {len(names):,}. Give one line for each, "
+                f"or name the {what} of each line in a column `{what}`."
+            )
+        return np.arange(len(names))
+    place = {name: i for i, name in enumerate(names)}
+    unknown = [key for key in labels.keys if key not in place]
+    if unknown:
+        raise BadInput(f"{path} has labels of the {what} {unknown[0]}, which is not there ({len(unknown)} such lines).")
+    line = np.full(len(names), -1)
+    line[[place[key] for key in labels.keys]] = np.arange(len(labels))
+    return line
+
+
+# Pictures and films as arrays, made small enough for adversaries to learn from.
+
+
+SIDE = 64  # pixels of the longer side
+MOST_FRAMES = 20_000
+
+
+def pictures(files: Mapping[str, Path]) -> tuple[np.ndarray, list[str]]:
+    """Pictures (n, height, width, channels) of one size, and sentences on changes. Raises ``BadInput``."""
+    found = []
+    for path in files.values():
+        picture = read_picture(path)
+        if picture is None:
+            raise BadInput(f"{path} cannot be read as a picture. Write it again, or remove it from both folders.")
+        found.append(_channels(picture))
+    if len({picture.dtype for picture in found}) > 1:
+        raise BadInput("Pictures of one depth were expected; got 8 and 16 bits in one folder. Convert them to one.")
+    colours = max(picture.shape[2] for picture in found)
+    found = [np.repeat(one, colours, axis=2) if one.shape[2] < colours else one for one in found]
+    sizes = {picture.shape[:2] for picture in found}
+    height, width = next(iter(sizes)) if len(sizes) == 1 else (SIDE, SIDE)
+    to = _smaller(height, width)
+    notes = [] if sizes == {to} else [_note("Pictures", sizes, to)]
+    return np.stack([_resized(one, to) for one in found]), notes
+
+
+def film(path: Path) -> tuple[np.ndarray, list[str]]:
+    """All frames (n, height, width, channels) of a film, uint8. Raises ``BadInput`` where it cannot be read."""
+    cv2 = opencv()
+    opened = cv2.VideoCapture(film_name(path))
+    found: list[np.ndarray] = []
+    size = to = (0, 0)
+    while opened.isOpened():
+        good, picture = opened.read()
+        if not good:
+            break
+        if len(found) == MOST_FRAMES:
+            raise BadInput(f"{path} has more than {MOST_FRAMES:,} frames. Cut both films at the same frame.")
+        if not found:
+            size, to = picture.shape[:2], _smaller(*picture.shape[:2])
+        found.append(_resized(_channels(picture), to))
+    opened.release()
+    if not found:
+        raise BadInput(f"A film that OpenCV can read was expected at {path}; it finds no picture in it.")
+    return np.stack(found), [] if size == to else [_note("Frames", {size}, to)]
+
+
+def scaled(x: np.ndarray, side: int) -> np.ndarray:
+    """Pictures (n, height, width, channels) as (n, side, side, channels), float32, by area averaging."""
+    cv2 = opencv()
+    made = [cv2.resize(one.astype(np.float32), (side, side), interpolation=cv2.INTER_AREA) for one in x]
+    return np.stack(made).reshape(len(x), side, side, x.shape[-1])
+
+
+def _channels(picture: np.ndarray) -> np.ndarray:
+    """(height, width, channels) in the order red, green, blue, without transparency."""
+    if picture.ndim == 2:
+        return picture[..., None]
+    return picture[..., :3][..., ::-1]
+
+
+def _smaller(height: int, width: int) -> tuple[int, int]:
+    """The size with a longer side of at most ``SIDE``."""
+    share = min(1.0, SIDE / max(height, width))
+    return max(SMALLEST_SIDE, round(height * share)), max(SMALLEST_SIDE, round(width * share))
+
+
+def _resized(picture: np.ndarray, to: tuple[int, int]) -> np.ndarray:
+    if picture.shape[:2] == to:
+        return np.ascontiguousarray(picture)
+    cv2 = opencv()
+    made = cv2.resize(np.ascontiguousarray(picture), to[::-1], interpolation=cv2.INTER_AREA)
+    return made.reshape(*to, picture.shape[2])
+
+
+def _note(what: str, sizes: set[tuple[int, int]], to: tuple[int, int]) -> str:
+    was = f"{max(sizes)[0]} x {max(sizes)[1]} pixels" if len(sizes) == 1 else f"{len(sizes):,} sizes"
+    return f"{what} of {was} were made {to[0]} x {to[1]} by area averaging: what finer detail tells was not attacked."
+
+
+# Pairs from files: two .npz files, two folders of pictures, or two films.
+
 
 GROUPS = ("subject", "groups", "session")
 
@@ -117,7 +283,7 @@ def _same_classes(after: Readings, before: Readings) -> Readings:
 def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:
     first, second = _names(before), _names(after)
     if order == "shuffled":
-        (x, said), (made, said_after) = pictures_read.pictures(first), pictures_read.pictures(second)
+        (x, said), (made, said_after) = pictures(first), pictures(second)
         raw = _of_classes(x, before, list(first))
         return Pairs(raw, _same_classes(_of_classes(made, after, list(second)), raw), order, (*said, *said_after))
     notes = []
@@ -141,9 +307,7 @@ def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pa
         if len(rows) < len(names):
             notes.append(f"{len(names) - len(rows):,} of {len(names):,} pictures have no labels: they are left out.")
         arrays = {name: values[line[rows]] for name, values in given.columns.items()}
-    (x, said), (made, said_after) = (
-        pictures_read.pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second)
-    )
+    (x, said), (made, said_after) = (pictures({names[i]: files[names[i]] for i in rows}) for files in (first, second))
     return paired(
         _labelled(x, arrays, labels or before), made, order=order, notes=[*notes, *dict.fromkeys([*said, *said_after])]
     )
@@ -197,7 +361,7 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
             "Films need a file of labels: --labels labels.csv with the columns frame (numbered from 0 in the film "
             "before), y, z and, if known, subject and session."
         )
-    (x, said), (made, said_after) = pictures_read.film(before), pictures_read.film(after)
+    (x, said), (made, said_after) = film(before), film(after)
     notes = [*dict.fromkeys([*said, *said_after])]
     shift = offset(_grey(x), _grey(made))
     if shift:
@@ -231,4 +395,4 @@ def _films(before: Path, after: Path, labels: Path | None, order: Order) -> Pair
 
 def _grey(film: np.ndarray) -> np.ndarray:
     """Frames (n, 16, 16) in grey, small enough for correlations of all of them."""
-    return pictures_read.scaled(film, 16).mean(axis=-1)
+    return scaled(film, 16).mean(axis=-1)

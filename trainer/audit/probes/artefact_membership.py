@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.attacks.model_inversion import confidence, halves, likelihood_ratio
 from edgeveil.trainer.attacks.problem import Budget
-from edgeveil.trainer.attacks.training_data.membership_inference import confidence, halves, likelihood_ratio
 from edgeveil.trainer.audit.probes import areas
 from edgeveil.trainer.audit.probes.answer import not_run, row
 from edgeveil.trainer.audit.probes.areas import Scored

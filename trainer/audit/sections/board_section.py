@@ -13,9 +13,8 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.audit.dataflow import SENT
 from edgeveil.trainer.audit.document import interval
-from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, Perturbed, Subject, as_received, further_outputs
+from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, SENT, Perturbed, Subject, as_received, further_outputs
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import intervals
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
-from edgeveil.trainer.audit.dataflow import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.audit.document import short, shorts
 from edgeveil.trainer.audit.sections import code_bound
+from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
-from edgeveil.trainer.measures.channels import total_variation
-from edgeveil.trainer.measures.over_null import over_null
+from edgeveil.trainer.measures.certificate import over_null
+from edgeveil.trainer.measures.neighbours import total_variation
 
 RELEASES = (1, 4, 16)
 DRAWS = 20_000

@@ -9,7 +9,7 @@ import numpy as np
 
 from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.linear import leace
+from edgeveil.trainer.linear import predictor_metrics
 from edgeveil.trainer.linear.linear_problem import confidential, linear_problem, wanted
 from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
 from edgeveil.trainer.measures import intervals
@@ -44,7 +44,7 @@ def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, 
     known_c = LinearRefit(x[:first], hidden[:first])
     on_raw = known_c.predict(x[first:])
     old = len(dataset.slices.training())
-    erased = leace.fit(x[:old], hidden[:old]).clean(x)
+    erased = predictor_metrics.fit(x[:old], hidden[:old]).clean(x)
     return {
         "eps": problem.eps,
         "wanted": int(kept.shape[1]),

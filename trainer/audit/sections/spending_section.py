@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
-from edgeveil.edge_runtime.manifest.promises.spending import MICRO, check_covered, repeats
+from edgeveil.edge_runtime.manifest.spending import MICRO, check_covered, epsilon_of, repeats
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
 

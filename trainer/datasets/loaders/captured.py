@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.trainer.datasets.base import taken
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.recipe.capture import Capture
+from edgeveil.trainer.recipe.training_sections import Capture
 
 
 def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[tuple[int, np.ndarray]]:

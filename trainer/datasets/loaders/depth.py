@@ -18,8 +18,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings, check_attributes
+from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
 
 FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
 SHA256 = "d599f2522d90fecbf10326c892c5bec6dba8fc529bc12dcb9987b08d8f04ad35"

@@ -16,8 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings, check_attributes
+from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
 
 FILE = "extended_yale_b/extended_yale_b_96x84.npz"
 SHA256 = "aba6473eeee5fa3a01987c2f4cfaf4feef1e7b02d6c92a13caabd56fc2b79d49"

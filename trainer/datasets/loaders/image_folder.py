@@ -15,16 +15,16 @@ import numpy as np
 
 from edgeveil.edge_runtime import opencv
 from edgeveil.edge_runtime.errors import BadInput, Missing
-from edgeveil.edge_runtime.formats.plurals import counted
 from edgeveil.edge_runtime.sources.images import SUFFIXES
+from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.columns import Table, listed, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
 from edgeveil.trainer.datasets.loaders.table_file import classes, units
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.recipe.capture import Capture
 from edgeveil.trainer.recipe.data_section import Columns
+from edgeveil.trainer.recipe.training_sections import Capture
 
 FILE = "file"  # the column of the CSV that names the picture
 

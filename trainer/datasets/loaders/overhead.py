@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.loaders.captured import capture_frames
 from edgeveil.trainer.datasets.readings import Readings, check_attributes
-from edgeveil.trainer.recipe.capture import Capture
+from edgeveil.trainer.recipe.training_sections import Capture
 
 FPS = 10
 EMPTY = 10  # frames of the floor alone, which the capture learns first

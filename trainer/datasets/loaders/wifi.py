@@ -18,8 +18,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.downloads import checked_path
-from edgeveil.trainer.datasets.readings import Readings, check_attributes
+from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
 
 ACCESS_POINTS = 520
 REGIONS = 8  # of each floor

@@ -22,7 +22,7 @@ from edgeveil.trainer.export.compilers.compiled import (
     entry_of,
     run_compiler,
 )
-from edgeveil.trainer.graphs.tflite import read_tflite
+from edgeveil.trainer.graphs.macs import read_tflite
 
 SUFFIX = "_edgetpu.tflite"  # of the files that edgetpu_compiler writes
 _TENSOR = ("shape", "dtype", "scale", "zero_point")

@@ -9,10 +9,10 @@ from scipy.special import softmax
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from edgeveil.trainer.private import dpsgd
+from edgeveil.trainer.private import noise as dpsgd
+from edgeveil.trainer.private.cover import Guarantee
 from edgeveil.trainer.private.estimators import fitting
 from edgeveil.trainer.private.estimators.linear_model import LinearClassifier, shares
-from edgeveil.trainer.private.guarantee import Guarantee
 
 
 def clipped_sum(x: np.ndarray, hot: np.ndarray, weights: np.ndarray, clip: float) -> np.ndarray:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.formats.plurals import counted
-from edgeveil.trainer.private.guarantee import Guarantee
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.private.cover import Guarantee
 from edgeveil.trainer.private.noise import Noise, Secret, Seeded
 
 MOST_EPSILON = 50.0

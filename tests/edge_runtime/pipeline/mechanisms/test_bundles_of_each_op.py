@@ -10,8 +10,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.count import MECHANISMS
 from edgeveil.edge_runtime.manifest.manifest import parse, parse_stage
-from edgeveil.edge_runtime.manifest.mechanism_rules import MECHANISMS
 from edgeveil.edge_runtime.pipeline import stages
 from edgeveil.edge_runtime.pipeline.compiler import compile_stage
 from edgeveil.edge_runtime.pipeline.mechanisms import compiled_ops

@@ -11,7 +11,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.manifest.promises.epsilon import epsilon_of
+from edgeveil.edge_runtime.manifest.spending import epsilon_of
 from tests.support.promised import local_examples as local
 
 ALPHAS = (0.1, 1, 5)

@@ -14,14 +14,13 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.audit.before_after import compare
-from edgeveil.trainer.audit.before_after.compare import audit_pairs
+from edgeveil.trainer.audit.before_after.compare import as_text, audit_pairs
 from edgeveil.trainer.audit.before_after.pairs import Pairs, paired
-from edgeveil.trainer.audit.before_after.pairs_text import as_text
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.readings import Readings
-from edgeveil.trainer.report.pairs_page import render_pairs
+from edgeveil.trainer.report.card_page import render_pairs
 from tests.support.checkout import ROOT
 
 SCHEMAS = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.before_after import pictures_read
+from edgeveil.trainer.audit.before_after import pair_files
 from edgeveil.trainer.audit.before_after.pair_files import read_pairs
 
 cv2 = pytest.importorskip("cv2")
@@ -122,7 +122,7 @@ def test_a_picture_that_is_missing_or_cannot_be_read(folders):
 def test_large_pictures_of_many_sizes_are_made_small(tmp_path):
     for i, size in enumerate([(100, 90), (200, 150)]):
         cv2.imwrite(str(tmp_path / f"{i}.png"), RNG.integers(0, 256, (*size, 3)).astype(np.uint8))
-    x, notes = pictures_read.pictures({str(i): tmp_path / f"{i}.png" for i in range(2)})
+    x, notes = pair_files.pictures({str(i): tmp_path / f"{i}.png" for i in range(2)})
     assert x.shape == (2, 64, 64, 3)
     assert "2 sizes" in notes[0]
 

@@ -15,12 +15,12 @@ from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.device import NoDevice
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.main import app
+from edgeveil.trainer.export import to_onnx
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import hailo, rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import check_python
-from edgeveil.trainer.export.convert import to_onnx
 from edgeveil.trainer.export.export import calibration_of, export
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal

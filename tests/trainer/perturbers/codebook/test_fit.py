@@ -4,15 +4,14 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
+from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export.convert.code_output import as_code
+from edgeveil.trainer.export.to_onnx import as_code
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import funnel
-from edgeveil.trainer.perturbers.codebook.receiver_pool import receiver_pool
+from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.received import drawn
+from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
 from edgeveil.trainer.runs.run import Run
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook

@@ -3,7 +3,7 @@
 import numpy as np
 
 from edgeveil.trainer.measures.certificate import count, information
-from edgeveil.trainer.perturbers.codebook import residual
+from edgeveil.trainer.perturbers.codebook import training
 from tests.support import seeds
 
 
@@ -25,9 +25,9 @@ def tangled(n: int, *, seed: int, z_classes: int = 8):
 
 def learned(rows, **settings):
     kept, posterior, y, z, _ = rows
-    normal = residual.usual(kept, y, z, shrinkage=4.0)
+    normal = training.usual(kept, y, z, shrinkage=4.0)
     settings = {"codes": 4, "classes": 2, "price": 1.0, "shrinkage": 4.0, "rng": np.random.default_rng(0), **settings}
-    return residual.learn(kept, posterior, y, z, normal, **settings)
+    return training.learn(kept, posterior, y, z, normal, **settings)
 
 
 def judged(scores, rows) -> tuple[float, float]:
@@ -44,9 +44,9 @@ def test_codes_keep_what_z_does_not_explain_and_hold_on_new_rows():
     assert bits < 0.06
     assert kept > 0.55
     # The same without taking off what is usual for z: nearly everything leaks.
-    flat = residual.Usual(np.zeros((16, 2)), np.ones((16, 2)), np.repeat([0, 1], 8), np.tile(np.arange(8), 2))
+    flat = training.Usual(np.zeros((16, 2)), np.ones((16, 2)), np.repeat([0, 1], 8), np.tile(np.arange(8), 2))
     rows = tangled(1500, seed=0)
-    plain = residual.learn(*rows[:4], flat, codes=4, classes=2, price=0.0, shrinkage=4.0, rng=np.random.default_rng(0))
+    plain = training.learn(*rows[:4], flat, codes=4, classes=2, price=0.0, shrinkage=4.0, rng=np.random.default_rng(0))
     assert judged(plain, fresh)[0] > 0.5
 
 
@@ -80,9 +80,9 @@ def test_the_network_gives_the_scores_that_were_learned():
 def test_a_class_with_fewer_rows_than_codes_still_has_scores():
     kept, _, y, z, _ = tangled(40, seed=4)
     y = np.where(np.arange(40) < 2, 1, 0)
-    normal = residual.usual(kept, y, z, shrinkage=4.0)
+    normal = training.usual(kept, y, z, shrinkage=4.0)
     p = np.ones((40, len(normal.mean))) / len(normal.mean)
-    scores = residual.learn(
+    scores = training.learn(
         kept, p, y, z, normal, codes=4, classes=2, price=1.0, shrinkage=4.0, rng=np.random.default_rng(0)
     )
     assert np.isfinite(scores(kept, p)).all()

@@ -11,11 +11,11 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
-from edgeveil.trainer.audit.dataflow import Bottleneck, bottleneck
+from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import augment, unseen_people_gate
+from edgeveil.trainer.perturbers.codebook import fit, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
 from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
@@ -178,12 +178,12 @@ def test_the_gate_finds_the_worst_person_by_tracks():
         trained.append(set(part.z))
         return lambda x: x[:, 0]
 
-    found = unseen_people_gate.leave_one_out(dataset, dataset.part("classifiers"), without, 3)
+    found = fit.leave_one_out(dataset, dataset.part("classifiers"), without, 3)
     assert trained == [{1, 2, 3}, {0, 2, 3}, {0, 1, 3}, {0, 1, 2}]
     assert found["worst"] == pytest.approx(4 / 6)
     assert found["each"][1:] == [1.0] * 3
     with pytest.raises(BadInput, match="at least 3"):
-        unseen_people_gate.leave_one_out(people(2), people(2).part("classifiers"), without, 3)
+        fit.leave_one_out(people(2), people(2).part("classifiers"), without, 3)
 
 
 def test_the_majority_is_of_the_first_frames_alone():
@@ -194,9 +194,9 @@ def test_copies_are_moved_scaled_and_brightened_but_for_the_background():
     rng = np.random.default_rng(0)
     u = np.zeros((50, 20, 16, 1), np.float32)
     u[:, 6:14, 5:11] = 0.5
-    same = augment.images(u, shift=0, scale=0.0, offset=0.0, rng=rng)
+    same = training.changed_images(u, shift=0, scale=0.0, offset=0.0, rng=rng)
     assert np.array_equal(same, u)
-    out = augment.images(u, shift=2, scale=0.2, offset=0.1, rng=rng)
+    out = training.changed_images(u, shift=2, scale=0.2, offset=0.1, rng=rng)
     assert out.shape == u.shape
     assert out.dtype == np.float32
     assert (out[:, 0] == 0).all()

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures.moments import moments
-from edgeveil.trainer.perturbers.codebook.targets import fit_kept
+from edgeveil.trainer.measures.per_code import moments
+from edgeveil.trainer.perturbers.codebook.funnel import fit_kept
 
 
 def stroke(width: int, shear: float = 0.0) -> np.ndarray:

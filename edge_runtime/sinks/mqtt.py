@@ -1,0 +1,141 @@
+"""``mqtt://HOST/TOPIC`` and ``mqtts://``: every record as one message with quality of service 1, through paho-mqtt.
+
+A record is done when the broker has acknowledged it. Records in flight when a connection breaks are sent again with the
+same id (``wire.Record.id``), so that receivers can count each frame once. Each connection has its own client: only the
+spool keeps track of what has arrived.
+"""
+
+import collections
+import hashlib
+import threading
+from typing import Any, Deque, Dict, List, Optional
+
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.sinks.broker import Broker, checked_topic
+from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, ConnectionLost, NetworkSink
+from edgeveil.edge_runtime.sinks.wire import Discovery, Labels, about, json_bytes
+
+UNDER_WAY = 20  # most messages that wait for their acknowledgement
+NEWS_S = 10.0  # older labels are in the record only
+
+
+def _discovery(text: str) -> Optional[str]:
+    return None if text == "off" else checked_topic(text)
+
+
+class MqttSink(NetworkSink):
+    """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about, TOPIC/status and TOPIC/shift; labels to
+    TOPIC/label/NAME/SLOT, counts to TOPIC/count."""
+
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
+        self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
+        self._paho, self._topic, options = broker.paho, broker.topic, broker.options
+        # The same after a restart, so that the broker first ends the old connection and sends its last will.
+        self._client_id = (
+            options.get("client_id") or "edgeveil-" + hashlib.sha256(broker.path.encode()).hexdigest()[:12]
+        )
+        self._client: Any = None
+        self._heard = threading.Event()
+        self._answer: Optional[str] = None
+        self._acknowledged: Deque[int] = collections.deque()
+        self._gone = threading.Event()
+        self._labels = Labels(self._topic, outputs, manifest)
+        self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
+        prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
+        self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
+        super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))
+
+    def _connect(self) -> None:
+        self._heard.clear()
+        self._gone.clear()
+        self._acknowledged.clear()
+        self._client = client = self._new_client()
+        client.connect(self._broker.host, self._broker.port, keepalive=30)
+        client.loop_start()
+        if not self._heard.wait(TIMEOUT_S):
+            raise ConnectionLost("the broker does not answer")
+        if self._answer:
+            raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
+        self._publish(self._topic + "/format", json_bytes(self._format.document), retain=True)
+        self._publish(self._topic + "/about", json_bytes(self._about), retain=True)
+        for topic, document in self._discovery.documents() if self._discovery else ():
+            self._publish(topic, json_bytes(document), retain=True)
+
+    def _new_client(self) -> Any:
+        client = self._broker.client(self._client_id, reconnect=False)
+        client.will_set(self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), qos=1, retain=True)
+        client.max_inflight_messages_set(UNDER_WAY + 4)
+        client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
+        client.on_publish = self._on_publish
+        return client
+
+    # paho's thread calls these while it holds its own locks: they only note what happened and wake our thread.
+    def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, *_: Any) -> None:
+        if client is self._client:
+            self._answer = None if code == 0 else str(code)
+            self._heard.set()
+
+    def _on_disconnect(self, client: Any, *_: Any) -> None:
+        if client is self._client:
+            self._gone.set()
+            self._spool.wake()
+
+    def _on_publish(self, client: Any, _userdata: Any, number: int, *_: Any) -> None:
+        if client is self._client:
+            self._acknowledged.append(number)
+            self._spool.wake()
+
+    def _pump(self) -> None:
+        under_way: Dict[int, Any] = {}
+        while not self._stop.is_set():
+            self._send_pending_status()
+            while self._acknowledged:
+                entry = under_way.pop(self._acknowledged.popleft(), None)
+                if entry is not None:
+                    self._spool.done(entry)
+                    self._backoff.reset()
+            if self._gone.is_set():
+                raise ConnectionLost("the broker has gone")
+            if len(under_way) == UNDER_WAY:
+                self._gone.wait(0.01)
+                continue
+            entry = self._spool.take(0.5)
+            if entry is not None:
+                record = entry.record()
+                counts = self._is_count(record)
+                under_way[self._publish(self._topic + ("/count" if counts else ""), record)] = entry
+                if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
+                    for topic, message in self._labels.events(self._format.decode(record)):
+                        self._publish(topic, message)
+        self._send_pending_status()
+
+    def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
+        sent = self._client.publish(topic, data, qos=1, retain=retain)
+        if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN):
+            raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
+        return sent.mid
+
+    def _send_status(self, document: Dict[str, Any]) -> None:
+        self._publish(self._topic + "/status", json_bytes(document), retain=True)
+
+    def _send_shift(self, document: Dict[str, Any]) -> None:
+        self._publish(self._topic + "/shift", json_bytes(document), retain=True)
+
+    def _disconnect(self) -> None:
+        client, self._client = self._client, None
+        if client is None:
+            return
+        if self._stop.is_set() and not self._cut and client.is_connected():
+            # An orderly end sends no last will: publish it, and wait a moment for it.
+            offline = client.publish(
+                self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), 1, True
+            )
+            for _ in range(50):
+                if self._gone.wait(0.02) or offline.is_published():
+                    break
+        client.disconnect()
+        client.loop_stop()
+
+    def _socket_now(self) -> Any:
+        client = self._client
+        return client.socket() if client is not None else None

@@ -1,0 +1,210 @@
+"""The base of network sinks: a thread empties a spool, and reconnects when the connection breaks.
+
+The loop never waits for the network.
+"""
+
+import contextlib
+import socket
+import sys
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.sinks import wire
+from edgeveil.edge_runtime.sinks.base import Delivery, Sink
+from edgeveil.edge_runtime.sinks.count_report import CountForm, CountReport
+from edgeveil.edge_runtime.sinks.spool import Spool
+from edgeveil.edge_runtime.sinks.uri import Known, duration_s, size_bytes
+
+OPTIONS: Known = {"spool": str, "spool_size": size_bytes, "ttl": duration_s}
+DRAIN_S = 2.0  # what close() waits for the network; a service has five seconds in all
+TIMEOUT_S = 10.0
+
+
+class ConnectionLost(Exception):
+    """The far side cannot be reached or has closed the connection. The message says which, and holds no secret."""
+
+
+class NetworkSink(Sink):
+    """A sink whose frames go through a spool.
+
+    A subclass gives ``_connect``, ``_send``, ``_send_status``, ``_disconnect`` and ``_socket_now``, and calls this
+    constructor last: it starts the thread. ``uri`` is the address without secrets, for messages. ``settings`` are the
+    options of the URI.
+    """
+
+    live = True
+
+    def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
+        self.uri = uri
+        self._format = wire.Format(outputs, manifest)
+        rules = None if manifest is None else manifest.counts
+        self._counts = None if rules is None or manifest is None else CountForm(rules, manifest.name)
+        self._say: Callable[[str], None] = settings.get("say") or _note
+        folder = settings.get("spool")
+        self._lasts = folder is not None
+        self._spool = Spool(
+            most_bytes=settings.get("spool_size") or (256 if folder else 16) * 10**6,
+            ttl_s=settings.get("ttl") or 3600.0,
+            folder=folder,
+            accept=lambda record: self._format.mine(record) or self._is_count(record),
+            say=self._say,
+        )
+        self._backoff = Backoff(**settings.get("backoff", {}))
+        self._hurry = threading.Event()
+        self._stop, self._connected, self._connections, self._failures = threading.Event(), False, 0, 0
+        self._pending_status: Optional[Dict[str, Any]] = {"state": "running", "since_ns": None}
+        self._state = self._pending_status
+        self._pending_shift: Optional[Dict[str, Any]] = None
+        self._cut = self._failing = False
+        self._thread = threading.Thread(target=self._work, name="sink " + uri, daemon=True)
+        self._thread.start()
+
+    def _write(self, frame: Any) -> None:
+        self._spool.put(self._format.encode(frame, self._spool.stream, self._spool.next_number))
+
+    def _write_count(self, report: CountReport) -> None:
+        if self._counts is not None:
+            self._spool.put(self._counts.encode(report, self._spool.stream, self._spool.next_number))
+
+    def _is_count(self, record: bytes) -> bool:
+        return self._counts is not None and self._counts.mine(record)
+
+    def announce(self, state: str, tick_ns: Optional[int]) -> None:
+        """Send the state as soon as there is a connection; only the last one counts."""
+        self._state = self._pending_status = {"state": state, "since_ns": tick_ns}
+        self._spool.wake()
+
+    def shift(self, document: Dict[str, Any]) -> None:
+        """Send the shift as soon as there is a connection; only the last one counts."""
+        self._pending_shift = document
+        self._spool.wake()
+
+    def counts(self) -> Dict[str, int]:
+        """The spool's counts, and ``connected`` (0 or 1), ``connections`` and ``failures`` so far."""
+        return dict(
+            self._spool.counts(),
+            connected=int(self._connected),
+            connections=self._connections,
+            failures=self._failures,
+        )
+
+    def delivery(self) -> Delivery:
+        """What arrived, those of an earlier run too; what waits in memory is lost with the process."""
+        counts = self._spool.counts()
+        waiting = counts["waiting"] if self._lasts else 0
+        lost = sum(counts[name] for name in ("full", "expired", "lost", "waiting"))
+        return Delivery(counts["done"], waiting, lost - waiting)
+
+    def close(self) -> None:
+        """Send what waits for up to ``DRAIN_S``; the rest stays in a spool on the disk, or is lost and counted."""
+        end, failures = time.monotonic() + DRAIN_S, self._failures
+        # Try once more now to reach a far side that is down.
+        self._hurry.set()
+        while not self._spool.wait_empty(0.05) and time.monotonic() < end and self._failures == failures:
+            pass
+        self._end()
+        self._spool.close()
+        lost = self._spool.counts()["lost"]
+        if lost:
+            self._say("{}: {} frames never arrived".format(self.uri, lost))
+
+    def discard(self) -> None:
+        """Send nothing more, not even what a library has buffered; forget what waits, on the disk too."""
+        self._stop.set()
+        self._cut = True
+        connection = self._socket_now()
+        if connection is not None:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        self._spool.discard()
+        self._end()
+
+    def _end(self) -> None:
+        self._stop.set()
+        self._hurry.set()
+        self._spool.wake()
+        if self._thread.is_alive():
+            self._thread.join(0.7)
+
+    def _work(self) -> None:
+        while not self._stop.is_set():
+            try:
+                self._connect()
+                self._connected, self._pending_status = True, self._state
+                self._connections += 1
+                if self._failing:
+                    self._say("{}: connected{}".format(self.uri, " again" if self._connections > 1 else ""))
+                    self._failing = False
+                self._pump()
+            except Exception as error:
+                self._failures += 1
+                if not self._failing and not self._stop.is_set():
+                    self._say(
+                        "{}: {}. Frames wait, and the connection is tried again.".format(self.uri, _reason(error))
+                    )
+                    self._failing = True
+            self._connected = False
+            with contextlib.suppress(Exception):
+                self._disconnect()
+            self._spool.give_back()
+            if not self._stop.is_set():
+                self._hurry.wait(self._backoff.next_s())
+
+    def _pump(self) -> None:
+        while not self._stop.is_set():
+            self._send_pending_status()
+            entry = self._spool.take(1.0)
+            if entry is None:
+                self._check()
+                continue
+            if self._send(entry.record()):
+                self._spool.done(entry)
+            else:
+                self._spool.refused(entry)
+            self._backoff.reset()
+        self._send_pending_status()
+
+    def _send_pending_status(self) -> None:
+        news, self._pending_status = self._pending_status, None
+        if news is not None:
+            self._send_status(news)
+        shift, self._pending_shift = self._pending_shift, None
+        if shift is not None:
+            self._send_shift(shift)
+
+    def _connect(self) -> None:
+        raise NotImplementedError
+
+    def _check(self) -> None:
+        """Called while there is nothing to send. Raises ``ConnectionLost`` where the far side has gone."""
+
+    def _send(self, record: bytes) -> bool:
+        """Deliver one record; False if it will never be accepted. Raises ``OSError`` or ``ConnectionLost``."""
+        raise NotImplementedError
+
+    def _send_status(self, document: Dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    def _send_shift(self, document: Dict[str, Any]) -> None:
+        """Tell the far side the latest shift, where its protocol has a place for that."""
+
+    def _disconnect(self) -> None:
+        raise NotImplementedError
+
+    def _socket_now(self) -> Optional[socket.socket]:
+        """The connection, where there is one."""
+        raise NotImplementedError
+
+
+def _note(text: str) -> None:
+    sys.stderr.write("note: {}\n".format(text))
+
+
+def _reason(error: BaseException) -> str:
+    # Only the type of an unexpected error: its text could hold anything.
+    known = isinstance(error, (ConnectionLost, OSError))
+    text = (getattr(error, "strerror", None) or str(error) if known else "") or type(error).__name__
+    return text[:1].lower() + text[1:].rstrip(".")

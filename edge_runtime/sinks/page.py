@@ -1,0 +1,223 @@
+"""The preview page: one document, one script, one style sheet; it loads nothing from elsewhere."""
+
+from html import escape
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
+from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.util.png import encode
+
+_ICON = np.kron(np.array([[40, 200], [200, 90]], np.uint8), np.ones((8, 8), np.uint8))
+_BARS = (
+    ("exposure", "exposure", "the middle value of what is seen"),
+    ("dark", "too dark, or no value", "how much of the frame is at the lower end"),
+    ("bright", "too bright, or too far", "how much of the frame is at the upper end"),
+    ("near", "nearest", "5 % of what is seen lies below"),
+    ("far", "farthest", "95 % of what is seen lies below"),
+    ("blob", "stands out", "how much differs from the background"),
+    ("focus", "focus", "turn the lens until it is largest"),
+)
+_BAR = (
+    '<tr title="{2}"><th scope="row">{1}</th><td><meter id="{0}" min="0" max="15" aria-label="{1}: {2}"></meter></td>'
+    '<td id="{0}-level"></td></tr>'
+)
+_PICTURE = (
+    '<figure><img id="slot{0}" alt="perturbed frame, slot {1}" width="1" height="1"><figcaption id="label{0}">'
+    "</figcaption></figure>"
+)
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>EdgeVeil preview</title>
+<link rel="stylesheet" href="page.css">
+<link rel="icon" href="icon.png">
+</head>
+<body>
+<main>
+<h1>Output of this sensor <span id="state" role="status">...</span></h1>
+{notes}
+<p class="soft">This is what leaves. The raw picture is never shown, here or anywhere.</p>
+<div id="parts">
+<section id="pictures">{pictures}</section>
+<section>
+<h2>Now</h2>
+<table id="figures">
+<tr><th scope="row">frames a second</th><td id="fps">-</td></tr>
+<tr><th scope="row">latency</th><td id="latency">-</td></tr>
+<tr><th scope="row">tick</th><td id="tick">-</td></tr>
+<tr><th scope="row">dropped inside</th><td id="drops">-</td></tr>
+</table>
+<h2>Privacy card</h2>
+<dl>{card}</dl>
+</section>
+<section id="camera-aid" hidden>
+<h2>Camera aid</h2>
+<p class="note">The camera aid is on: these bars are computed from the raw picture and reveal something about it, in
+sixteen coarse steps. Switch it off when the camera is in place.</p>
+<table>{bars}<tr><th scope="row">cut off at</th><td colspan="2" id="cut"></td></tr></table>
+</section>
+</div>
+</main>
+<script src="page.js"></script>
+</body>
+</html>
+"""
+
+SCRIPT = b"""'use strict';
+const at = (id) => document.getElementById(id);
+const figure = (value, unit) => value === null ? '-' : value.toFixed(1) + unit;
+const drops = (counts) => Object.entries(counts).map(([why, count]) => why + ' ' + count).join(', ') || 'none';
+let shown = null;
+function show(state) {
+  const elsewhere = state.drops === null && 'shown on the device itself only';
+  at('state').textContent = state.state;
+  at('fps').textContent = figure(state.fps, '');
+  at('latency').textContent = elsewhere || figure(state.latency_ms, ' ms');
+  at('tick').textContent = state.tick === null ? '-' : String(state.tick);
+  at('drops').textContent = elsewhere || drops(state.drops);
+  at('camera-aid').hidden = Object.keys(state.camera_aid).length === 0;
+  for (const [name, level] of Object.entries(state.camera_aid)) {
+    if (name === 'cut') {
+      const edges = ['top', 'right', 'bottom', 'left'].filter((_, place) => level & (1 << place));
+      const whole = state.camera_aid.blob ? 'no edge: all of it is in the frame' : 'no edge';
+      at('cut').textContent = edges.join(', ') || whole;
+    } else {
+      at(name).value = level;
+      at(name + '-level').textContent = String(level);
+    }
+  }
+  for (const slot of state.slots) {
+    at('label' + slot.slot).textContent = slot.label;
+    if (state.tick !== shown) {
+      const picture = at('slot' + slot.slot);
+      const scale = Math.max(1, Math.floor(360 / Math.max(slot.width, slot.height)));
+      picture.width = slot.width * scale;
+      picture.height = slot.height * scale;
+      picture.src = 'frame.png?slot=' + slot.slot + '&tick=' + state.tick;
+    }
+  }
+  shown = state.tick;
+}
+async function poll() {
+  try {
+    const answer = await fetch('state.json', {cache: 'no-store'});
+    if (!answer.ok) throw new Error(String(answer.status));
+    show(await answer.json());
+  } catch (error) {
+    at('state').textContent = 'not reached';
+    at('fps').textContent = '-';
+  }
+  setTimeout(poll, 250);
+}
+poll();
+"""
+
+STYLE = b""":root{color-scheme:light dark;
+--page:#f7f8f9;--ink:#1c2024;--soft:#545d65;--line:#dcdfe2;--state:#d9e6de;--note:#fff3cd}
+@media (prefers-color-scheme:dark){
+:root{--page:#14181b;--ink:#e8e6e1;--soft:#a3adb4;--line:#343d43;--state:#24503b;--note:#3d3313}}
+body{font:16px/1.4 system-ui,sans-serif;margin:0;color:var(--ink);background:var(--page)}
+main{max-width:75rem;margin:0 auto;padding:1rem 1.25rem 2rem}
+h1{font-size:1.4rem;margin:0 0 .4rem}h2{font-size:1.1rem;margin:1.2rem 0 .3rem}section>h2:first-child{margin-top:0}
+#state{font-size:1rem;font-weight:600;padding:.15rem .6rem;border-radius:1rem;background:var(--state)}
+.soft{color:var(--soft);margin:.3rem 0 1rem}
+#parts{display:flex;flex-wrap:wrap;gap:2rem;align-items:flex-start}section{flex:0 1 26rem;min-width:0}
+#pictures{display:flex;flex-wrap:wrap;gap:1rem;flex:0 1 auto;max-width:46rem}
+figure{margin:0}img{image-rendering:pixelated;background:#222;display:block;max-width:100%;height:auto}
+figcaption{min-height:1.4em;font-weight:600}
+table{border-collapse:collapse}th{text-align:left;font-weight:400;padding:.15rem 1.2rem .15rem 0;color:var(--soft)}
+#figures td{font-variant-numeric:tabular-nums;font-weight:600}
+dl{margin:0;border-top:1px solid var(--line)}
+dt{color:var(--soft);font-size:.9rem;margin-top:.5rem}dd{margin:0;overflow-wrap:anywhere}
+meter{width:12rem;max-width:38vw}.note{background:var(--note);padding:.5rem .8rem;border-left:4px solid #d39e00}
+"""
+
+
+def files(card: List[Tuple[str, str]], notes: Sequence[str], slots: int) -> Dict[str, Tuple[str, bytes]]:
+    """Path -> (content type, bytes). The page has an image for each slot, the lines of ``card`` and the ``notes``."""
+    page = _PAGE.format(
+        notes="".join("<p class=note>{}</p>".format(escape(note)) for note in notes),
+        pictures="".join(_PICTURE.format(slot, slot + 1) for slot in range(slots)),
+        card="".join("<dt>{}</dt><dd>{}</dd>".format(escape(name), escape(text)) for name, text in card),
+        bars="".join(_BAR.format(*bar) for bar in _BARS),
+    )
+    return {
+        "/": ("text/html; charset=utf-8", page.encode("utf-8")),
+        "/page.js": ("text/javascript; charset=utf-8", SCRIPT),
+        "/icon.png": ("image/png", encode(_ICON)),
+        "/page.css": ("text/css; charset=utf-8", STYLE),
+    }
+
+
+# The privacy card of a signed bundle, in a few lines for people to read.
+
+
+def card_lines(
+    manifest: Optional[Manifest], audit: Optional[Dict[str, Any]], *, artefact: str = "", device: str = CPU
+) -> List[Tuple[str, str]]:
+    """Pairs of a heading and a text. ``audit`` is the bundle's audit document, None where there is none.
+
+    ``artefact`` runs on ``device``. Only an audit on an accelerator describes that accelerator's output.
+    """
+    if manifest is None:
+        return [("privacy card", "none: this stream has no manifest")]
+    perturber = manifest.perturber
+    lines = [
+        ("bundle", manifest.name),
+        ("meant to be kept", perturber.target),
+        ("meant to be hidden", perturber.sensitive),
+        ("how", perturber.kind),
+    ]
+    if perturber.substituted:
+        lines.append(("what leaves", "records of other people, put in the place of each reading"))
+    if manifest.development:
+        lines.append(("development bundle", "signed by a throw-away key; not for real data"))
+    if audit is None:
+        return lines + [("audit", "not audited: what it leaks was not measured")]
+    shown: Mapping[str, Any] = audit
+    covers = "artefact {}".format(audit["artefact"])
+    if device != CPU:
+        parts = audits_of(audit, artefact, device, current_place())
+        if not parts:
+            text = "not measured: what leaks when {} runs on {}; measured: what leaks on a workstation's processor"
+            return lines + [("audit", text.format(artefact, device))]
+        shown = max(parts, key=lambda part: part["worst_adaptive"]["accuracy"])
+        covers = "artefact {} on {}".format(artefact, device)
+    judged = shown.get("verdict")
+    worst, chance, target = shown["worst_adaptive"], shown["chance"], shown["target"]
+    return lines + [
+        ("verdict of the audit", _EARLIER if judged is None else _verdict(judged)),
+        (
+            "best attack found",
+            "guesses {} correctly {} of the time (95 %: {} to {}); a stronger attack may exist".format(
+                perturber.sensitive, _share(worst["accuracy"]), _share(worst["low"]), _share(worst["high"])
+            ),
+        ),
+        (
+            "chance",
+            "an attacker who knows {} alone: {} by the public prior, {} by counting".format(
+                perturber.target, _share(chance["prior"]), _share(chance["majority"])
+            ),
+        ),
+        ("kept", "{}: {} correct".format(perturber.target, _share(target["accuracy"]))),
+        ("what this covers", "single frames, and {}; see the threat model".format(covers)),
+    ]
+
+
+_EARLIER = "none: it was made before verdicts by the upper end of intervals, so it shows an estimate only"
+
+
+def _verdict(judged: Mapping[str, Any]) -> str:
+    limit = judged["limit"]
+    text = {"holds": "holds to within {points:g} points over chance and {bits:g} bits", "leaks": "leaks"}
+    return text.get(judged["word"], "cannot tell: too little was measured").format(**limit)
+
+
+def _share(value: float) -> str:
+    return "{:.1f} %".format(100.0 * value)

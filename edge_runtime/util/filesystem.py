@@ -1,0 +1,123 @@
+"""Writing to file descriptors."""
+
+import errno
+import os
+import stat
+from typing import Callable, List, Optional
+
+
+def write_all(handle: int, data: bytes, *, wait: Optional[Callable[[int], None]] = None) -> None:
+    """Write all of ``data`` to a descriptor; raises ``OSError``, such as ``BrokenPipeError``.
+
+    ``wait(handle)`` is called when a non-blocking descriptor is full, and returns when writing may be tried again.
+    """
+    left = memoryview(data)
+    while len(left):
+        try:
+            left = left[os.write(handle, left) :]
+        except BlockingIOError:
+            if wait is None:
+                raise
+            wait(handle)
+
+
+# Every file operation that changes which release a board runs, in one class.
+#
+# There are only eight, so that a test can record their order and replay every power cut. Nothing is on the disk until
+# it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
+
+
+class Filesystem(object):
+    """The real file system. Raises ``OSError`` as the system does."""
+
+    def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
+        """Write ``data`` to a new or truncated file; neither bytes nor name are on the disk yet."""
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        try:
+            os.fchmod(handle, mode)  # whatever the umask: the service's users read what root writes
+            write_all(handle, data)
+        finally:
+            os.close(handle)
+
+    def sync(self, path: str) -> None:
+        """Wait until the file's bytes are on the disk."""
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def sync_folder(self, path: str) -> None:
+        """Wait until the names in the folder are on the disk."""
+        self.sync(path)
+
+    def make_folder(self, path: str) -> None:
+        """Make one folder."""
+        os.mkdir(path, 0o755)
+        os.chmod(path, 0o755)  # noqa: S103 - as the files in it
+
+    def link(self, target: str, path: str) -> None:
+        """Make a symbolic link."""
+        os.symlink(target, path)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file, link or folder another name in one step; a file or link of that name is replaced."""
+        os.rename(old, new)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link."""
+        os.unlink(path)
+
+    def remove_folder(self, path: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(path)
+
+
+def read(path: str) -> Optional[bytes]:
+    """The bytes of a file, or None where there is no file to read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError:
+        return None
+
+
+def read_strict(path: str) -> Optional[bytes]:
+    """The bytes of a file, or None where there is none. Raises ``OSError`` where there is one that cannot be read."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def target(path: str) -> Optional[str]:
+    """Where a symbolic link points, or None where there is no link. Raises ``OSError`` where it cannot be read."""
+    try:
+        return os.readlink(path)
+    except OSError as error:
+        if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EINVAL):
+            raise
+        return None
+
+
+def names(path: str) -> List[str]:
+    """The names in a folder, sorted; empty where there is no folder. Raises ``OSError`` where it cannot be read."""
+    try:
+        return sorted(os.listdir(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def remove_tree(filesystem: Filesystem, path: str) -> None:
+    """Remove a file, a link, or a folder with all that is in it."""
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return
+    if not is_folder:
+        filesystem.remove(path)
+        return
+    for name in names(path):
+        remove_tree(filesystem, os.path.join(path, name))
+    filesystem.remove_folder(path)

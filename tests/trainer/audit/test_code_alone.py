@@ -1,0 +1,83 @@
+"""A bundle that sends class and code alone, audited whole: what a receiver draws from its table changes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.fixed import Fixed
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.report.frontier import write_report
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.train import train
+from tests.support import seeds
+from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
+
+SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
+WAYS = ("frame", "code", "pool")  # donors drawn on the device; by the receiver; from a pool of more samples
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with ``run`` and an export of each way to send its codes."""
+    folder = tmp_path_factory.mktemp("codes")
+    recipe = Recipe.find("digits-codebook")
+    lenient = recipe.limits.model_copy(update={"target_accuracy": 0.6})
+    shorter = recipe.budget.quick.model_copy(update={"classifier_epochs": 8, "epochs": 4})
+    budget = recipe.budget.model_copy(update={"quick": shorter})
+    of_trial = {"limits": lenient, "budget": budget, "seed": seeds.seed(0)}
+    train(recipe.model_copy(update=of_trial), folder / "run", budget="quick")
+    for way in WAYS:
+        pool = receiver_pool(Run.open(folder / "run"), 8) if way == "pool" else None
+        export(folder / "run", ["workstation"], folder / way, emit="frame" if way == "frame" else "code", pool=pool)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documents(work: Path) -> dict[str, dict]:
+    """The audit of each, with few families."""
+    few = (Fixed(), Logistic(), CodeCounts())
+    with pytest.MonkeyPatch.context() as patch:
+        short_audit.shorten(patch)
+        for module in ("audit.audit", "attacks.run_all", "audit.examined.floor"):
+            patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
+        return {way: audit(work / way, artefact="tflite-int8") for way in WAYS}
+
+
+def counted(document: dict) -> list[dict]:
+    rows = [row for row in document["adversaries"] if row["name"] == CodeCounts.name]
+    return [{key: value for key, value in row.items() if key != "seconds"} for row in rows]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_codes_are_counted_and_certified_the_same_whatever_shows_them(documents, way):
+    document, frames = documents[way], documents["frame"]
+    jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))
+    assert {row["learned_on"] for row in counted(document)} == {"old", "fresh", "both", "crossed"}
+    assert counted(document) == counted(frames)
+    assert document["counting"] == frames["counting"]
+    assert document["counting"]["p"] <= 1
+    assert document["certificate"] == frames["certificate"]
+    assert document["what_else"]["labels"][1]["name"] == "digit"
+    assert "no attack" not in document["verdict"]["reasons"]
+    assert as_text(document)
+
+
+def test_the_audit_of_codes_can_be_sealed_and_shown(work, documents):
+    save(documents["pool"], work / "pool")
+    keygen(work / "keys", development=True)
+    bundle = seal(work / "pool", work / "keys" / "signing.key", work / "pool.veil")
+    page = write_report(work / "run", work / "pool", bundle, work / "report.html", pictures=True).read_text()
+    assert documents["pool"]["certificate"]["sentence"][:40] in page

@@ -1,0 +1,409 @@
+"""The exposure of the rows and classes at most risk, which an average hides.
+
+An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
+membership literature's measure: Carlini et al. 2022), or about one class of z. That class is chosen on the validation
+rows and measured on the test rows, so no figure is the largest of many noisy ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.measures import attack_metrics, recognition
+from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration, sequential_test
+from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean, rate
+
+FALSE_POSITIVES = 0.01
+TIMES = 3.0  # a leak: recognised more than this many times as often as others are taken for it
+FEWEST_NEGATIVES = 100  # within one y; with fewer, 1 % of them is less than one row
+FEWEST_OF_CLASS = 10  # test rows of a class of z; with fewer, its recall is noise
+DRAWS = 8  # of one row of each unit
+
+
+class Judged(NamedTuple):
+    """An attack's probabilities for some rows (n, classes of z), and their y, z (n,), cluster (n,) or None.
+
+    ``fold`` (n,) is that of ``Problem``.
+    """
+
+    p: np.ndarray
+    y: np.ndarray
+    z: np.ndarray
+    cluster: np.ndarray | None = None
+    fold: np.ndarray | None = None
+
+
+class Class(NamedTuple):
+    """A rate of one class of z with its interval, and the number of its test rows; NaN and 0 where there are too few.
+
+    ``chance`` is the same rate for an attacker who knows y alone, ``p`` the p-value of its being at most ``TIMES`` as
+    much (NaN where that was not tested).
+    """
+
+    rate: Interval
+    rows: int
+    chance: float
+    p: float = float("nan")
+
+
+class Balanced(NamedTuple):
+    """Balanced accuracy within y with its interval, and the same for an attacker who knows y alone."""
+
+    rate: Interval
+    chance: float
+
+
+NOTHING = Interval(float("nan"), float("nan"), float("nan"))
+_Z2 = float(stats.norm.ppf(0.5 + CONFIDENCE / 2)) ** 2
+
+
+def at_low_fpr(choose: Judged, test: Judged) -> Class:
+    """The share of rows of one z that are recognised while 1 % of the other rows of equal y are taken for it.
+
+    Thresholds are each y's own; rows whose y has fewer than 100 rows of another z are left out. Knowing y alone
+    gives 1 %. The interval takes the thresholds as they are. ``p`` does not: it counts that they are read from few
+    rows, is of independent units, and is corrected for the classes that were looked at.
+    """
+    classes = range(test.p.shape[1])
+    enough = [k for k in classes if len(_recognised(test, k).hits) >= FEWEST_OF_CLASS]
+    if not enough:
+        return Class(NOTHING, 0, FALSE_POSITIVES)
+    # With few validation rows the threshold is above every false positive, which still ranks the classes.
+    ranked = {k: _recognised(choose, k, fewest=2).hits for k in enough}
+    worst = max(enough, key=lambda k: ranked[k].mean() if len(ranked[k]) else -1.0)
+    hits, rows, _ = _recognised(test, worst)
+    found = rate(hits, None if test.cluster is None else test.cluster[rows])
+    return Class(found, len(hits), FALSE_POSITIVES, min(1.0, len(enough) * _surely(test, worst)))
+
+
+def worst_class(choose: Judged, test: Judged, prior: np.ndarray) -> Class:
+    """Recall of the class of z that the attack's best guess gains most on, over the best guess from y alone.
+
+    ``prior`` (classes of y, classes of z) is the counted P(z|y) that the guess from y alone is made from.
+    """
+    enough = [k for k in range(test.p.shape[1]) if (test.z == k).sum() >= FEWEST_OF_CLASS]
+    if not enough:
+        return Class(NOTHING, 0, float("nan"))
+
+    def recalls(part: Judged, k: int) -> tuple[np.ndarray, np.ndarray]:
+        of = part.z == k
+        return part.p[of].argmax(axis=1) == k, prior[part.y[of]].argmax(axis=1) == k
+
+    def gain(k: int) -> float:
+        found, guessed = recalls(choose, k)
+        return float(found.mean() - guessed.mean()) if len(found) else -1.0
+
+    worst = max(enough, key=gain)
+    found, guessed = recalls(test, worst)
+    cluster = None if test.cluster is None else test.cluster[test.z == worst]
+    return Class(rate(found, cluster), len(found), float(guessed.mean()))
+
+
+def balanced(test: Judged, prior: np.ndarray) -> Balanced:
+    """Balanced accuracy within y, and its chance level: every z counts alike, however rare it is with that y.
+
+    The guess is the z that gained most over ``prior`` (classes of y, classes of z). Per y the mean recall over its z,
+    over y weighted by rows. NaN where no y has two values of z.
+
+    The interval is Student's t over rows, or over clusters, by linearisation of the recalls. A recall of 0 or 1 shows
+    no variance, so the variance is at least that of independent rows with recalls drawn to one half (Agresti and Coull
+    1998).
+    """
+    guess = (np.log(test.p) - np.log(prior[test.y])).argmax(axis=1)
+    share, hit = np.zeros(len(test.y)), np.zeros(len(test.y))
+    recall_of = np.zeros(len(test.y))
+    chance, least = 0.0, 0.0
+    groups = [(test.y == y, np.unique(test.z[test.y == y])) for y in np.unique(test.y)]
+    groups = [(rows, present) for rows, present in groups if len(present) > 1]
+    counted = sum(int(rows.sum()) for rows, _ in groups)
+    if not counted:
+        return Balanced(NOTHING, float("nan"))
+    for rows, present in groups:
+        weight = rows.sum() / counted / len(present)
+        chance += weight
+        for k in present:
+            own = rows & (test.z == k)
+            hit[own] = guess[own] == k
+            share[own], recall_of[own] = weight / own.sum(), hit[own].mean()
+            drawn = (hit[own].sum() + _Z2 / 2) / (own.sum() + _Z2)
+            least += weight**2 * drawn * (1 - drawn) / own.sum()
+    estimate = float((share * hit).sum())
+    unit = np.arange(len(hit)) if test.cluster is None else np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+    totals = np.bincount(unit, weights=share * (hit - recall_of))
+    if len(totals) < 2:
+        return Balanced(Interval(estimate, 0.0, 1.0), float(chance))
+    variance = max(least, len(totals) / (len(totals) - 1) * float((totals**2).sum()))
+    half = float(stats.t.ppf(0.5 + CONFIDENCE / 2, len(totals) - 1)) * float(np.sqrt(variance))
+    return Balanced(Interval(estimate, max(0.0, estimate - half), min(1.0, estimate + half)), float(chance))
+
+
+def _surely(test: Judged, k: int) -> float:
+    """The p-value of class k being recognised at most ``TIMES`` as often as others are taken for it.
+
+    Rows of one subject or session depend on each other: one of each is drawn, ``DRAWS`` times, and twice the mean
+    p-value is one again (Vovk and Wang 2020).
+    """
+    if test.cluster is None:
+        return _p_value(test, k, FEWEST_NEGATIVES)
+    unit, size = np.unique(test.cluster, return_inverse=True, return_counts=True)[1:]
+    order, first = np.argsort(unit.reshape(-1), kind="stable"), np.cumsum(size) - size
+    rng = np.random.default_rng(0)  # the same draws for every attack
+    found = []
+    for _ in range(DRAWS):
+        drawn = order[first + rng.integers(0, size)]
+        found.append(_p_value(Judged(test.p[drawn], test.y[drawn], test.z[drawn]), k, fewest=1))
+    return min(1.0, 2 * float(np.mean(found)))
+
+
+def _p_value(rows: Judged, k: int, fewest: int) -> float:
+    """The same for independent rows, of those y that have at least ``fewest`` rows of another class.
+
+    At 1 % false positives, and where no other row lies above the threshold: a few who are recognised for sure stand out
+    there most. The smaller p-value counts, twice.
+    """
+    every = (_recognised(rows, k, fewest, share) for share in (FALSE_POSITIVES, 0.0))
+    found = {(int(one.hits.sum()), one.strata) for one in every}  # one, where 1 % is less than a row
+    return min(1.0, len(found) * min(recognition.p_value(hits, strata, TIMES) for hits, strata in found))
+
+
+class _Recognised(NamedTuple):
+    """Whether each row of a class lies above its y's threshold, the numbers of those rows, and the counts of each y."""
+
+    hits: np.ndarray
+    rows: np.ndarray
+    strata: tuple[recognition.Stratum, ...]
+
+
+def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: float = FALSE_POSITIVES) -> _Recognised:
+    """The rows of class k whose y has at least ``fewest`` rows of another class, of which ``share`` lie above it."""
+    hits, numbers, strata = [np.empty(0, bool)], [np.empty(0, np.int64)], []
+    for y in np.unique(part.y[part.z == k]):
+        own = np.flatnonzero((part.y == y) & (part.z == k))
+        others = part.p[(part.y == y) & (part.z != k), k]
+        if len(others) < fewest:
+            continue
+        allowed = int(share * len(others))
+        threshold = np.sort(others)[len(others) - 1 - allowed]
+        hits.append(part.p[own, k] > threshold)
+        numbers.append(own)
+        strata.append(recognition.Stratum(len(own), len(others), allowed))
+    return _Recognised(np.concatenate(hits), np.concatenate(numbers), tuple(strata))
+
+
+# Subgroups in which an attack seems to gain most; ``parts`` tests them on rows that were not searched.
+#
+# Half of the units (subjects, sessions, or rows) are searched: values of y, of the label sent and of other attributes,
+# and conjunctions of two of them.
+
+
+TESTED = 5
+BINS = 4
+MOST_VALUES = 8  # an attribute with more different numbers is cut into quantile bins
+FEWEST_ROWS, FEWEST_UNITS = 40, 10  # of a subgroup, in each half
+ALIKE = 0.8  # of two subgroups that share so much of their rows the better one is tested
+
+
+class Subgroup(NamedTuple):
+    """A name, and whether each test row is in it, bool (n,)."""
+
+    name: str
+    rows: np.ndarray
+
+
+def search(
+    test: Judged,
+    prior: np.ndarray,
+    attributes: Mapping[str, np.ndarray],
+    *,
+    label: np.ndarray | None = None,
+    rng: np.random.Generator,
+    tested: int = TESTED,
+) -> list[Subgroup]:
+    """The subgroups that seem most exposed in one half of the test rows; their ``rows`` are those of the other half.
+
+    ``test`` holds calibrated probabilities, ``prior`` (classes of y, classes of z) is P(z|y), ``attributes`` are values
+    (n,) by name, NaN where unknown; ``label`` (n,) is y-hat. Empty where an attack gains in none. Raises ``BadInput``
+    where lengths differ.
+    """
+    known: dict[str, np.ndarray] = {"y": test.y, **attributes}
+    if label is not None:
+        known = {**known, "label": label, "label right": label == test.y}
+    for name, values in known.items():
+        if len(values) != len(test.y):
+            raise BadInput(f"The attribute {name!r} has {len(values)} values for {len(test.y)} test rows.")
+    unit = units(test)
+    searched = (rng.permutation(int(unit.max(initial=-1)) + 1) % 2 == 0)[unit]
+    conditions = {name: list(_values(name, values)) for name, values in known.items()}
+    gains, ranked = attack_metrics.attack_gains(prior, test.p, test.y), []
+    for one in _groups(conditions):
+        rows, others = (np.flatnonzero(one.rows & half) for half in (searched, ~searched))
+        if min(len(rows), len(others)) < FEWEST_ROWS:
+            continue
+        if min(len(np.unique(unit[rows])), len(np.unique(unit[others]))) < FEWEST_UNITS:
+            continue
+        interval = mean(_beyond_shuffled(gains[rows], test.y[rows], test.z[rows]), unit[rows])
+        if interval.estimate > 1e-9:
+            ranked.append((interval.low, one))
+    kept: list[Subgroup] = []
+    for _, one in sorted(ranked, key=lambda pair: -pair[0]):
+        if len(kept) < tested and not any(_shared(one.rows, other.rows) > ALIKE for other in kept):
+            kept.append(one)
+    return [Subgroup(one.name, one.rows & ~searched) for one in kept]
+
+
+def units(test: Judged) -> np.ndarray:
+    """The number of each row's unit (n,): its subject or session, or the row itself."""
+    if test.cluster is None:
+        return np.arange(len(test.y))
+    return np.unique(test.cluster, return_inverse=True)[1].reshape(-1)
+
+
+def holm(p: list[float]) -> list[float]:
+    """Holm's corrected p-values (1979), in the order given."""
+    order = np.argsort(p, kind="stable")
+    raised = np.maximum.accumulate([min(1.0, (len(p) - place) * p[number]) for place, number in enumerate(order)])
+    out = np.empty(len(p))
+    out[order] = raised
+    return [float(one) for one in out]
+
+
+def _beyond_shuffled(gains: np.ndarray, y: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Each row's gain less that with the z of any row of equal y: what the subgroup itself tells is no gain."""
+    counts = np.zeros((int(y.max()) + 1, gains.shape[1]))
+    np.add.at(counts, (y, z), 1.0)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    return gains[np.arange(len(z)), z] - (gains * share[y]).sum(axis=1)
+
+
+def _values(name: str, values: np.ndarray) -> Iterator[Subgroup]:
+    """A condition for each value of an attribute, or for each quantile bin."""
+    numbers = values.dtype.kind in "fiu"
+    there = values[np.isfinite(values)] if values.dtype.kind == "f" else values
+    different = np.unique(there)
+    if len(different) <= MOST_VALUES or not numbers:
+        for value in different:
+            yield Subgroup(f"{name} = {value:g}" if numbers else f"{name} = {value}", values == value)
+        return
+    ends = np.unique(np.quantile(there, np.linspace(0, 1, BINS + 1)))
+    for low, high in zip(ends[:-1], ends[1:], strict=True):
+        below = values <= high if high == ends[-1] else values < high
+        yield Subgroup(f"{name} from {low:.3g} to {high:.3g}", (values >= low) & below)
+
+
+def _groups(conditions: Mapping[str, list[Subgroup]]) -> Iterator[Subgroup]:
+    """Every condition, and every two of different attributes."""
+    names = list(conditions)
+    for place, name in enumerate(names):
+        yield from conditions[name]
+        for other in names[place + 1 :]:
+            for one in conditions[name]:
+                for two in conditions[other]:
+                    yield Subgroup(f"{one.name} and {two.name}", one.rows & two.rows)
+
+
+def _shared(a: np.ndarray, b: np.ndarray) -> float:
+    return float((a & b).sum() / (a | b).sum())
+
+
+# Questions about a label that one attack on it answers: which side of a threshold or of a grouping is a row on?
+#
+# Who hides "under 18" may publish "under 17". The posterior of a side is the sum of those of its classes, so one attack
+# answers thousands of questions. The worst is chosen on the validation rows and measured on the test rows, so it is not
+# the largest of many noisy ones.
+
+
+MOST_CLASSES = 12  # all groupings of so many are asked: 2,047
+MOST_CUTS = 64
+AT_ONCE = 64
+TRUST = (1.0, 0.5, 0.25)
+
+
+class Answer(NamedTuple):
+    """A question of which ``side`` (classes of the label,) bool a row is on, answered on the test rows.
+
+    ``auc`` within y and ``bits`` beyond y with their intervals; ``p`` of the permutation test, not corrected, None
+    where rows of one cluster have several answers. ``chosen_by`` are the bits on validation.
+    """
+
+    side: np.ndarray
+    auc: Interval
+    bits: Interval
+    p: float | None
+    chosen_by: float
+
+
+def thresholds(classes: int) -> np.ndarray:
+    """Sides "below class k" of an ordered label, (cuts, classes) bool; ``MOST_CUTS`` of them at most."""
+    cuts = np.unique(np.linspace(1, classes - 1, min(classes - 1, MOST_CUTS)).round().astype(int))
+    return np.arange(classes)[None] < cuts[:, None]
+
+
+def groupings(classes: int) -> np.ndarray:
+    """One side of every way to put the classes into two groups, (2^(classes - 1) - 1, classes) bool."""
+    numbers = np.arange(1, 2 ** (classes - 1))
+    return (numbers[:, None] >> np.arange(classes)[None] & 1).astype(bool)
+
+
+def worst(
+    sides: np.ndarray, choose: Judged, test: Judged, prior: np.ndarray, *, rng: np.random.Generator
+) -> Answer | None:
+    """The answer of which an attack on the label has most bits on validation rows.
+
+    ``sides`` (questions, classes); ``choose`` and ``test`` hold the attack's own probabilities of the label, ``prior``
+    (classes of y, classes of the label) is P(label|y). None where y alone answers them all.
+
+    An attack may be wrong about most classes of a label and right about one question, so trust in it is not one number
+    for the label: the best of ``TRUST`` ranks the questions, and the worst of them is calibrated by itself.
+    """
+    of_trust = []
+    for trust in TRUST:
+        part = choose._replace(p=Calibration(trust, 1 - trust).apply(choose.p, prior[choose.y]))
+        of_trust.append([_bits(sides[i : i + AT_ONCE], part, prior) for i in range(0, len(sides), AT_ONCE)])
+    bits = np.max([np.concatenate(blocks) for blocks in of_trust], axis=0)
+    open_ = np.array([_asked(side, test) for side in sides])
+    if not open_.any():
+        return None
+    # Within y many groupings are the same question: the first of them, whatever rounding says.
+    best = int(np.where(open_, bits.round(4), -np.inf).argmax())
+    side = sides[best]
+    of_choose, of_test = _two(choose, side), _two(test, side)
+    base = np.stack([1 - prior @ side, prior @ side], axis=1)
+    calibration = attack_metrics.calibrate(of_choose.p, base[choose.y], of_choose.z)
+    sure = calibration.apply(of_test.p, base[test.y])
+    gains = attack_metrics.attack_gains(base, sure, test.y)
+    asked = gains, test.y, of_test.z, test.cluster, lambda gain: float(gain.mean())
+    tested = sequential_test(*asked, fold=test.fold, rng=rng)
+    return Answer(
+        side,
+        attack_metrics.area_within_y(of_test.p[:, 1], test.y, of_test.z == 1, test.cluster),
+        attack_metrics.bits_beyond(base, sure, test.y, of_test.z, test.cluster),
+        tested.p,
+        float(bits[best]),
+    )
+
+
+def _two(part: Judged, side: np.ndarray) -> Judged:
+    """The same answers as those to the question of the side."""
+    yes = np.clip(part.p @ side, FLOOR, 1 - FLOOR)
+    return part._replace(p=np.stack([1 - yes, yes], axis=1), z=side[part.z].astype(np.int64))
+
+
+def _bits(sides: np.ndarray, part: Judged, prior: np.ndarray) -> np.ndarray:
+    """Mean bits beyond y of each question, (questions,)."""
+    answer = sides[:, part.z]
+    yes, base = (np.clip(table @ sides.T.astype(np.float64), FLOOR, 1 - FLOOR).T for table in (part.p, prior))
+    base = base[:, part.y]
+    found = np.where(answer, np.log2(yes / base), np.log2((1 - yes) / (1 - base)))
+    return found.mean(axis=1)
+
+
+def _asked(side: np.ndarray, test: Judged) -> bool:
+    """Whether some y has both answers among the test rows."""
+    answer = side[test.z]
+    yes, no = (np.bincount(test.y[answer == one], minlength=int(test.y.max()) + 1) for one in (True, False))
+    return bool(((yes > 0) & (no > 0)).any())

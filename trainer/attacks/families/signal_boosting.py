@@ -1,0 +1,75 @@
+"""What a signal is beside its samples: statistics of each channel, its spectrum, and how channels go together."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from edgeveil.trainer.attacks import features
+from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES, boosted
+from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.networks import counting_stands_in
+from edgeveil.trainer.attacks.problem import Problem, Released
+from edgeveil.trainer.attacks.protocol import Adaptive
+
+BANDS = 8  # parts of the spectrum, each twice as wide as the last
+
+
+def signal_features(x: np.ndarray) -> np.ndarray:
+    """Windows (n, steps, channels) to features (n, d) float32.
+
+    Of each channel: mean, deviation, extremes, quartiles, mean step, crossings of its mean, power in ``BANDS`` bands
+    and where its spectrum lies; of each two: their correlation.
+    """
+    centred = x - x.mean(axis=1, keepdims=True)
+    spread = centred.std(axis=1)
+    quartiles = np.percentile(x, [25, 50, 75], axis=1)
+    crossings = (np.diff(np.signbit(centred), axis=1) != 0).mean(axis=1)
+    parts = [x.mean(axis=1), spread, x.min(axis=1), x.max(axis=1), *quartiles]
+    parts += [np.abs(np.diff(x, axis=1)).mean(axis=1), crossings, *_spectral(centred), _correlations(centred, spread)]
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _spectral(centred: np.ndarray) -> list[np.ndarray]:
+    """Log power (n, channels) in each band, and the mean line of the spectrum."""
+    steps = centred.shape[1]
+    power = np.abs(np.fft.rfft(centred * np.hanning(steps)[None, :, None], axis=1)[:, 1:]) ** 2
+    lines = power.shape[1]
+    ends = np.unique(np.round(np.geomspace(1, lines + 1, BANDS + 1)).astype(int)) - 1
+    bands = [np.log(power[:, first:last].sum(axis=1) + 1e-9) for first, last in zip(ends[:-1], ends[1:], strict=True)]
+    middle = (power * np.arange(1, lines + 1)[None, :, None]).sum(axis=1) / np.maximum(power.sum(axis=1), 1e-9)
+    return [*bands, middle]
+
+
+def _correlations(centred: np.ndarray, spread: np.ndarray) -> np.ndarray:
+    products = np.einsum("ntc,ntd->ncd", centred, centred) / centred.shape[1]
+    scale = np.maximum(spread[:, :, None] * spread[:, None, :], 1e-9)
+    first, second = np.triu_indices(centred.shape[2], 1)
+    return (products / scale)[:, first, second]
+
+
+# Boosted trees on statistical and spectral features of a signal, which trees on its single samples do not find.
+
+
+class SignalBoosting(Adaptive):
+    """Gradient boosting on the features of ``signal_features``, y and every further output."""
+
+    name = "boosted signal features"
+    seeded = True
+    of = "series"
+
+    def why_not(self, problem: Problem) -> str | None:
+        """With many values of z it is too slow."""
+        if problem.z_classes > MOST_CLASSES:
+            return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: the network over time stands in"
+        return counting_stands_in(problem)
+
+    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
+        """Train on ``fit``, stopped on ``stop``."""
+        problem = problem.capped(problem.budget.rows)
+
+        def view(part: Released) -> np.ndarray:
+            return np.concatenate([signal_features(features.unit(problem, part)), features.side(problem, part)], axis=1)
+
+        fit, stop = problem.fit, problem.stop
+        model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
+        return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))

@@ -1,1 +1,0 @@
-"""What an attack has found: metrics of its answers, on whom it gains, and whether that is chance."""

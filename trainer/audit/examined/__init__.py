@@ -1,1 +1,0 @@
-"""What adversaries find in released rows: those of a perturber, and those of label-only beside it."""

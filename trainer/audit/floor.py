@@ -1,0 +1,227 @@
+"""Every adversary against released rows, and what the classifiers say of these and of raw ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.attacks.exposure import MOST_CLASSES
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.fixed import Fixed, masked
+from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.attacks.findings import Done, Journal, code_of_family
+from edgeveil.trainer.attacks.parts import Labels, Part, parts
+from edgeveil.trainer.attacks.problem import BUDGETS, Budget, Problem, Released, digest
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.rows import places, question_of
+from edgeveil.trainer.attacks.run_all import run, summed_up
+from edgeveil.trainer.audit.document import Audited, interval, versions
+from edgeveil.trainer.audit.sections import retained, what_else
+from edgeveil.trainer.audit.subject import perturb_with
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
+from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.source_code import code_of
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+Families = Callable[[Problem], tuple[Adversary, ...]]
+
+
+def examine(
+    dataset: Dataset,
+    released: Released,
+    classifiers: Mapping[str, Any],
+    budget: Budget,
+    seed: int,
+    done: Done | None = None,
+    *,
+    families: Families | None = None,
+) -> Audited:
+    """Every adversary against the outputs for the rows of all slices, in their order; and D_y on them.
+
+    ``families`` chooses among the adversaries of the registry, by the problem.
+    """
+    question = question_of(dataset, released, budget, classifiers, seed=seed)
+    chosen = None if families is None else families(question.whole)
+    test = released.take(places(dataset).test)
+    read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
+    ran = run(question, seed=seed, done=done, families=chosen)
+    found = summed_up(question, ran, seed=seed)
+    most = ran.most_bits
+    apart: tuple[Part, ...] = ()
+    if most is not None and most.test.row is not None:
+        of_row = np.empty(len(dataset.y), np.int64)
+        of_row[dataset.slices.test] = read
+        of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
+        apart = parts(
+            most.judged("choose"),
+            most.judged("test"),
+            question.whole.counted,
+            _attributes(dataset, most.test.row),
+            label=Labels(of_choose, of_row[most.test.row]),
+            rng=np.random.default_rng([seed, 10]),
+        )
+    return Audited(intervals.rate(read == test.y, test.cluster), found, most, apart)
+
+
+def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
+    """What is known of some rows besides y and z, by name: numbers, and names of classes where these are few."""
+    found = {name: values[rows] for name, values in dataset.attributes.items()}
+    for name, one in dataset.known.items():
+        if len(one.names) <= MOST_CLASSES and not any(np.array_equal(one.values, of) for of in (dataset.y, dataset.z)):
+            found[name] = np.array(one.names)[one.values[rows]]
+    return found
+
+
+def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dict[str, float]]:
+    """Accuracy of D_y and of D_z (given y) on raw test samples: what there is to keep, and to hide."""
+    test = dataset.part("test")
+    target = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1) == test.y
+    answers = masked(logits(classifiers["sensitive"], dataset.unit(test.x)), dataset.theta[test.y])
+    return {
+        "target": interval(intervals.rate(target, test.cluster)),
+        "sensitive": interval(intervals.rate(answers.argmax(axis=1) == test.z, test.cluster)),
+    }
+
+
+# Label-only of a run, the floor beside which a perturber stands: the same whatever artefact is audited.
+#
+# It is measured once for each run, budget and seed, and where a machine has two cores in a process beside the audit.
+
+
+LABEL_ONLY_ROWS = 12_000
+WORTH_A_PROCESS = 1e7  # values of all rows; with fewer, loading TensorFlow again takes longer than it saves
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Label-only of ``run``, measured with ``budget`` and ``seed`` on its ``dataset``, and kept in ``folder``.
+
+    ``classifiers`` are the run's D_y and D_z; ``named`` properties that its recipe asks to keep are read of label-only
+    too.
+    """
+
+    dataset: Dataset
+    classifiers: Mapping[str, Any]
+    budget: Budget
+    seed: int
+    named: tuple[str, ...]
+    folder: Path
+
+    @classmethod
+    def of(cls, run: Run, budget: Budget, seed: int, folder: Path) -> Floor:
+        """That of a finished run."""
+        return cls(run.dataset(), run.classifiers(), budget, seed, named_by(run), folder)
+
+    def document(self, begins: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
+        """The audit document's ``label_only``, from ``folder`` where it is there; ``begins`` is told what runs."""
+        with contextlib.suppress(OSError, ValueError):
+            return json.loads(self._path.read_text())
+        measured = self._measured(begins)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(self._path, json.dumps(measured).encode())
+        return json.loads(json.dumps(measured))
+
+    @contextlib.contextmanager
+    def measured_beside(self, run: Run) -> Iterator[Callable[[], object]]:
+        """Begin to measure it in a second process, where that pays. Yield a function that waits for its end.
+
+        Where the process fails, ``document`` measures it here, and says why it cannot be.
+        """
+        if _cores() < 2 or self._path.is_file() or self.dataset.x.size < WORTH_A_PROCESS:
+            yield lambda: None
+            return
+        asked = [str(run.folder), self.budget.name, str(self.seed), str(self.folder)]
+        process = subprocess.Popen(  # noqa: S603 - this very program
+            [sys.executable, "-m", "edgeveil.trainer.audit.floor", *asked],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"},
+            start_new_session=True,  # Ctrl-C reaches the audit alone, which ends it
+        )
+        try:
+            yield process.wait
+        finally:
+            process.terminate()
+            process.wait()
+
+    def recall(self) -> None:
+        """Let the classifiers recall what they said of raw samples when it was measured; within ``asked_once``."""
+        recall_answers(self.folder, *self.classifiers.values())
+
+    def _measured(self, begins: Callable[[str], None]) -> dict[str, Any]:
+        """In a quick audit counting stands for those that learn: a label takes few values, and counting is exact."""
+        from edgeveil.trainer.perturbers.label_only import from_classifier
+
+        dataset, journal = self.dataset, Journal(self.folder, made_by=versions(), begins=begins)
+        # Its x' takes no more values than y has: a few thousand rows are enough.
+        fewer = replace(self.budget, rows=min(self.budget.rows, LABEL_ONLY_ROWS), journal=journal)
+
+        def families(problem: Problem) -> tuple[Adversary, ...]:
+            counting = not fewer.every_family and problem.few_values
+            return (Fixed(), CodeCounts()) if counting else adversaries()
+
+        with asked_once(*self.classifiers.values()):
+            self.recall()
+            fitted = from_classifier(dataset.for_training(), self.classifiers["target"])
+            sent = perturb_with(fitted, dataset, dataset.slices.rows())
+            label, name = sent.outputs["label"], self.budget.name
+            useful = retained.label_only(dataset, sent.released.x, label, name, self.seed, named=self.named)
+            found = examine(dataset, sent.released, self.classifiers, fewer, self.seed, families=families)
+            what = what_else.section(dataset, sent.released, fewer, self.seed, of_z=found.most_bits)
+            raw_rates(dataset, self.classifiers)  # the audit will ask for them
+            self.folder.mkdir(parents=True, exist_ok=True)
+            keep_answers(self.folder, *self.classifiers.values())
+        return {**found.as_dict(), "what_else": what, "collateral": useful}
+
+    @cached_property
+    def _path(self) -> Path:
+        """Named by all that it depends on."""
+        of, slices = self.dataset, self.dataset.slices
+        labels = [(name, known.names, known.ordered) for name, known in of.known.items()]
+        told = [of.name, of.input, of.y_names, of.z_names, sorted(of.attributes), labels, of.seed, of.homogeneous]
+        told += [self.budget, self.seed, self.named, versions()]
+        code = b"".join(code_of(Path(__file__).parents[2] / name) for name in ("attacks", "audit"))
+        code += b"".join(family.name.encode() + code_of_family(family) for family in adversaries())  # plugins too
+        arrays = [np.frombuffer(repr(told).encode() + code, np.uint8), of.x, of.y, of.z, of.theta, of.cluster]
+        arrays += [slices.classifiers, slices.perturber, slices.test, slices.attack]
+        arrays += [of.attributes[name] for name in sorted(of.attributes)] + [
+            known.values for known in of.known.values()
+        ]
+        weights = [one for model in self.classifiers.values() for one in model.get_weights()]
+        return self.folder / f"floor-{digest(*arrays, *weights).hex()[:32]}.json"
+
+
+def _cores() -> int:
+    """Those that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def named_by(run: Run) -> tuple[str, ...]:
+    """The properties of a sample that a run's recipe asks to keep."""
+    return tuple(getattr(run.recipe.perturber, "keep", ()))
+
+
+def main() -> None:
+    """Measure it: the folder of the run, budget, seed and the folder to keep it in are the arguments."""
+    run, budget, seed, folder = sys.argv[1:]
+    load_tensorflow()
+    Floor.of(Run.open(Path(run)), BUDGETS[budget], int(seed), Path(folder)).document()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""What the fit of a private head spends at the least, by fitting it again and again: a bound from below.
+
+The recipe's own estimator is fitted on one row, and on the same row with another label. Its regularization, which the
+noise follows, is such that one row moves the fit by nearly all that it may. Where the fit is by DP-SGD, one step of it
+is run, as an encoder's. A bound above the claim proves that less is hidden than was promised; one below proves nothing:
+the logistic loss moves by half of what its noise is made for, and of many classes that share epsilon two differ.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.training_spending import CONFIDENCE, noisy_steps
+from edgeveil.trainer.measures.neighbours import most_proved, without_noise
+from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
+from edgeveil.trainer.recipe.private import Head as Section
+from edgeveil.trainer.training.private_head import unfitted
+
+FITS = 10_000  # on each neighbour; a third of them judges
+STIFF = 20.0  # times the one row
+FAR = 100.0  # of weights: the row's class is all but impossible, so that its gradient is as long as can be
+
+
+def measured(facts: Mapping[str, Any], section: Section, classes: int, confidence: float) -> dict[str, Any]:
+    """What is claimed of the fit and what is spent at least, of ``facts``, run.json's ``head``, by ``measure``:
+    "epsilon", or of a step of DP-SGD "mu". Raises ``BadInput`` where the run does not say enough.
+    """
+    if section.kind == "dp-sgd":
+        return _of_step(facts, classes, confidence)
+    claimed = facts["promise"]["epsilon"]
+    fits = _fits(section, classes)
+    about = {"mechanism": "the head's fit", "measure": "epsilon", "claimed": claimed, "confidence": CONFIDENCE}
+    if without_noise(fits):
+        return {**about, "at_least": None, "runs": FITS, "holds": False}
+    found = most_proved(fits, confidence=confidence)
+    if found is None:
+        raise AssertionError("two neighbours were fitted")
+    spent = found.spent
+    return {**about, "at_least": spent.epsilon, "runs": spent.runs, "holds": spent.epsilon <= claimed}
+
+
+def _fits(section: Section, classes: int) -> dict[str, np.ndarray]:
+    """By the row's label the scores of the row itself after every fit, (FITS, problems): along it lies what differs."""
+    split = section.kind == "functional-logistic" and section.sensitive
+    estimator, _ = unfitted(section, 2 if split else 1, classes)
+    if split:
+        estimator.set_params(sensitive=[1])
+    if section.kind in ("logistic", "huber-svm"):
+        estimator.set_params(regularization=STIFF)
+    # At the far corner: a row as long as the bounds allow.
+    x = np.full((1, 2 if split else 1), getattr(estimator, "data_norm", 1.0))
+    found = {}
+    with warnings.catch_warnings(action="ignore"):  # of few rows
+        for label in (0, 1):
+            scores = [estimator.fit(x, np.array([label])).decision_function(x) for _ in range(FITS)]
+            found[str(label)] = np.array(scores).reshape(FITS, -1)
+    return found
+
+
+def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> dict[str, Any]:
+    steps = facts.get("steps")
+    if steps is None:
+        raise BadInput("run.json does not say which noise the head's steps had: train again, to measure them.")
+    x = np.array([[1.0], [0.0]])  # the unit, and another whose gradient is 0
+    hot, weights = np.eye(classes)[[1, 1]], FAR * np.eye(classes)[:, :1]
+    sums = [clipped_sum(x[first:], hot[first:], weights, steps["clip"]).ravel() for first in (0, 1)]
+    found = noisy_steps(sums, facts["rows"], steps, confidence)
+    claimed = 1 / steps["sigma"]
+    return {
+        "mechanism": "a step of DP-SGD with the row in its lot, of the head",
+        "measure": "mu",
+        "claimed": claimed,
+        "at_least": found.mu,
+        "confidence": CONFIDENCE,
+        "runs": found.runs,
+        "holds": found.mu <= claimed,
+    }

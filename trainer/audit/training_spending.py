@@ -1,0 +1,113 @@
+"""What a private training spends at the least, by running its mechanisms: bounds from below on mu.
+
+A Gaussian mechanism is mu-private: the laws of two neighbours lie mu = 1 / sigma deviations apart at most, whatever is
+made of them (Dong, Roth and Su, "Gaussian Differential Privacy", 2022). One step of DP-SGD is run on a linear model
+with the bundle's clip and noise, with and without one unit in its lot, and seen along the gradient that differs (Nasr
+et al. 2023). A bound above 1 / sigma proves that less is hidden than the accountant was told; one below proves nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from edgeveil.trainer.measures.black_box import Apart, mu_lower_bound
+from edgeveil.trainer.private import noise as dpsgd
+from edgeveil.trainer.private.noise import Secret, noisy_means
+from edgeveil.trainer.private.per_example import Claim, Clipped
+
+CONFIDENCE = 1 - 1e-6  # of all mechanisms together: a sound one is refused once in a million audits
+STEPS = 1_000_000  # half of them judge
+MEANS = 40_000
+FEATURES, CLASSES = 3, 2
+AROUND = 200  # units beside the one that differs
+FAR = 100.0  # of its gradient, so that it is clipped
+
+Facts = Mapping[str, Any]
+
+
+def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
+    """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least.
+
+    So many ``others`` that are run beside them have a share of the confidence.
+    """
+    step = partial(_step, facts["units"])
+    known: list[tuple[str, str, Callable[[Facts, float], Apart]]] = [
+        ("encoder", "a step of DP-SGD with the unit in its lot", step),
+        ("trunk", "a step of DP-SGD with the unit in its lot, of the trunk", step),
+        ("codes", "a step of DP-SGD with the unit in its lot, of the codes", step),
+        ("pictures", "the pictures", _means),
+    ]
+    there = [one for one in known if one[0] in facts]
+    if not there:
+        raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
+    confidence = shared(len(there) + others)
+    rows = []
+    for key, mechanism, run in there:
+        claimed, found = 1 / facts[key]["sigma"], run(facts[key], confidence)
+        rows.append(
+            {
+                "mechanism": mechanism,
+                "claimed": claimed,
+                "at_least": found.mu,
+                "confidence": CONFIDENCE,
+                "runs": found.runs,
+                "holds": found.mu <= claimed,
+            }
+        )
+    return rows
+
+
+def shared(mechanisms: int) -> float:
+    """The confidence of each bound, so that all of them hold together with ``CONFIDENCE``."""
+    return 1 - (1 - CONFIDENCE) / mechanisms
+
+
+def _step(units: int, encoder: Facts, confidence: float) -> Apart:
+    """One step of DP-SGD, by its own clipped sums and its own noise."""
+    import keras
+    import tensorflow as tf
+
+    model = keras.Sequential([keras.Input((FEATURES,)), keras.layers.Dense(1)])
+    model.set_weights([np.zeros((FEATURES, 1)), np.zeros(1)])
+    x = np.array([np.full(FEATURES, FAR), np.zeros(FEATURES)], np.float32)
+
+    def loss(out: Any, label: Any) -> Any:
+        return tf.reduce_sum(out * label, axis=1)
+
+    sums = []
+    for there in (1.0, 0.0):
+        mask = np.array([there, 1.0], np.float32)  # the other unit of the lot is in it either way
+        found, *_ = Clipped(model).sums(x, np.ones((2, 1), np.float32), loss, encoder["clip"], mask)
+        sums.append(np.concatenate([np.asarray(one, np.float64).reshape(-1) for one in found]))
+    return noisy_steps(sums, units, encoder, confidence)
+
+
+def noisy_steps(sums: Sequence[np.ndarray], units: int, facts: Facts, confidence: float) -> Apart:
+    """The clipped sums (weights,) of a lot with the unit and without it, each with the training's own noise."""
+    claim = Claim(**{name: facts[name] for name in Claim.__dataclass_fields__})
+    made = dpsgd.Plan(units, facts["lot"], 1, facts["clip"], claim)
+    apart = sums[0] - sums[1]
+    scores: list[np.ndarray] = []
+    for one in sums:
+        (seen,) = dpsgd.noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], made, Secret())
+        scores.append(np.asarray(seen @ apart))
+    return mu_lower_bound(*scores, confidence=confidence)
+
+
+def _means(pictures: Facts, confidence: float) -> Apart:
+    """Pictures of the classes, with and without a unit at a corner of the cube."""
+    u = np.full((AROUND + 1, FEATURES), 0.5, np.float32)
+    u[-1] = 1.0
+    labels = np.arange(AROUND + 1) % CLASSES
+    noise = Secret()
+    scores: list[np.ndarray] = []
+    for count in (AROUND + 1, AROUND):
+        alone = [np.array([row]) for row in range(count)]
+        there = u[:count], labels[:count], CLASSES, alone
+        drawn = [noisy_means(*there, sigma=pictures["sigma"], noise=noise)[labels[-1]] for _ in range(MEANS)]
+        scores.append(np.asarray(drawn, np.float64).sum(axis=1))
+    return mu_lower_bound(*scores, confidence=confidence)

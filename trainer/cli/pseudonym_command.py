@@ -1,0 +1,183 @@
+"""The master key and the vault that a command names."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, asked_passphrase, new_passphrase, print_json
+from edgeveil.trainer.progress import say
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.pseudonyms.master_key import MasterKey
+    from edgeveil.trainer.pseudonyms.vault import Holding, Vault
+
+
+def opened_key(path: Path, passphrase_file: Path | None) -> MasterKey:
+    """The master key, its passphrase asked for where it needs one. Raises ``BadInput``."""
+    from edgeveil.trainer.pseudonyms.master_key import is_sealed, open_key
+
+    return open_key(path, passphrase=asked_passphrase(passphrase_file) if is_sealed(path) else None)
+
+
+@contextmanager
+def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iterator[Vault | None]:
+    """The vault while the block runs, or None for no path; without ``new`` it must exist. Raises ``BadInput``."""
+    if path is None:
+        yield None
+        return
+    from edgeveil.trainer.pseudonyms.vault import Vault
+
+    if not new and not path.is_file():
+        raise BadInput(f"There is no vault at {path}: name the one that edgeveil publish table was given.")
+    with Vault(path, key) as vault:
+        yield vault
+
+
+# ``edgeveil pseudonym``: the key, and from a pseudonym to the person and back.
+
+
+pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
+Key = Annotated[Path, typer.Option(help="The master key.")]
+TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]
+MaybeVault = Annotated[Path | None, typer.Option(help='The vault; left out for mode = "stateless".')]
+Recipient = Annotated[str, typer.Option(help="Whom they were made for.")]
+Field = Annotated[str, typer.Option(help="What they identify: the plan's field, or its column.")]
+Epoch = Annotated[int, typer.Option(min=1, help="Their epoch, as in the plan.")]
+Identifier = Annotated[str, typer.Argument(help="The person's identifier, in any spelling; - reads it from stdin.")]
+
+
+@pseudonym.command("keygen", epilog="Example: edgeveil pseudonym keygen pseudonyms.key")
+def keygen(
+    key: Annotated[Path, typer.Argument(help="The file to write; must not exist.")],
+    passphrase_file: PassphraseFile = None,
+    no_passphrase: NoPassphrase = False,
+) -> None:
+    """Make a master key. Without it nothing can be revealed; with it and the vault, everything."""
+    from edgeveil.trainer.pseudonyms.master_key import keygen as make_key
+
+    make_key(key, passphrase=new_passphrase(passphrase_file, none=no_passphrase))
+    say(f"Wrote {key} (mode 600: keep it secret, and keep a copy).")
+
+
+@pseudonym.command(
+    "reveal",
+    context_settings={"ignore_unknown_options": True},  # a pseudonym may begin with a dash
+    epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --recipient university "
+    "--field visitor --epoch 1",
+)
+def reveal(
+    pseudonyms: Annotated[list[str], typer.Argument(help="Pseudonyms of one recipient, field and epoch.")],
+    key: Key,
+    recipient: Recipient,
+    field: Field,
+    epoch: Epoch,
+    vault: MaybeVault = None,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show whom pseudonyms stand for."""
+    from edgeveil.trainer.pseudonyms.master_key import Cipher, Scope, unpadded
+
+    master = opened_key(key, passphrase_file)
+    cipher = Cipher(master, Scope(recipient, field, epoch))
+    with opened_vault(vault, master, new=False) as held:
+        opened = [cipher.open(one) for one in pseudonyms]
+        found = [unpadded(value) if held is None else held.identifier(field, value) for value in opened]
+    if as_json:
+        print_json(dict(zip(pseudonyms, found, strict=True)))
+    else:
+        print("\n".join(found))
+
+
+@pseudonym.command(
+    "subject", epilog="Example: edgeveil pseudonym subject ann --key pseudonyms.key --vault vault --field visitor"
+)
+def subject(
+    identifier: Identifier,
+    key: Key,
+    vault: TheVault,
+    field: Field,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Show which publications hold a person: the right to know."""
+    from edgeveil.trainer.pseudonyms.vault import holdings
+
+    master = opened_key(key, passphrase_file)
+    with opened_vault(vault, master, new=False) as held:
+        assert held is not None  # noqa: S101 - a path was given
+        found = holdings(held, master, field, _given(identifier))
+    if as_json:
+        print_json([one.document() for one in found])
+    else:
+        print("\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in found))
+
+
+@pseudonym.command(
+    "rotate",
+    epilog="Example: edgeveil pseudonym rotate publication/table.csv --column visitor --key pseudonyms.key "
+    "--vault vault --recipient university --field visitor --epoch 1 --to 2 --out rotated.csv",
+)
+def rotate(
+    table: Annotated[Path, typer.Argument(help="The published table: .csv or .parquet.")],
+    column: Annotated[str, typer.Option(help="Its column of pseudonyms.")],
+    key: Key,
+    recipient: Recipient,
+    field: Field,
+    epoch: Epoch,
+    to: Annotated[int, typer.Option(min=1, help="The new epoch.")],
+    out: Annotated[Path, typer.Option(help="The table to write; must not exist.")],
+    vault: MaybeVault = None,
+    passphrase_file: PassphraseFile = None,
+) -> None:
+    """Write a table with the pseudonyms of another epoch."""
+    from edgeveil.trainer.pseudonyms.master_key import Scope
+    from edgeveil.trainer.publish.table_files import rotate as rotate_table
+
+    master = opened_key(key, passphrase_file)
+    with opened_vault(vault, master, new=False) as held:
+        rotate_table(table, column, out, master, Scope(recipient, field, epoch), to=to, vault=held)
+    say(f"Wrote {out}. New publications want epoch {to} in their plan.")
+
+
+@pseudonym.command(
+    "erase", epilog="Example: edgeveil pseudonym erase ann --key pseudonyms.key --vault vault --field visitor"
+)
+def erase(
+    identifier: Identifier,
+    key: Key,
+    vault: TheVault,
+    field: Field,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Forget a person for good, and print what to ask of each recipient."""
+    from edgeveil.trainer.pseudonyms.vault import erase as erase_subject
+
+    def show(found: list[Holding]) -> None:
+        if as_json:
+            print_json([{**one.document(), "request": one.request()} for one in found])
+        else:
+            print("\n".join(one.request() for one in found))
+        sys.stdout.flush()
+
+    master = opened_key(key, passphrase_file)
+    with opened_vault(vault, master, new=False) as held:
+        assert held is not None  # noqa: S101 - a path was given
+        erase_subject(held, master, field, _given(identifier), first=show)
+    say("Erased. Backups of the vault still hold the person: delete them, or erase there too.")
+
+
+def _given(identifier: str) -> str:
+    if identifier != "-":
+        return identifier
+    if line := sys.stdin.readline().rstrip("\n"):
+        return line
+    raise BadInput("An identifier was expected on stdin; it was empty.")

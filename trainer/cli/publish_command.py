@@ -1,0 +1,185 @@
+"""``edgeveil publish``: a table for one recipient, that names nobody and singles nobody out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_json
+from edgeveil.trainer.progress import say
+
+publish = typer.Typer(help="Publish a table, or recordings and their table, for one recipient.", no_args_is_help=True)
+RECORDINGS = "The recordings: a folder of pictures, npz:FILE or FILE.parquet with x."
+Table = Annotated[Path, typer.Option(help="The table: .csv or .parquet.")]
+
+
+@publish.command(
+    "plan", epilog="Example: edgeveil publish plan --in npz:recordings.npz --table visits.csv --out plan.toml"
+)
+def plan(
+    table: Table,
+    out: Annotated[Path, typer.Option(help="The plan to write; must not exist.")],
+    recordings: Annotated[str | None, typer.Option("--in", help=f"{RECORDINGS} Left out: a table alone.")] = None,
+) -> None:
+    """Write a plan to fill in: every column, its type and number of values, no action yet, and which column names the
+    frames of recordings."""
+    from edgeveil.edge_runtime.util.atomic import write_atomic
+    from edgeveil.trainer.publish.publication import draft, frame_columns, names_of
+    from edgeveil.trainer.publish.recordings import uri_of
+    from edgeveil.trainer.publish.table_files import read
+    from edgeveil.trainer.results import locked, require_free
+
+    with locked(out, "publish plan"):
+        require_free(out, replace=False)
+        cells = read(table)
+        frames = [] if recordings is None else frame_columns(table, cells, names_of(uri_of(recordings)))
+        write_atomic(out, draft(table, cells, frame_columns=frames).encode())
+    then = "table" if recordings is None else f"archive BUNDLE --trust DIR --sign SIGNING_KEY --in {recordings}"
+    say(
+        f"Wrote {out}. Write an action for each column, then: edgeveil publish {then} --table {table} --plan {out} "
+        "--key KEY --vault VAULT --recipient NAME --out DIR"
+    )
+
+
+@publish.command(
+    "table",
+    epilog="Example: edgeveil publish table --table visits.csv --plan plan.toml --key pseudonyms.key --vault vault "
+    "--recipient university --out publication",
+)
+def table_alone(
+    table: Table,
+    plan: Annotated[Path, typer.Option(help="The plan; every column has an action.")],
+    key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
+    recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist.")],
+    vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
+    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
+) -> None:
+    """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than
+    was asked for, or attacks may learn more than the plan allows."""
+    from edgeveil.trainer.cli.pseudonym_command import opened_key, opened_vault
+    from edgeveil.trainer.publish.plan import Plan
+    from edgeveil.trainer.publish.publication import publish as publish_table
+    from edgeveil.trainer.report.card_markdown import text
+
+    asked, master = Plan.read(plan), opened_key(key, passphrase_file)
+    with opened_vault(vault, master) as held:
+        document = publish_table(table, asked, master, out, recipient=recipient, vault=held)
+    if as_json:
+        print_json(document)
+    else:
+        print(text(document), end="")
+        say(f"The publication is in {out}. Keep {key}{f' and {vault}' if vault else ''} to yourself.")
+
+
+@publish.command(
+    "archive",
+    epilog="Example: edgeveil publish archive mnist.veil --trust trust --in npz:recordings.npz --table visits.csv "
+    "--plan plan.toml --key pseudonyms.key --vault vault --sign keys/signing.key --recipient university --out study",
+)
+def archive(
+    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that perturbs each frame.")],
+    trust: Trust,
+    recordings: Annotated[str, typer.Option("--in", help=RECORDINGS)],
+    table: Table,
+    plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
+    key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
+    sign: Annotated[str, typer.Option(help="Whose signature: signing.key of edgeveil keygen, or a pkcs11: address.")],
+    recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
+    vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
+    engine: Annotated[
+        Literal["local", "ray"], typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS) on the same files.")
+    ] = "local",
+    jobs: Annotated[int, typer.Option(min=1, help="Chunks worked at a time.")] = 1,
+    artefact: Annotated[str, typer.Option(help="Artefact that perturbs; auto: the first that runs here.")] = "auto",
+    ledger: Annotated[
+        Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
+    ] = None,
+    chunk_rows: Annotated[
+        int | None, typer.Option(min=1, help="Frames of a chunk and of a part; left out, about 16 MiB.")
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue a publication that was broken off.")] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Publish recordings a second time by a bundle that draws.")
+    ] = False,
+    unaudited: Annotated[
+        bool, typer.Option("--unaudited", help="Take a bundle that nobody audited; the publication says so.")
+    ] = False,
+    passphrase_file: PassphraseFile = None,
+    sign_passphrase_file: Annotated[
+        Path | None, typer.Option(help="The same for the signing key; default: as for the master key.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
+    code 3: a limit is not met, or attacks may learn more than the plan allows."""
+    from edgeveil.trainer.cli.pseudonym_command import opened_key, opened_vault
+    from edgeveil.trainer.publish.plan import Plan
+    from edgeveil.trainer.publish.publishing import Wanted, publish_archive
+    from edgeveil.trainer.sealing.keys import Signer
+
+    asked, master = Plan.read(plan), opened_key(key, passphrase_file)
+    signer = Signer.open(sign, passphrase=passphrase_of(sign, sign_passphrase_file or passphrase_file))
+    wanted = Wanted(
+        bundle=bundle,
+        trust=trust,
+        recordings=recordings,
+        table=table,
+        plan=asked,
+        key=key,
+        recipient=recipient,
+        out=out,
+        engine=engine,
+        jobs=jobs,
+        artefact=artefact,
+        ledger=ledger,
+        chunk_rows=chunk_rows,
+        resume=resume,
+        again=again,
+        unaudited=unaudited,
+    )
+    try:
+        with opened_vault(vault, master) as held:
+            document = publish_archive(wanted, master, signer, held)
+    except KeyboardInterrupt:
+        say("Interrupted. The same command with --resume goes on from here.")
+        raise
+    if as_json:
+        print_json(document)
+    else:
+        parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
+        print(
+            f"{counted(document['rows'], 'row')} in {counted(parts, 'part')}; "
+            f"{counted(document['dropped'], 'frame')} dropped; k = {found['k']:.0f}; "
+            f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"
+        )
+        say(
+            f"The publication is in {out}, and its card, publication.md. Its recipient checks it: edgeveil publish "
+            f"verify {out} --trust DIR"
+        )
+
+
+@publish.command("verify", epilog="Example: edgeveil publish verify study --trust trust")
+def verify(
+    folder: Annotated[Path, typer.Argument(help="The folder that edgeveil publish archive wrote.")],
+    trust: Trust,
+    as_json: Json = False,
+) -> None:
+    """Check a publication without key or vault: who signed it, every part, its cards, and k. Exit code 0: all is as
+    signed."""
+    from edgeveil.trainer.publish.verify_publication import verify_publication
+
+    found = verify_publication(folder, trust)
+    if as_json:
+        print_json(found)
+    else:
+        print(
+            f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} "
+            f"parts; k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: "
+            f"{' and '.join(found['cards'])}"
+        )

@@ -1,1 +1,0 @@
-"""Commands of ``edgeveil`` that publish tables and manage pseudonyms."""

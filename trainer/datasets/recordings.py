@@ -1,0 +1,202 @@
+"""What one can know of a window of motion beyond its class: how strong and how fast it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import Sampling
+from edgeveil.trainer.datasets.columns import Table, read_table
+from edgeveil.trainer.datasets.loaders.npz import checked_windows, class_numbers
+from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.recipe.data_section import Columns, Series
+
+
+def energy(x: np.ndarray) -> np.ndarray:
+    """Root mean square of the change from each channel's mean, over steps and channels: windows (n, T, C) to (n,).
+
+    In units of x; give channels of one unit.
+    """
+    centred = x - x.mean(axis=1, keepdims=True)
+    return np.sqrt((centred.astype(np.float64) ** 2).mean(axis=(1, 2)))
+
+
+def tempo(x: np.ndarray, rate_hz: float) -> np.ndarray:
+    """The mean frequency in Hz of windows (n, T, C): that of each line of the power spectrum, weighted by its power."""
+    centred = (x - x.mean(axis=1, keepdims=True)) * np.hanning(x.shape[1])[None, :, None]
+    power = (np.abs(np.fft.rfft(centred, axis=1)) ** 2).sum(axis=2)
+    frequency = np.fft.rfftfreq(x.shape[1], 1 / rate_hz)
+    return (power * frequency).sum(axis=1) / np.maximum(power.sum(axis=1), 1e-12)
+
+
+# Recordings cut into windows: each a session, so that the windows of one are never in two slices.
+
+
+@dataclass(frozen=True)
+class Windowed:
+    """Windows x (n, length, channels) float32, and the number (n,) of the recording that each is from."""
+
+    x: np.ndarray
+    recording: np.ndarray
+
+
+def cut(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
+    """Windows of recordings (steps, channels), all of one rate; what is left over at a recording's end is not used.
+
+    Raises ``BadInput`` where the recipe names no window, or a recording is shorter than one.
+    """
+    length, hop = series.length, series.hop
+    if length is None or hop is None:
+        raise BadInput(
+            "`data.series.length` and `data.series.hop` are missing: recordings are cut into windows by them."
+        )
+    short = [number for number, one in enumerate(recordings) if len(one) < length]
+    if short:
+        raise BadInput(
+            f"{len(short)} of {len(recordings)} recordings are shorter than a window of {length} steps, one of them "
+            f"{len(recordings[short[0]])}: make `data.series.length` smaller, or leave them out."
+        )
+    found, numbers = [], []
+    for number, steps in enumerate(recordings):
+        views = np.lib.stride_tricks.sliding_window_view(steps, length, axis=0)[::hop]
+        found.append(np.moveaxis(views, 2, 1))
+        numbers.append(np.full(len(views), number))
+    return Windowed(np.concatenate(found).astype(np.float32), np.concatenate(numbers))
+
+
+def still_windows(x: np.ndarray) -> np.ndarray:
+    """Which windows (n,) of x (n, steps, channels) do not move at all, and are dropped on a device."""
+    return np.asarray((x == x[:, :1]).all(axis=(1, 2)))
+
+
+def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndarray:
+    """Samples (n, channels) taken at rising times (n,) as steps of ``rate_hz``, by linear interpolation."""
+    steps = int(np.floor((time_s[-1] - time_s[0]) * rate_hz + 1e-6)) + 1
+    grid = time_s[0] + np.arange(steps) / rate_hz
+    return np.stack([np.interp(grid, time_s, channel) for channel in values.T], axis=1)
+
+
+# A user's own recordings: ``csv:FOLDER``, one file a recording, with a time column and one for each channel.
+#
+# y and z are columns of every file, the same in all its rows, or those of a table beside it (``data.labels``), with a
+# column ``file``. A recording is a session; its samples are resampled to the recipe's rate.
+
+
+FILE = "file"  # the column of the table that names a recording
+MOST_STEPS = 3  # made of one sample
+
+
+def load(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
+    """Windows of all recordings. The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``."""
+    paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
+    paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
+    if not paths:
+        raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
+    sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    tables = [read_table("csv", path) for path in paths]
+    found = cut([_steps(table, columns, sampling, series.longest_gap_s) for table in tables], series)
+    _check_moves(paths, found, series, sampling.rate_hz)
+    beside = None if labels is None else _by_file(read_table("csv", labels))
+    of = {role: _labels(role, getattr(columns, role), tables, beside) for role in ("target", "sensitive", "subject")}
+    (y, y_names), (z, z_names) = (
+        class_numbers(np.array(of[role])[found.recording], role, len(found.x), folder)
+        for role in ("target", "sensitive")
+    )
+    subject = of["subject"]
+    x = checked_windows(found.x, sampling, folder)
+    return Readings(
+        x,
+        y,
+        z,
+        y_names,
+        z_names,
+        "series",
+        subject=None if subject is None else np.unique(subject, return_inverse=True)[1][found.recording],
+        session=found.recording,
+        attributes={"energy": energy(x), "tempo": tempo(x, sampling.rate_hz)},
+        series=sampling,
+    )
+
+
+def _steps(table: Table, columns: Columns, sampling: Sampling, longest_gap_s: float) -> np.ndarray:
+    """The steps (n, channels) of one recording at the recipe's rate."""
+    time = _numbers(table, columns.time or "", "data.columns.time")
+    values = np.stack([_numbers(table, name, "data.series.channels") for name in sampling.channels], axis=1)
+    passed = np.diff(time)
+    if (passed <= 0).any():
+        row = int(np.argmax(passed <= 0)) + 2
+        raise BadInput(f"{table.path}: the time in row {row} is not after that in the row before. Sort or drop rows.")
+    if len(passed) and passed.min() > longest_gap_s:
+        raise BadInput(
+            f"{table.path}: its samples are {np.median(passed):g} s apart, and `data.series.longest_gap_s` is "
+            f'{longest_gap_s:g}. If "{columns.time}" is not in seconds, convert it; else allow longer gaps.'
+        )
+    if len(passed) and passed.max() > longest_gap_s:
+        row = int(passed.argmax()) + 1
+        raise BadInput(
+            f"{table.path}: {passed.max():g} s without a sample after row {row}, and `data.series.longest_gap_s` is "
+            f"{longest_gap_s:g}. Cut the recording there, in two files, or allow longer gaps."
+        )
+    if len(passed) and len(passed) * MOST_STEPS < (time[-1] - time[0]) * sampling.rate_hz:
+        raise BadInput(
+            f"{table.path}: it has {1 / passed.mean():.3g} samples a second, and `data.series.rate_hz` is "
+            f"{sampling.rate_hz:g}: most steps would be made up. Lower the rate, or leave the recording out."
+        )
+    return resampled(time, values, sampling.rate_hz)
+
+
+def _check_moves(paths: Sequence[Path], found: Windowed, series: Series, rate_hz: float) -> None:
+    """Raise ``BadInput`` for a recording whose sensor is stuck for a window."""
+    still = still_windows(found.x)
+    if not still.any():
+        return
+    of = found.recording[still.argmax()]
+    here = still[found.recording == of]
+    after_s = here.argmax() * (series.hop or 1) / rate_hz
+    raise BadInput(
+        f"{paths[of]}: {here.sum()} of its {len(here)} windows do not move, as where the sensor is stuck, and a device "
+        f"drops such windows; the first begins after {after_s:g} s. Cut the recording there, or leave it out."
+    )
+
+
+def _numbers(table: Table, name: str, of: str) -> np.ndarray:
+    column = table.column(name, of)
+    if not column.is_number or column.missing.any():
+        raise BadInput(f'{table.path}: the column "{name}" must hold a number in every row. Fill or drop the others.')
+    return column.values.astype(np.float64)
+
+
+def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
+    files = [str(one) for one in table.column(FILE, "data.labels").values]
+    if len(set(files)) != len(files):
+        raise BadInput(f'{table.path}: the column "{FILE}" names a recording twice. Give each one row.')
+    return table, {name: row for row, name in enumerate(files)}
+
+
+def _labels(
+    role: str, column: str | None, tables: list[Table], beside: tuple[Table, dict[str, int]] | None
+) -> list[str] | None:
+    """The label of every recording; None where the recipe names no column."""
+    if column is None:
+        return None
+    return [_label(role, column, table, beside) for table in tables]
+
+
+def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, int]] | None) -> str:
+    of = f"data.columns.{role}"
+    if beside is None:
+        values = np.unique(table.column(column, of).values.astype(str))
+        if len(values) != 1:
+            raise BadInput(
+                f'{table.path}: the column "{column}" has {len(values)} values; a recording has one {role}. Cut it '
+                "into a file for each."
+            )
+        return str(values[0])
+    labels, rows = beside
+    if table.path.name not in rows:
+        raise BadInput(f'{labels.path}: no row has "{table.path.name}" in the column "{FILE}". Add it.')
+    return str(labels.column(column, of).values[rows[table.path.name]])

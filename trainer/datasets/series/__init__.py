@@ -1,1 +1,0 @@
-"""Data sets of time series, and how recordings become windows."""

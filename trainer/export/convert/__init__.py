@@ -1,1 +1,0 @@
-"""Converters from Keras to the formats that boards run."""

@@ -1,0 +1,270 @@
+"""Keras 3 to ONNX opset 13: float32, float16 and int8 (QDQ), one frame at a time, the same bytes every time.
+
+Tensors keep the channels-last order of the networks; nothing here turns a model's inputs to channels-first.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.manifest import parse_stage
+from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
+from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.trainer.export import runners
+from edgeveil.trainer.export.to_tflite import calibration_rows, function, input_specs
+from edgeveil.trainer.private import cover
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Head
+from edgeveil.trainer.tensorflow_quiet import quiet
+
+PRECISIONS = ("float32", "float16", "int8")
+LARGEST_SIDE = 4096  # pixels: a scale is the quotient of two sides
+OPSET = 13  # the newest that JetPack 4.6 and OpenVINO 2022.3 read; its IR is 7
+
+
+def convert(
+    model: Any, precisions: Sequence[str], calibration: Mapping[str, np.ndarray] | None = None, *, batch: int = 1
+) -> dict[str, bytes]:
+    """The model as an ONNX file in each precision; all take and give float32.
+
+    ``model`` is a Keras model with named inputs and outputs, ``calibration`` maps an input name to float32 (n, ...):
+    real inputs of the model, n rows that belong together, needed for int8 alone. ``batch`` frames go through at a time.
+    """
+    with quiet():
+        float32 = _float32(model, batch)
+        makers = {
+            "float32": lambda: float32,
+            "float16": lambda: _float16(float32),
+            "int8": lambda: _int8(float32, calibration),
+        }
+        return {precision: makers[precision]().SerializeToString(deterministic=True) for precision in precisions}
+
+
+def _float32(model: Any, batch: int) -> Any:
+    import tf2onnx
+
+    proto, _ = tf2onnx.convert.from_function(
+        function(model, batch), input_signature=input_specs(model, batch), opset=OPSET
+    )
+    _resize_to_whole_sizes(proto)
+    return _tidy(proto)
+
+
+def _resize_to_whole_sizes(proto: Any) -> None:
+    """Round scales of resizes up in float32 where they were rounded down.
+
+    By the specification (floor of size times scale), 23 / 12 rounded down makes 22 of 12. Some runtimes round to
+    nearest, and a checker refuses the graph.
+    """
+    from onnx import numpy_helper
+
+    constants = {constant.name: constant for constant in proto.graph.initializer}
+    for node in proto.graph.node:
+        if node.op_type != "Resize" or len(node.input) < 3 or node.input[2] not in constants:
+            continue
+        constant = constants[node.input[2]]
+        scales = numpy_helper.to_array(constant)
+        short = np.array([Fraction(float(s)) < Fraction(float(s)).limit_denominator(LARGEST_SIDE) for s in scales])
+        scales = np.where(short, np.nextafter(scales, np.float32(np.inf)), scales)
+        constant.CopyFrom(numpy_helper.from_array(scales, constant.name))
+
+
+def _float16(float32: Any) -> Any:
+    from onnxconverter_common import float16
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # one for every weight that is too small for float16
+        return _tidy(float16.convert_float_to_float16(_copy(float32), keep_io_types=True))
+
+
+def _int8(float32: Any, calibration: Mapping[str, np.ndarray] | None) -> Any:
+    import onnx
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
+
+    rows = iter(calibration_rows(calibration))
+
+    class Rows(CalibrationDataReader):
+        def get_next(self) -> dict[str, np.ndarray] | None:
+            return next(rows, None)
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "int8.onnx"
+        # Unsigned activations with signed weights are fast on x86. Weights have 7 bits: x86 without VNNI adds two
+        # products in 16 bits, which 8-bit weights would overflow.
+        quantize_static(
+            _copy(float32),
+            path,
+            Rows(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            reduce_range=True,
+        )
+        return _tidy(onnx.load(path))
+
+
+def _copy(proto: Any) -> Any:
+    """A copy: both converters work in place, and one moves the weights to a temporary file."""
+    import onnx
+
+    copy = onnx.ModelProto()
+    copy.CopyFrom(proto)
+    return copy
+
+
+def _tidy(proto: Any) -> Any:
+    """The same graph with names that depend on it alone, and without metadata.
+
+    The converters number tensors by a counter of the whole process, and leave inferred shapes in the graph.
+    """
+    graph = proto.graph
+    names = {value.name: value.name for value in (*graph.input, *graph.output)}
+    constants = {constant.name for constant in graph.initializer}
+    for number, node in enumerate(graph.node):
+        node.name = f"{node.op_type.lower()}-{number}"
+        for place, name in enumerate(node.input):
+            if name in constants:
+                names.setdefault(name, f"{node.name}.in{place}")
+        for place, name in enumerate(node.output):
+            names.setdefault(name, f"{node.name}.out{place}")
+        node.input[:] = [names.get(name, name) for name in node.input]
+        node.output[:] = [names[name] for name in node.output]
+        node.doc_string = ""
+    kept = [constant for constant in graph.initializer if constant.name in names]
+    for constant in kept:
+        constant.name = names[constant.name]
+    kept.sort(key=lambda constant: constant.name)
+    del graph.initializer[:]
+    graph.initializer.extend(kept)
+    del graph.value_info[:]
+    graph.name, graph.doc_string, proto.doc_string = "perturber", "", ""
+    domains = {node.domain for node in graph.node}
+    imports = [entry for entry in proto.opset_import if entry.domain in ("", "ai.onnx") or entry.domain in domains]
+    del proto.opset_import[:]
+    proto.opset_import.extend(imports)
+    del proto.metadata_props[:]
+    return proto
+
+
+# A cleaner or codebook that sends its code, of which a receiver makes x'.
+
+
+HEAD_ROOM = 4.0  # codes beyond this many times the largest in training saturate
+LARGEST = 2**15 - 1
+
+
+def as_code(fitted: FittedPerturber, x: np.ndarray, pool: np.ndarray | None = None) -> FittedPerturber:
+    """The same perturber, sending only its code, for a receiver that makes x' of it.
+
+    A codebook sends class and code, and the table ``decoder`` (codes, pictures of each, *shape) holds samples as they
+    would be sent, or those of ``pool``: a receiver draws one of the code's evenly. What it draws is a function of the
+    code and fresh noise, so it tells no more than the code.
+
+    A cleaner sends int16. The step is a power of two, from training samples x (n, features). The table ``decoder``
+    (r + 1, features) includes the step: x~ = [code, 1] decoder. Raises ``BadInput`` for a perturber that has no code.
+    """
+    if fitted.kind == "codebook":
+        return _without_pictures(fitted, pool)
+    if fitted.kind != "cleaner":
+        raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")
+    from edgeveil.models.cleaners import arrays
+
+    keras = runners.on_keras(fitted)
+    keras.run(x, {})
+    code = keras.flow("c")
+    most = 0.0 if code is None else float(np.abs(code).max())
+    scale = 2.0 ** math.ceil(math.log2(HEAD_ROOM * max(most, 1e-6) / LARGEST))
+    made_of = arrays(fitted.models["cleaner"])
+    decoder = np.vstack([made_of["decoder"] * np.float32(scale), made_of["decoder_bias"]])
+    quantise = {"stage": "quantise", "input": "c", "output": "q", "scale": scale, "dtype": "int16"}
+    output = {"name": "code", "kind": "code", "tensor": "q", "shape": [len(decoder) - 1], "dtype": "int16"}
+    return replace(
+        fitted,
+        stages=(*(stage for stage in fitted.stages if stage["stage"] != "output"), quantise),
+        outputs=({**output, "decoder": "decoder"},),
+        tables={"decoder": decoder},
+    )
+
+
+def _without_pictures(fitted: FittedPerturber, pool: np.ndarray | None) -> FittedPerturber:
+    code, label = (next(output for output in fitted.outputs if output["kind"] == kind) for kind in ("code", "label"))
+    needed: set[str] = {code["tensor"], label["tensor"]}
+    stages: list[dict[str, Any]] = []
+    for stage in reversed(fitted.stages):
+        reads, writes = reads_and_writes(parse_stage(stage))
+        if needed & set(writes):
+            stages.insert(0, stage)
+            needed |= set(reads)
+    spec, pictures = fitted.input, fitted.tables["pictures"]
+    copies = fitted.tables["donors"].shape[1] // len(fitted.tables["donors"]) if "donors" in fitted.tables else 1
+    if pictures.dtype.kind == "f":
+        pictures = to_raw(spec.dtype, spec.low, spec.high)(pictures)
+    decoder = pictures.reshape(-1, copies, *spec.shape) if pool is None else pool
+    tables = {stage["table"]: fitted.tables[stage["table"]] for stage in stages if "table" in stage}
+    return replace(
+        fitted,
+        stages=tuple(stages),
+        outputs=({**code, "decoder": "decoder"}, label),
+        tables={**tables, "decoder": decoder},
+    )
+
+
+# A perturber that sends its head's label beside what it sends: a linear stage, and the largest of its scores.
+
+
+SCORES = "head_scores"
+
+
+def with_head(fitted: FittedPerturber, head: Head | None) -> FittedPerturber:
+    """The same perturber with a further output ``head``, the class of y by the run's head.
+
+    Raises ``BadInput`` where there is no head, and for one whose noise came of a seed.
+    """
+    if head is None:
+        raise BadInput("This run has no head to emit: train with a section [head], or leave out --emit both.")
+    if head.promise is None:
+        raise BadInput(
+            "The head's noise came of `head.random_state`, so who knows the seed knows the noise, and nothing is "
+            "promised. Leave the key out and train again, or export without --emit both."
+        )
+    from edgeveil.models.linear_head import linear_head
+
+    sample = "u" if head.of == "reading" else _before_output(fitted)
+    training = fitted.training
+    if training is not None:
+        mark = cover.head_mark(head.mechanism, head.promise)
+        marks = {**training["marks"], "models": {**training["marks"]["models"], cover.HEAD: mark}}
+        training = {**training, "marks": marks}
+    return replace(
+        fitted,
+        stages=(
+            *fitted.stages,
+            {"stage": "artefact", "model": cover.HEAD, "inputs": {"sample": sample}, "outputs": {"scores": SCORES}},
+            {"stage": "table", "op": "argmax", "input": SCORES, "output": cover.HEAD},
+        ),
+        outputs=(
+            *fitted.outputs,
+            {"name": cover.HEAD, "kind": "label", "tensor": cover.HEAD, "shape": [], "dtype": "int64"},
+        ),
+        models={**fitted.models, cover.HEAD: linear_head(fitted.input.shape, head.weights, head.bias)},
+        training=training,
+    )
+
+
+def _before_output(fitted: FittedPerturber) -> str:
+    """The tensor of what leaves, in the unit cube."""
+    made = next((stage["input"] for stage in fitted.stages if stage["stage"] == "output"), None)
+    if made is None:
+        raise BadInput('What this perturber sends is a whole sample of a table: train with `head.of = "reading"`.')
+    return str(made)

@@ -1,1 +1,0 @@
-"""Codebooks that guard the people they were trained on."""

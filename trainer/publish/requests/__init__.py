@@ -1,1 +1,0 @@
-"""What a plan may ask for beside the rows."""

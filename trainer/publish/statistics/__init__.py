@@ -1,1 +1,0 @@
-"""Counts, histograms and means of the raw table that go with a publication, each with noise."""

@@ -1,1 +1,0 @@
-"""The kinds of perturbers that a recipe's ``[perturber]`` may be, and what each has to say."""

@@ -1,1 +1,0 @@
-"""The card of a publication, as a page and as text, from its publication.json alone."""
