@@ -7,14 +7,13 @@ import json
 import types
 import typing
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from edgeveil.devices import profiles
-from edgeveil.devices.latency import calibration
 from edgeveil.devices.profiles import Profile
+from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.recipe.messages import members, tags
@@ -25,7 +24,6 @@ from scripts.record import ROOT, Script, run
 HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
 BOARDS = ROOT / "docs/boards"
-PUBLISHED = Path(calibration.__file__).parent / "published.csv"
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -180,7 +178,7 @@ def _board(profile: Profile) -> Iterator[str]:
 def _published(profile: Profile) -> list[str]:
     """Rows of the published table that stand for this board, and those that its profile has beside them."""
     groups = {one.group for one in profile.calibration}
-    with PUBLISHED.open(newline="") as file:
+    with TABLE.open(newline="") as file:
         found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
     lines = {"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found}
     lines |= {f"| {p.network} | {p.input} | {p.precision} | {p.ms:g} | {p.source} |" for p in profile.published}

@@ -22,11 +22,9 @@ from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import results
 from edgeveil.trainer.audit import document
-from edgeveil.trainer.collect.federation.training_journal import Journal, Plan
 from edgeveil.trainer.export import folder as export_folder
 from edgeveil.trainer.pseudonyms.vault import VaultFile
 from edgeveil.trainer.publish import publication
-from edgeveil.trainer.publish.work import exactly_once
 from edgeveil.trainer.report import card_page
 from edgeveil.trainer.runs.run import Run
 from tests.support import import_graph
@@ -84,9 +82,7 @@ FILES = {
     "ledger": ("out", charge),
     "lock": (".out.lock", lock),
     "audit": ("audit.json", lambda path: document.save({"artefact": "tflite-int8"}, path.parent)),
-    "file made once": ("out", lambda path: exactly_once.make(path, path.parents[1] / "receipts", b"new")),
     "vault": ("out", vault),
-    "journal": ("out", lambda path: Journal(path, "0" * 64, Plan(1, 1, 1, 0.5))),
     "frames' pipe": (counters.NAME, lambda path: os.close(counters.make_for_inside(str(path.parent)))),
     "pairs' document": ("audit.json", write_pairs),
     "pairs' page": ("report.html", write_pairs),

@@ -5,8 +5,7 @@ import os
 import pytest
 
 from edgeveil.devices.flashing import plan, sd_card
-from edgeveil.devices.flashing.flash import flash_card
-from edgeveil.devices.flashing.provisioning.card_setup import read_setup
+from edgeveil.devices.flashing.flash import flash_card, read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.devices.flashing.wheels import read_inputs

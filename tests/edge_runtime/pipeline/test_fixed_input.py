@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sources.base import Source
 from tests.support import bundles
 from tests.support.checkout import ROOT
-from tests.support.promised import counted_bundles, gradient_examples, held_examples, local_examples
+from tests.support.promised import counted_bundles, held_examples, local_examples
 
 D, N = 4, 24
 SECRET = 16  # the first value of the readings that fail
@@ -132,11 +132,11 @@ def test_the_report_of_a_failure_has_the_law_of_the_mechanism():
 
 
 def test_a_nan_in_a_reading_is_answered_too():
-    manifest = gradient_examples.manifest()
-    made = Pipeline(manifest, tables={}, runners={})
-    x, draws = gradient_examples.golden(manifest.document)
-    made.prepare(x[:1], {name: values[:1] for name, values in draws.items()})
-    frames = [RawFrame(np.array([0.5, np.nan if n % 2 else 0.5, 1.0], np.float32), n) for n in range(10)]
+    parts, tables = local_examples.document("duchi-linf", 1.0, D)
+    parts["input"]["dtype"] = "float32"
+    made = local_examples.pipeline(parts, tables)
+    made.prepare(np.full((1, D), 3, np.float32), local_examples.recorded(parts["stages"], 1))
+    frames = [RawFrame(np.array([0.5, np.nan if n % 2 else 0.5, 1.0, 0.0], np.float32), n) for n in range(10)]
     assert [frame.index for frame in made.perturb_batch(frames)] == list(range(10))
     assert made.answered == {"not-finite": 5}
 
