@@ -112,12 +112,11 @@ class Opened:
 
     def facts(self) -> dict[str, Any]:
         """What a publication says of it."""
-        privacy, artefact = self.manifest.privacy, self.perturber.artefact
-        card = None if privacy.card is None else hashlib.sha256(self.bundle.members[privacy.card]).hexdigest()
+        card = self.manifest.privacy.card
         return {
             "sha256": self.bundle.manifest_sha256,
-            "card_sha256": card,
-            "artefact": artefact,
+            "card_sha256": None if card is None else hashlib.sha256(self.bundle.members[card]).hexdigest(),
+            "artefact": self.perturber.artefact,
             "audited": bool(self.perturber.info["audited"]),
             "verdict": self._verdict(),
         }
@@ -150,11 +149,10 @@ class Opened:
             )
 
     def _verdict(self) -> str | None:
-        privacy, artefact = self.manifest.privacy, self.perturber.artefact
-        if privacy.file is None:
+        file = self.manifest.privacy.file
+        if file is None:
             return None
-        document = strict_json.loads(self.bundle.members[privacy.file])
-        found = audits_of(document, artefact, CPU, current_place())
+        found = audits_of(strict_json.loads(self.bundle.members[file]), self.perturber.artefact, CPU, current_place())
         return (found[0].get("verdict") or {}).get("word") if found else None
 
 

@@ -14,7 +14,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -22,6 +22,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic
+from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.pseudonyms.master_key import MasterKey, Scope
 from edgeveil.trainer.pseudonyms.vault import Publication, Vault
 from edgeveil.trainer.publish import plan as statement
@@ -38,13 +39,19 @@ from edgeveil.trainer.publish.resuming import DOCUMENT, WORK, Drawn, State
 from edgeveil.trainer.report import card_markdown
 from edgeveil.trainer.report import card_markdown as card_html
 from edgeveil.trainer.results import locked
-from edgeveil.trainer.sealing.keys import Signer
 
 CHUNK_BYTES, MOST_ROWS, FEWEST_ROWS = 16 << 20, 8192, 16
 PSEUDONYMS, REST, DRAWN = "pseudonyms.json", "rest.json", "statistics.json"  # of the work folder
 CARDS = {"card.html": card_html.render, "publication.md": card_markdown.text}
 KIND, FORMAT, SIGNED = "publication", 1, "publication.signed.json"
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
+
+
+class Signer(Protocol):
+    """The maker's key."""
+
+    def envelope(self, kind: str, document: Mapping[str, Any]) -> bytes:
+        """A document in a signed envelope of that kind."""
 
 
 def publish_archive(wanted: Wanted, key: MasterKey, signer: Signer, vault: Vault | None = None) -> dict[str, Any]:
@@ -78,7 +85,6 @@ class _Publishing:
     ) -> None:
         self._wanted, self._key, self._signer, self._vault = wanted, key, signer, vault
         self._opened, self._uri, self._plan = opened, uri, wanted.plan
-        # A bundle that draws reveals more when the same recordings are published twice.
         self._drawn = Drawn(wanted.key) if any(one.stage == "draw" for one in opened.manifest.stages) else None
         self._out, self._work = wanted.out, wanted.out / WORK
         self._chunk_rows = wanted.chunk_rows or min(max(CHUNK_BYTES // opened.records.itemsize, FEWEST_ROWS), MOST_ROWS)
@@ -107,8 +113,8 @@ class _Publishing:
 
     def _perturbed(self, rows: int) -> list[Path]:
         most = int(_frames_of(self._plan).most_dropped * rows)
-        counts = {"rows": rows, "chunk_rows": self._chunk_rows, "most_dropped": most}
-        return perturbed(self._wanted, self._opened, self._work, self._uri, **counts)
+        given = self._wanted, self._opened, self._work, self._uri
+        return perturbed(*given, rows=rows, chunk_rows=self._chunk_rows, most_dropped=most)
 
     def _state(self) -> State:
         derive = self._key.derive
@@ -184,8 +190,8 @@ class _Publishing:
         pseudonyms = {name: [column[number] for number in at] for name, column in kept.items()}
         parts = self._write_parts(published_columns(prepared, shown, pseudonyms, order), place[order], chunks)
         paths = [self._out / part["name"] for part in parts]
-        linking = [str(plan.anonymity.people)] if plan.anonymity.link == "person" else []
-        read = reader.columns_of(paths, [*plan.of(Quasi), *plan.of(Sensitive), *linking])
+        linking = [plan.anonymity.people] if plan.anonymity.link == "person" else []
+        read = reader.columns_of(paths, [*plan.of(Quasi), *plan.of(Sensitive), *map(str, linking)])
         found = reader.measured(read, plan, prepared.person[order].tolist())  # an independent reader
         reader.require(plan, found)
         raw = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
@@ -260,8 +266,7 @@ class _Publishing:
                 drawn=self._work / DRAWN,
             )
             write_atomic(path, json.dumps(rest, allow_nan=False).encode())
-        said: dict[str, Any] = json.loads(path.read_bytes())
-        return said
+        return dict(json.loads(path.read_bytes()))
 
     def _records(
         self, prepared: Prepared, order: np.ndarray, pseudonyms: Mapping[str, Sequence[str]]
@@ -349,9 +354,7 @@ def _without_dropped(prepared: Prepared, shown: Generalised, there: np.ndarray) 
     """The table generalised again, of the rows that are ``there`` (mask, table rows) alone: who lost rows may look
     like fewer than k others. Raises ``LimitNotMet`` where the plan does not allow what that takes."""
     rows = np.flatnonzero(there)
-    cells: dict[str, Sequence[str]] = {
-        name: [column[int(row)] for row in rows] for name, column in prepared.cells.items()
-    }
+    cells: Cells = {name: [column[row] for row in rows.tolist()] for name, column in prepared.cells.items()}
     try:
         again = Prepared.of(prepared.plan, cells).generalised(suppressed=shown.suppressed)
     except BadInput as error:

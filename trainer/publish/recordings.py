@@ -51,8 +51,7 @@ def open_frames(uri: str, manifest: Manifest) -> Source:
 
 def names_in(source: Source) -> FrameNames:
     """What a table calls the frames: their files in the folder, or numbers."""
-    files: Sequence[str] | None = getattr(source, "files", None)
-    return range(source.size or 0) if files is None else files
+    return getattr(source, "files", None) or range(source.size or 0)
 
 
 def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:

@@ -1,7 +1,6 @@
-"""What a run needs of earlier ones: the state that a resumed one must match, what was drawn, and what was paid.
+"""The state that a resumed run must match, what was drawn and what was paid.
 
-A bundle that draws reveals more when the same recordings are published twice. Next to the master key is a list of what
-was published by such bundles, as keyed hashes alone.
+Next to the master key is a list, of keyed hashes, of what was published by bundles that draw: twice reveals more.
 """
 
 from __future__ import annotations
