@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sources.images import list_pictures
-from edgeveil.edge_runtime.sources.npz import count_rows
 from edgeveil.trainer.datasets.columns import MISSING, Cells
 from edgeveil.trainer.publish.anonymity.date_spans import as_date
 from edgeveil.trainer.publish.anonymity.number_ranges import as_number
-from edgeveil.trainer.publish.archive.recordings import PARQUET, FrameNames, matched, open_parquet
 
 WORDS = 4  # a text of more words than these is prose, in which anything may stand
 LETTERS = 64
@@ -54,34 +50,6 @@ def draft(table: Path, cells: Cells, *, k: int = 10, frame_columns: Sequence[str
     }
     frames = _frames(frame_columns) if frame_columns else _NO_FRAMES
     return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}{frames}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
-
-
-def names_of(uri: str) -> FrameNames:
-    """What a table calls the frames, without a bundle: their files in the folder, or numbers. Raises ``BadInput``."""
-    kind, _, where = uri.partition(":")
-    if kind == "images":
-        return list_pictures(where)[1]
-    if uri.startswith(PARQUET):
-        with open_parquet(Path(where)) as file:
-            return range(file.metadata.num_rows)
-    return range(count_rows(where))
-
-
-def frame_columns(table: Path, cells: Cells, names: FrameNames) -> list[str]:
-    """The columns that name every frame once, in the table's order.
-
-    Raises ``BadInput`` where none does: by row or frame, where a column names half of them at least.
-    """
-    wanted = set(map(str, names))
-    shared = {column: len(wanted.intersection(values)) for column, values in cells.items()}
-    whole = [column for column, many in shared.items() if many == len(wanted) == len(cells[column])]
-    if whole:
-        return whole
-    nearest = max(shared, key=shared.__getitem__)
-    if 2 * shared[nearest] >= len(wanted):
-        matched(cells[nearest], names, nearest)
-    what = f"numbers from 0 to {len(wanted) - 1}" if isinstance(names, range) else "names of files in the folder"
-    raise BadInput(f"No column of {table.name} says which frame is a row's: expected one with {what}. Add it.")
 
 
 def _frames(columns: Sequence[str]) -> str:

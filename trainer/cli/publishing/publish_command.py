@@ -28,7 +28,8 @@ def plan(
     frames of recordings."""
     from edgeveil.edge_runtime.storage.atomic import write_atomic
     from edgeveil.trainer.publish.archive.recordings import uri_of
-    from edgeveil.trainer.publish.draft import draft, frame_columns, names_of
+    from edgeveil.trainer.publish.draft import draft
+    from edgeveil.trainer.publish.frame_columns import frame_columns, names_of
     from edgeveil.trainer.publish.table_files import read
     from edgeveil.trainer.results import locked, require_free
 

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.formats.png import encode
 from edgeveil.trainer.publish.archive import frames
 from edgeveil.trainer.publish.archive.recordings import uri_of
-from edgeveil.trainer.publish.draft import names_of
+from edgeveil.trainer.publish.frame_columns import names_of
 from edgeveil.trainer.publish.verify_publication import verify_publication
 from tests.edge_runtime.sources.series import series_example
 from tests.support.publishing import archives
