@@ -248,7 +248,8 @@ def merging(record: dict[str, Any]) -> str:
     lines = [
         "## Rare codes merged",
         "",
-        f"The same int8 codes with `merge_below` (a script of commit baecb1ef; nothing trained again). *F*: by how much no",
+        "The same int8 codes with `merge_below` (a script of commit baecb1ef; nothing trained again). *F*: by how much "
+        "no",
         f"code raises any P(z | y), over pairs of y and code of {record['fewest']} units, with the share of samples",
         "that have one. *F of the class*: of every code, given the class sent in place of y; *rarest*: units of the",
         "rarest. *Kept*: the correlation within y between what is kept and its mean over a code's samples. Certainty",
