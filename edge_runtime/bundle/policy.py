@@ -15,9 +15,8 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.ledger.book import Limit, Price
 from edgeveil.edge_runtime.manifest.count import DAY_S
-from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.manifest import Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.filesystem import read
@@ -299,7 +298,7 @@ def _refuse(what: str) -> NoReturn:
 #
 # ``label-only`` goes on with what D_y predicts and nothing else, ``stop`` ends the service with code 70. Both last
 # until it is started again. ``most_shift`` is a total variation distance, from 0 to 1
-# (``edgeveil.edge_runtime.shift``).
+# (``edgeveil.edge_runtime.ext.shift``).
 
 
 LABEL_ONLY, STOP = "label-only", "stop"

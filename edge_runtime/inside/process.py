@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import (
+    SPENT,
     DeviceFailed,
     EdgeVeilError,
     Missing,
@@ -27,13 +28,12 @@ from edgeveil.edge_runtime.errors import (
     Unsupported,
     describe,
 )
+from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, InsideCount, PaidDraws
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
 from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
-from edgeveil.edge_runtime.ledger.allowance import COUNTS, InsideCount, PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -317,7 +317,7 @@ class Inside(object):
         manifest, price = perturber.manifest, perturber.count_price
         if manifest.counts is None:
             return None
-        from edgeveil.edge_runtime.counting.counter import Counter
+        from edgeveil.edge_runtime.ext.counting.inside import Counter
 
         if price is not None:
             self._may_count = InsideCount(self._counters, price, of=COUNTS).take

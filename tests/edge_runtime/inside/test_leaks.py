@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ledger.book import Ledger, create
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
 from tests.support import bundles, leak_scanner, live_fakes, programs
 from tests.support.checkout import ROOT
