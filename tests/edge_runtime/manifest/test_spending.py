@@ -1,8 +1,9 @@
 """The promise of a manifest: what costs what, what is covered, and that a bundle cannot claim less than it spends."""
 
-from __future__ import hashlib
+from __future__ import annotations
 
 import copy
+import hashlib
 import io
 import math
 from decimal import Decimal
