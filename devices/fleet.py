@@ -412,9 +412,9 @@ def _status(there: Board) -> Mapping[str, Any]:
     try:
         found = json.loads(printed)
         index = found.get("index")
-        # A runtime of before said no age.
+        # An older runtime said no age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
-        # One of before said nothing of what was spent.
+        # An older one said nothing of what was spent.
         kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
         return {**kept, "index": aged, "spent": spent_text(found.get("spent"))}
     except (ValueError, LookupError, TypeError):

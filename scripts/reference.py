@@ -62,7 +62,7 @@ def default(field: FieldInfo) -> str:
     """What is taken where the key is left out."""
     if field.is_required():
         return "required"
-    return "left out" if field.default is None else f"`{value(field.default)}`"
+    return "optional" if field.default is None else f"`{value(field.default)}`"
 
 
 def _constraints(metadata: Iterable[object]) -> list[object]:
@@ -92,24 +92,22 @@ def sections(
 
 
 def section(title: str, model: type[BaseModel]) -> str:
-    """One section with a row for each key that is no section of its own."""
-    rows = [
-        f"| `{key}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |\n"
+    """One section with a line for each key that is no section of its own."""
+    lines = [
+        f"* `{key}` ({kind(field.annotation, field.metadata)}; {default(field)}): {field.description}\n"
         for key, field in model.model_fields.items()
         if not members(field.annotation)
     ]
-    head = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n"
-    return f"### {title}\n\n{model.__doc__}\n\n{head}{''.join(rows)}\n"
+    return f"### {title}\n\n{model.__doc__}\n\n{''.join(lines)}\n"
 
 
 def shipped() -> str:
-    """The recipes that come along, a row for each."""
+    """The recipes that come with EdgeVeil, a line for each."""
     names = {name: alias for alias, name in ALIASES.items()}
-    rows = "".join(
-        f"| `{name}`{f', `{names[name]}`' if name in names else ''} | {Recipe.find(name).description} |\n"
+    return "".join(
+        f"* `{name}`{f', `{names[name]}`' if name in names else ''}: {Recipe.find(name).description}\n"
         for name in Recipe.names()
     )
-    return f"| recipe | what it trains |\n| --- | --- |\n{rows}"
 
 
 def keys() -> str:
@@ -134,7 +132,7 @@ def _board(profile: Profile) -> Iterator[str]:
     yield "| | |"
     yield "| --- | --- |"
     models = ", ".join(f"`{one}`" for one in profile.models)
-    yield f"| says that it is | {models or 'nothing; name the profile'} |"
+    yield f"| model | {models or 'nothing; name the profile'} |"
     yield f"| image | {system}, {profile.architecture}, Python {profile.python} |"
     yield f"| artefacts | {', '.join(f'`{one}`' for one in profile.artefacts)} |"
     for backend in profile.backends:
@@ -165,24 +163,20 @@ def _board(profile: Profile) -> Iterator[str]:
     yield "| --- | --- |"
     yield from (f"| {fact} | run |" for fact in profile.checked)
     yield from (f"| {fact} | unchecked |" for fact in profile.unchecked)
-    rows = _published(profile)
-    if rows:
-        yield ""
-        yield "Published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
-        yield ""
-        yield "| network | input | precision | ms a frame | source |"
-        yield "| --- | --- | --- | --- | --- |"
-        yield from rows
-
-
-def _published(profile: Profile) -> list[str]:
-    """Rows of the published table that stand for this board, and those that its profile has beside them."""
-    groups = {one.group for one in profile.calibration}
+    groups = sorted({one.group for one in profile.calibration})
     with TABLE.open(newline="") as file:
-        found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
-    lines = {"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found}
-    lines |= {f"| {p.network} | {p.input} | {p.precision} | {p.ms:g} | {p.source} |" for p in profile.published}
-    return sorted(lines)
+        count = sum(f"{row['device']}/{row['runtime']}" in groups for row in csv.DictReader(file))
+    if not count + len(profile.published):
+        return
+    yield ""
+    yield "Latencies published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
+    yield ""
+    if count:
+        table = "[published.csv](../../devices/published.csv)"
+        yield f"* {count} rows of {table}, device/runtime {', '.join(f'`{one}`' for one in groups)}"
+    for source in dict.fromkeys(one.source for one in profile.published):
+        rows = (one for one in profile.published if one.source == source)
+        yield f"* {source}: " + "; ".join(f"{p.network} {p.input} {p.precision} {p.ms:g} ms" for p in rows)
 
 
 def boards() -> str:

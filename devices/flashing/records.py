@@ -175,7 +175,7 @@ class Wanted:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the plan says beside its steps."""
+        """What the plan says next to its steps."""
         raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
         return (raw,) if self.accept_raw_on_network else ()
 

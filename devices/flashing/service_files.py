@@ -149,7 +149,7 @@ def _device(source: str) -> tuple[str, str]:
 
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"
-UNITS = [RECOVER, INSIDE, MAIN]  # beside them, camera_unit.UNIT where a process of its own gets the frames
+UNITS = [RECOVER, INSIDE, MAIN]  # next to them, camera_unit.UNIT where a process of its own gets the frames
 UPDATE, TIMER = "edgeveil-update.service", "edgeveil-update.timer"
 UNIT_FOLDER = "/etc/systemd/system/"
 CONFIG = config.DEFAULT_PATH

@@ -104,7 +104,7 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
 # A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be
 # hidden, whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share,
 # 0.05 is 5 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the
-# best attack's in an audit of before there was one. Chance is the better of the two on the privacy card.
+# best attack's in an audit made before there was one. Chance is the better of the two on the privacy card.
 # ``countersigned`` (false where it is left out) asks that an auditor other than the bundle's maker signed the audit
 # (``edgeveil.edge_runtime.bundle.board_state``). ``spend`` asks that a bundle counts what it tells, and limits that
 # (``edgeveil.edge_runtime.bundle.policy``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does whose

@@ -1,6 +1,6 @@
 """The system calls that the inside may make, by name: what its interpreter and its source need, and no others.
 
-Measured with strace on x86-64 by ``tests/security/measure.py`` (docs/results/system-calls.json); beside them stand the
+Measured with strace on x86-64 by ``tests/security/measure.py`` (docs/results/system-calls.json); next to them stand the
 same calls by the other names that older C libraries and 32-bit ARM use for them. A call that the kernel knows and that
 is not here is refused. ``CHECKED`` calls pass with some arguments only.
 """
@@ -65,7 +65,7 @@ _FETCHING = (
     "bind connect getpeername getsockname getsockopt recv recvfrom recvmsg send sendmmsg sendmsg sendto setsockopt "
     "shutdown sysinfo uname"
 )
-# What it needs beside these where it checks TLS for FFmpeg, which calls a socket that listens before the filter.
+# What it needs in addition where it checks TLS for FFmpeg, which calls a socket that listens before the filter.
 _ACCEPTING = frozenset(["accept", "accept4"])
 _DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
 

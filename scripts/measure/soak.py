@@ -108,7 +108,7 @@ class Faulty(Source):
 
 
 def bundle(folder: Path) -> Path:
-    """A sealed development bundle of a cleaner of made-up vectors, and the folder ``trust`` beside it."""
+    """A sealed development bundle of a cleaner of made-up vectors, and the folder ``trust`` next to it."""
     from edgeveil.trainer.export.export import export
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.sealing.seal import keygen, seal

@@ -2,7 +2,7 @@
 
 Where a pseudonym links rows and z is a person's, the unit is a person: the mean and the deviation of their frames and
 columns, for a mean takes noise away that each frame has of its own. Where z changes from row to row the unit is a row,
-with the same figures of the person's other rows beside it. Where nothing links rows, it is a row alone.
+with the same figures of the person's other rows next to it. Where nothing links rows, it is a row alone.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _usual(y: np.ndarray, person: np.ndarray) -> np.ndarray:
 
 
 def _standard(features: np.ndarray) -> np.ndarray:
-    """Mean 0 and deviation 1: frames in units of their own would hide what stands beside them."""
+    """Mean 0 and deviation 1: frames in units of their own would hide what stands next to them."""
     spread = features.std(axis=0)
     return ((features - features.mean(axis=0)) / np.where(spread > 1e-7, spread, 1.0)).astype(np.float32)
 

@@ -1,7 +1,7 @@
 """The plan of a publication: what becomes of each column. No column passes by default.
 
 A plan is TOML: ``[anonymity]``, and a table ``[columns.NAME]`` for each column. Its ``action`` says which keys it has.
-``[frames]`` is for recordings beside the table, ``[statistics.NAME]`` asks for a number with noise, ``[attack]`` for an
+``[frames]`` is for recordings of the table, ``[statistics.NAME]`` asks for a number with noise, ``[attack]`` for an
 attack on all of it.
 """
 

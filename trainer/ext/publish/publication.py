@@ -319,7 +319,7 @@ def _refuse_prose(name: str, cells: Sequence[str]) -> None:
 
 @contextmanager
 def _whole(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its name when the block ends, and is removed where it raises."""
+    """A folder next to ``out`` that takes its name when the block ends, and is removed where it raises."""
     if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
         raise BadInput(f"{out} is not empty: a publication is never written over another. Give another folder.")
     out = Path(os.path.realpath(out))  # a link to an empty folder stays one

@@ -98,8 +98,8 @@ class VaultFile:
 
 # People whom the vault learned from publications that are under way: those of one that comes to nothing go again.
 #
-# A publication may be gone on with days later, and its pseudonyms must then still be somebody's. So the vault knows its
-# people from the start, and notes beside each that nobody was sent anything of them yet.
+# A publication may be resumed days later, and its pseudonyms must then still be somebody's. So the vault knows its
+# people from the start, and notes next to each that nobody was sent anything of them yet.
 
 
 TABLE = """
@@ -154,7 +154,7 @@ class UnderWay:
 
 
 SALT = 16
-ASKED = 500  # names in one query; SQLite of before 3.32 takes 999 at most
+ASKED = 500  # names in one query; SQLite before 3.32 takes 999 at most
 TABLES = """
 CREATE TABLE vault (proof BLOB NOT NULL);
 CREATE TABLE field (name TEXT PRIMARY KEY, steps TEXT NOT NULL);
