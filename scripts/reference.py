@@ -1,4 +1,5 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, and docs/boards from the profiles."""
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, tables of kinds from
+their classes."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from edgeveil.devices import profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES
+from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
@@ -23,6 +26,7 @@ from scripts.record import ROOT, Script, run
 
 HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
+KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -120,6 +124,25 @@ def page(text: str) -> str:
     return filled(text, {"recipes": shipped, "keys": keys})
 
 
+def kinds_page(name: str, text: str) -> str:
+    """The page ``text`` of ``sources`` or ``sinks`` with its table of kinds made anew."""
+    registry, heading = KINDS[name]
+    return filled(text, {name: lambda: kinds_table(registry, heading)})
+
+
+def kinds_table(registry: Registry, heading: str) -> str:
+    """A row for each class of a registry: its forms, its help, and what it needs where any of them needs something."""
+    facts = {one.facts["forms"]: one.facts for one in registry.kinds().values()}
+    columns = [registry.word, heading, *(["needs"] if any("needs" in one for one in facts.values()) else [])]
+    rows = [
+        [", ".join(f"`{form}`" for form in forms), one["help"], one.get("needs", "")][: len(columns)]
+        for forms, one in facts.items()
+    ]
+    return "".join(
+        f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in [columns, ["---"] * len(columns), *rows]
+    )
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -190,6 +213,9 @@ def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
+    for name in KINDS:
+        path = ROOT / f"docs/reference/{name}.md"
+        write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())
