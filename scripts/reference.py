@@ -1,4 +1,4 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, and docs/boards from the profiles."""
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, and the adversaries."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.attacks import families as families_of
+from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.pictures import filled
@@ -24,6 +26,8 @@ from scripts.record import ROOT, Script, run
 HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
 BOARDS = ROOT / "docs/boards"
+ATTACKS = ROOT / "docs/explanation/adversaries.md"
+LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -122,6 +126,14 @@ def page(text: str) -> str:
     return filled(text, {"recipes": shipped, "keys": keys})
 
 
+def families() -> str:
+    """The families of attacks, a row for each, in the order of an audit."""
+    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
+    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
+    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
+    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -196,6 +208,8 @@ def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
+    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
+    write_atomic(str(ATTACKS), attacks.encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())
