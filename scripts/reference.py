@@ -1,4 +1,4 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, tables of kinds from
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, and tables of kinds from
 their classes."""
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.attacks import families as families_of
+from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.pictures import filled
@@ -28,6 +30,8 @@ HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
 KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
+ATTACKS = ROOT / "docs/explanation/adversaries.md"
+LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -143,6 +147,14 @@ def kinds_table(registry: Registry, heading: str) -> str:
     )
 
 
+def families() -> str:
+    """The families of attacks, a row for each, in the order of an audit."""
+    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
+    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
+    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
+    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -216,6 +228,8 @@ def main() -> None:
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"
         write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())
+    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
+    write_atomic(str(ATTACKS), attacks.encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())

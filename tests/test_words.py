@@ -11,7 +11,8 @@ from tests.support.checkout import ROOT
 
 # "beside" is refused for "next to" and "in addition to", "nobody" for "no one" and for a role.
 PHRASE = re.compile(
-    r"(?<![\w-])(of before|of then|gone on with|hears? of|whoever|what leaves|nobody|(?:is|are) told(?! apart)|beside)(?![\w-])",
+    r"(?<![\w-])(of before|of then|gone on with|hears? of|whoever|what leaves|nobody|"
+    r"(?:is|are) told(?! apart)|beside)(?![\w-])",
     re.IGNORECASE,
 )
 # Comments, docstrings and strings of the product with such a phrase. These numbers may only fall.

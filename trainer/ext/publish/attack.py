@@ -21,10 +21,9 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.findings import Row, Scored, score
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
-from edgeveil.trainer.audit.before_after.compare import NEED_D_Z
 from edgeveil.trainer.audit.before_after.pairs import FEWEST_OF_A_CLASS
 from edgeveil.trainer.audit.document import attacked
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, judge
@@ -141,7 +140,7 @@ def attack(
     _require_enough(asked, found)
     if families is None:
         load_tensorflow()
-        families = [one for one in adversaries() if one.name not in NEED_D_Z]
+        families = without_d_z(adversaries())
     attackers = tuple(families)
     steps = (len(found.views) + (found.single is not None)) * len(attackers)
     with progress("attack on the publication", total=steps) as advance:

@@ -19,6 +19,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
@@ -42,8 +43,6 @@ from edgeveil.trainer.training.classifiers import train_classifiers, train_linea
 
 FLOOR = "label-only"
 CODE_KINDS = ("codebook", "label-only")  # they send one of few codes: counting these is the strongest attack
-BY_CODE = ("fixed D_z", "code counts", "Bayes knowing the channel")
-QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # strong for their time
 
 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
@@ -196,13 +195,13 @@ def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> Run:
 
 def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...]:
     every = adversaries()
-    by_code = tuple(family for family in every if family.name in BY_CODE)
-    countable = all(family.why_not(problem) is None for family in by_code if family.name == "code counts")
     if attacks == "all":
         return every
+    by_code = tuple(family for family in every if family.kind == "fixed" or getattr(family, "counts", False))
+    countable = CodeCounts().why_not(problem) is None
     if countable and (attacks == "codes" or (attacks == "auto" and kind in CODE_KINDS)):
         return by_code
-    return tuple(family for family in every if family.name in QUICK)
+    return tuple(family for family in every if family in by_code or getattr(family, "swept", False))
 
 
 @contextmanager
