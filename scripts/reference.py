@@ -18,6 +18,7 @@ from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks import families as families_of
 from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.pictures import filled
@@ -167,7 +168,7 @@ def _board(profile: Profile) -> Iterator[str]:
         commands.append(f"edgeveil wheels {profile.name} --out wheels")
     form = next((FORMS[backend.device] for backend in profile.backends if backend.device in FORMS), None)
     if form is not None and form.requantised:
-        how = " --compiler-python PYTHON" if form.made[0] == "rknn" else ""
+        how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
         commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")
         commands.append("edgeveil seal EXPORT --key KEY --out BUNDLE")
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
