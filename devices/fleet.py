@@ -39,7 +39,7 @@ from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, 
 from edgeveil.devices.transports import split_target
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
-from edgeveil.edge_runtime.ledger.book import board_total_text
+from edgeveil.edge_runtime.ext.ledger.book import board_total_text
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 PAGE = "docs/how-to/manage-a-fleet.md"
@@ -412,9 +412,9 @@ def _status(there: Board) -> Mapping[str, Any]:
     try:
         found = json.loads(printed)
         index = found.get("index")
-        # A runtime of before said no age.
+        # An older runtime said no age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
-        # One of before said nothing of what was spent.
+        # An older one said nothing of what was spent.
         kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
         return {**kept, "index": aged, "spent": spent_text(found.get("spent"))}
     except (ValueError, LookupError, TypeError):

@@ -1,4 +1,5 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, and the adversaries."""
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, tables of kinds from
+their classes."""
 
 from __future__ import annotations
 
@@ -15,6 +16,8 @@ from edgeveil.devices import profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES
+from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks import families as families_of
 from edgeveil.trainer.attacks.registry import adversaries
@@ -26,6 +29,7 @@ from scripts.record import ROOT, Script, run
 
 HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
+KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
 ATTACKS = ROOT / "docs/explanation/adversaries.md"
 LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
@@ -67,7 +71,7 @@ def default(field: FieldInfo) -> str:
     """What is taken where the key is left out."""
     if field.is_required():
         return "required"
-    return "left out" if field.default is None else f"`{value(field.default)}`"
+    return "optional" if field.default is None else f"`{value(field.default)}`"
 
 
 def _constraints(metadata: Iterable[object]) -> list[object]:
@@ -97,24 +101,22 @@ def sections(
 
 
 def section(title: str, model: type[BaseModel]) -> str:
-    """One section with a row for each key that is no section of its own."""
-    rows = [
-        f"| `{key}` | {kind(field.annotation, field.metadata)} | {default(field)} | {field.description} |\n"
+    """One section with a line for each key that is no section of its own."""
+    lines = [
+        f"* `{key}` ({kind(field.annotation, field.metadata)}; {default(field)}): {field.description}\n"
         for key, field in model.model_fields.items()
         if not members(field.annotation)
     ]
-    head = "| key | value | if left out | what it is |\n| --- | --- | --- | --- |\n"
-    return f"### {title}\n\n{model.__doc__}\n\n{head}{''.join(rows)}\n"
+    return f"### {title}\n\n{model.__doc__}\n\n{''.join(lines)}\n"
 
 
 def shipped() -> str:
-    """The recipes that come along, a row for each."""
+    """The recipes that come with EdgeVeil, a line for each."""
     names = {name: alias for alias, name in ALIASES.items()}
-    rows = "".join(
-        f"| `{name}`{f', `{names[name]}`' if name in names else ''} | {Recipe.find(name).description} |\n"
+    return "".join(
+        f"* `{name}`{f', `{names[name]}`' if name in names else ''}: {Recipe.find(name).description}\n"
         for name in Recipe.names()
     )
-    return f"| recipe | what it trains |\n| --- | --- |\n{rows}"
 
 
 def keys() -> str:
@@ -135,6 +137,25 @@ def families() -> str:
     return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
 
 
+def kinds_page(name: str, text: str) -> str:
+    """The page ``text`` of ``sources`` or ``sinks`` with its table of kinds made anew."""
+    registry, heading = KINDS[name]
+    return filled(text, {name: lambda: kinds_table(registry, heading)})
+
+
+def kinds_table(registry: Registry, heading: str) -> str:
+    """A row for each class of a registry: its forms, its help, and what it needs where any of them needs something."""
+    facts = {one.facts["forms"]: one.facts for one in registry.kinds().values()}
+    columns = [registry.word, heading, *(["needs"] if any("needs" in one for one in facts.values()) else [])]
+    rows = [
+        [", ".join(f"`{form}`" for form in forms), one["help"], one.get("needs", "")][: len(columns)]
+        for forms, one in facts.items()
+    ]
+    return "".join(
+        f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in [columns, ["---"] * len(columns), *rows]
+    )
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -147,7 +168,7 @@ def _board(profile: Profile) -> Iterator[str]:
     yield "| | |"
     yield "| --- | --- |"
     models = ", ".join(f"`{one}`" for one in profile.models)
-    yield f"| says that it is | {models or 'nothing; name the profile'} |"
+    yield f"| model | {models or 'nothing; name the profile'} |"
     yield f"| image | {system}, {profile.architecture}, Python {profile.python} |"
     yield f"| artefacts | {', '.join(f'`{one}`' for one in profile.artefacts)} |"
     for backend in profile.backends:
@@ -178,24 +199,20 @@ def _board(profile: Profile) -> Iterator[str]:
     yield "| --- | --- |"
     yield from (f"| {fact} | run |" for fact in profile.checked)
     yield from (f"| {fact} | unchecked |" for fact in profile.unchecked)
-    rows = _published(profile)
-    if rows:
-        yield ""
-        yield "Published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
-        yield ""
-        yield "| network | input | precision | ms a frame | source |"
-        yield "| --- | --- | --- | --- | --- |"
-        yield from rows
-
-
-def _published(profile: Profile) -> list[str]:
-    """Rows of the published table that stand for this board, and those that its profile has beside them."""
-    groups = {one.group for one in profile.calibration}
+    groups = sorted({one.group for one in profile.calibration})
     with TABLE.open(newline="") as file:
-        found = [row for row in csv.DictReader(file) if f"{row['device']}/{row['runtime']}" in groups]
-    lines = {"| {model} | {input} | {precision} | {latency_ms} | {source} |".format(**row) for row in found}
-    lines |= {f"| {p.network} | {p.input} | {p.precision} | {p.ms:g} | {p.source} |" for p in profile.published}
-    return sorted(lines)
+        count = sum(f"{row['device']}/{row['runtime']}" in groups for row in csv.DictReader(file))
+    if not count + len(profile.published):
+        return
+    yield ""
+    yield "Latencies published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
+    yield ""
+    if count:
+        table = "[published.csv](../../devices/published.csv)"
+        yield f"* {count} rows of {table}, device/runtime {', '.join(f'`{one}`' for one in groups)}"
+    for source in dict.fromkeys(one.source for one in profile.published):
+        rows = (one for one in profile.published if one.source == source)
+        yield f"* {source}: " + "; ".join(f"{p.network} {p.input} {p.precision} {p.ms:g} ms" for p in rows)
 
 
 def boards() -> str:
@@ -211,6 +228,9 @@ def main() -> None:
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
     attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
     write_atomic(str(ATTACKS), attacks.encode())
+    for name in KINDS:
+        path = ROOT / f"docs/reference/{name}.md"
+        write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())

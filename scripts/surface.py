@@ -18,6 +18,14 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 
 ROOTS = ("edge_runtime", "trainer", "devices", "models")
+PROCESSES = ("edge_runtime/inside", "edge_runtime/outside")  # packages of one process: they may be small
+# Folders of siblings of one kind, one file each: such a file may be short.
+KINDS = """
+devices/agents edge_runtime/backends edge_runtime/pipeline/mechanisms edge_runtime/pipeline/stages edge_runtime/sinks
+edge_runtime/sources models trainer/attacks/families trainer/audit/probes trainer/datasets trainer/datasets/loaders
+trainer/export/compilers trainer/perturbers trainer/private/estimators
+""".split()  # noqa: SIM905
+SMALL, SHORT, LONG = 4, 40, 500  # modules of a folder; lines of a module
 
 
 def commands(command: Any, path: str = "edgeveil") -> dict[str, list[str]]:
@@ -72,8 +80,8 @@ def surface() -> dict[str, Any]:
         "exit codes": {one.__name__: one.exit_code for one in raised},
         "recipe": sorted(properties(Recipe.model_json_schema())),
         "schemas": {path.name: sorted(properties(json.loads(path.read_text()))) for path in schemas},
-        "sources": sorted(kinds.SOURCES),
-        "sinks": sorted([*kinds.FILE_SINKS, *kinds.LIVE_SINKS, kinds.PREVIEW]),
+        "sources": sorted(kinds.SOURCES.kinds()),
+        "sinks": sorted(kinds.SINKS.kinds()),
         "reasons": literals(r"FrameDropped\(\s*\"([a-z-]+)\"", "edge_runtime"),
         "topics": literals(r"\"(/[a-z]+(?:/[a-z]+)*)\"", "edge_runtime/sinks"),
         "variables": literals(r"\b(EDGEVEIL_[A-Z_]+)\b", *ROOTS),
@@ -83,14 +91,20 @@ def surface() -> dict[str, Any]:
 
 
 def size(root: Path = ROOT) -> dict[str, Any]:
-    """Lines, modules and folders of a checkout. ``spine`` is the product without its extensions."""
+    """Lines, modules and folders of a checkout. ``spine`` is the product without its extensions.
+
+    A process or an extension is no small folder, and a file of a folder of :data:`KINDS` no short module.
+    """
     files = {name: sorted((root / name).rglob("*.py")) for name in (*ROOTS, "scripts", "tests")}
     lines = {path: len(path.read_text().splitlines()) for paths in files.values() for path in paths}
     product = [path for name in ROOTS for path in files[name]]
     modules = [path for path in product if path.name not in ("__init__.py", "__main__.py")]
-    by_folder: dict[Path, int] = {}
+    by_folder: dict[str, int] = {}
     for path in modules:
-        by_folder[path.parent] = by_folder.get(path.parent, 0) + 1
+        folder = path.parent.relative_to(root).as_posix()
+        by_folder[folder] = by_folder.get(folder, 0) + 1
+    counted = {f: n for f, n in by_folder.items() if f not in PROCESSES and "ext" not in f.split("/")}
+    short = [p for p in modules if lines[p] < SHORT and p.parent.relative_to(root).as_posix() not in KINDS]
     shell = [path for path in (root / "scripts").iterdir() if path.is_file() and path.suffix != ".py"]
     return {
         "product lines": sum(lines[path] for path in product),
@@ -98,9 +112,10 @@ def size(root: Path = ROOT) -> dict[str, Any]:
         "spine lines": sum(lines[path] for path in product if "ext" not in path.relative_to(root).parts),
         "modules": len(modules),
         "folders": len(by_folder),
-        "folders of fewer than four modules": sum(count < 4 for count in by_folder.values()),
-        "median module": statistics.median(lines[path] for path in modules),
-        "modules over 500 lines": sum(lines[path] > 500 for path in modules),
+        "folders of fewer than four modules": sum(count < SMALL for count in counted.values()),
+        "modules under 40 lines": len(short),
+        "median module": statistics.median([lines[path] for path in modules] or [0]),
+        "modules over 500 lines": sum(lines[path] > LONG for path in modules),
         "scripts lines": sum(lines[p] for p in files["scripts"]) + sum(len(p.read_text().splitlines()) for p in shell),
         "tests lines": sum(lines[path] for path in files["tests"]),
         "words of docs": sum(len(path.read_text().split()) for path in (root / "docs").rglob("*.md")),

@@ -1,23 +1,46 @@
-"""The house: who may import whom, how full a folder is, and that the tests lie where the code does.
+"""The house: who may import whom, how large it may be, and that the tests lie where the code does.
 
 Layers stand in pyproject.toml (import-linter). Here is what that tool does not say.
 """
 
 import ast
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import pytest
 
+from scripts.surface import KINDS, LONG, SHORT, SMALL, size
 from tests.support import import_graph
 from tests.support.checkout import ROOT
 
 EDGES = import_graph.graph()
 PACKAGES = sorted({name.rpartition(".")[0] for name in EDGES})
-MOST = 15  # modules in a folder
-# What may have one name in two folders of a root: what every folder has, and the two ends of one format or protocol.
-TWICE = {"__init__", "__main__", "base"}
-PAIRS = [{"edge_runtime/sources", "edge_runtime/sinks"}]
+
+
+class Budget(NamedTuple):
+    """The most that `scripts/surface.py --size` may measure; the aim; what the limit, or its last raise, buys."""
+
+    limit: int
+    target: int
+    buys: str
+
+
+# A change that needs more raises the limit here, with the sentence that says what the lines buy. A limit above its
+# target is the measured size and 2 %: lower it with every change that takes lines away.
+BUDGETS = {
+    "product lines": Budget(78_900, 66_000, "The tree after the deletions and merges of the redesign."),
+    "spine lines": Budget(78_900, 52_000, "As the product: no extension has been moved to ext/ yet."),
+    "modules": Budget(434, 400, "The tree after the merge of 858 modules."),
+    "folders": Budget(60, 60, "The target."),
+    "folders of fewer than four modules": Budget(13, 0, "Folders that the merge left, each until it joins another."),
+    "modules under 40 lines": Budget(8, 0, "Modules that several packages import and none of them owns."),
+    "modules over 500 lines": Budget(0, 0, "The target."),
+    "scripts lines": Budget(7_000, 7_000, "The target."),
+    "words of docs": Budget(70_000, 60_000, "The target."),
+    "tests lines": Budget(70_100, 55_000, "The tests of the tree after the deletions."),
+}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -31,30 +54,70 @@ def test_a_circle_is_found():
     assert import_graph.circles(edges) == []
 
 
-def folders() -> list[Path]:
-    """Every folder of Python modules: the four roots, the scripts and the tests."""
-    roots = (*import_graph.ROOTS, "scripts", "tests")
-    return sorted({path.parent for root in roots for path in (ROOT / root).rglob("*.py")})
+@pytest.fixture(scope="module")
+def measured() -> dict[str, Any]:
+    """The size of this checkout."""
+    return size()
 
 
-def test_a_folder_has_few_modules():
-    counts = {path.relative_to(ROOT).as_posix(): len([*path.glob("*.py")]) for path in folders()}
-    here = {path: count - ((ROOT / path / "__init__.py").exists()) for path, count in counts.items()}
-    assert {path: count for path, count in here.items() if count > MOST} == {}
+def exceeded(measured: dict[str, Any]) -> list[str]:
+    """The budgets that a tree does not keep."""
+    return [name for name, budget in BUDGETS.items() if measured[name] > budget.limit]
 
 
-@pytest.mark.parametrize("root", import_graph.ROOTS)
-def test_no_two_modules_of_a_root_share_a_name(root):
-    found: dict[str, list[str]] = {}
-    for path in (ROOT / root).rglob("*.py"):
-        found.setdefault(path.stem, []).append(path.parent.relative_to(ROOT).as_posix())
-    shared = {name: where for name, where in found.items() if len(where) > 1 and name not in TWICE}
-    assert {name: where for name, where in shared.items() if not _is_pair(where)} == {}
+def test_the_budgets_are_kept():
+    measured = size()
+    assert {name: (measured[name], BUDGETS[name]) for name in exceeded(measured)} == {}
 
 
-def _is_pair(folders: list[str]) -> bool:
-    """Whether they are one in ``sources`` and one in ``sinks``, or their folders below."""
-    return len(folders) == 2 and {"/".join(one.split("/")[:2]) for one in folders} in PAIRS
+def test_every_budget_says_what_it_buys():
+    assert [name for name, one in BUDGETS.items() if not one.buys.endswith(".") or one.limit < one.target] == []
+
+
+def modules(name: str, count: int, lines: int) -> dict[str, int]:
+    """So many modules of so many lines; ``{}`` in the name is the number of each."""
+    return {name.format(k): lines for k in range(count)}
+
+
+# For each budget: files, with their lines, that use up so much of it.
+PLANTS: dict[str, Callable[[int], dict[str, int]]] = {
+    "product lines": lambda n: {"devices/ext/series/a.py": n},
+    "spine lines": lambda n: {"trainer/cli/a.py": n},
+    "modules": lambda n: modules("trainer/cli/m{}.py", n, SHORT),
+    "folders": lambda n: modules("trainer/f{}/m.py", n, SHORT),
+    "folders of fewer than four modules": lambda n: {
+        name: lines for k in range(SMALL - 1) for name, lines in modules(f"trainer/f{{}}/m{k}.py", n, SHORT).items()
+    },
+    "modules under 40 lines": lambda n: modules("trainer/cli/m{}.py", n, SHORT - 1),
+    "modules over 500 lines": lambda n: modules("trainer/cli/m{}.py", n, LONG + 1),
+    "scripts lines": lambda n: {"scripts/a.py": n - 10, "scripts/test": 10},
+    "words of docs": lambda n: {"docs/a.md": n},  # a word a line
+    "tests lines": lambda n: {"tests/test_a.py": n},
+}
+
+
+def plant(root: Path, files: dict[str, int]) -> dict[str, Any]:
+    """The size of a tree with these files of so many lines."""
+    (root / "scripts").mkdir(exist_ok=True)
+    for name, lines in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("a\n" * lines)
+    return size(root)
+
+
+@pytest.mark.parametrize("name", BUDGETS)
+def test_a_budget_that_is_exceeded_fails(name, tmp_path):
+    limit = BUDGETS[name].limit
+    assert name not in exceeded(plant(tmp_path, PLANTS[name](limit)))
+    assert name in exceeded(plant(tmp_path, PLANTS[name](limit + 1)))
+
+
+def test_a_process_an_extension_and_a_kind_may_be_small(tmp_path):
+    small = ("edge_runtime/inside/a.py", "edge_runtime/ext/ledger/a.py", "trainer/ext/sweep/a.py")
+    short = ("devices/__main__.py", *(f"{folder}/{k}.py" for folder in KINDS for k in "abcd"))
+    measured = plant(tmp_path, {**dict.fromkeys(small, SHORT), **dict.fromkeys(short, 10)})
+    assert exceeded(measured) == []
+    assert (measured["folders of fewer than four modules"], measured["modules under 40 lines"]) == (0, 0)
 
 
 @pytest.mark.parametrize("root", [*import_graph.ROOTS, "scripts"])

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.util import atomic
 def locked(out: Path, verb: str) -> Iterator[None]:
     """Hold the lock of ``out``, a file or folder that ``verb`` writes; folders above it are made.
 
-    The lock is a file beside it, which the kernel frees however the holder ends. Raises ``BadInput`` with the verb and
+    The lock is a file next to it, which the kernel frees however the holder ends. Raises ``BadInput`` with the verb and
     the process of who holds it, or where nothing can be written there.
     """
     out = out.absolute()

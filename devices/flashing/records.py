@@ -10,6 +10,7 @@ from edgeveil.devices.flashing.camera_unit import OnBoard, by_another_process
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SINKS, fact_of
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named, service_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
 
@@ -171,11 +172,11 @@ class Wanted:
     @property
     def mqtt(self) -> bool:
         """Whether a sink needs a broker's client there."""
-        return any(sink.startswith(("mqtt:", "mqtts:")) for sink in self.sinks)
+        return any(fact_of(SINKS, sink, "client") for sink in self.sinks)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the plan says beside its steps."""
+        """What the plan says next to its steps."""
         raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
         return (raw,) if self.accept_raw_on_network else ()
 

@@ -6,7 +6,7 @@ that is refused is of no use to anyone, so the bundle is refused with it.
 
 What an attack is over chance decides, so chance is held to what else the audit says. ``data.counts`` are the test rows
 of each y by z, most frequent first: no guess from y alone is right more often than the first of each, and neither
-chance may be above that. (One below it makes an audit look worse, never better.) An audit of before has no counts.
+chance may be above that. (One below it makes an audit look worse, never better.) An older audit has no counts.
 There the guess from y by counting is wrong on as many rows of the attack's worst class as its ``worst_class_chance``
 says. In both, some attack's interval reaches chance less 5 points, because each knows y; and balanced chance is from
 1 / classes of z to 1 / 2, being the mean of 1 / values of z over those y that have two or more. Whoever invents all

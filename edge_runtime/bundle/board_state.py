@@ -204,7 +204,7 @@ def _encoded(state: State) -> bytes:
 def _parse(data: bytes) -> State:
     document: Any = strict_json.loads(data)
     schema = document["schema"]
-    # A board of before wrote schema 1, which remembers no trust.
+    # An older board wrote schema 1, which remembers no trust.
     if sorted(document) != {1: _KEYS_1, 2: _KEYS}[schema]:
         raise ValueError("other keys")
     del document["schema"]
@@ -223,7 +223,7 @@ def _accepted(document: Any) -> Accepted:
     return found
 
 
-# The auditor's word on an audit: signatures by other keys than the maker's, in the bundle beside the audit.
+# The auditor's word on an audit: signatures by other keys than the maker's, in the bundle next to the audit.
 #
 # ``privacy/countersignature.json`` is an envelope (``edgeveil.edge_runtime.signing.envelope``, schema 2) of kind
 # ``audit``. Its payload has ``schema`` 1, ``audit_sha256`` (of the audit document's bytes), ``speaks_of`` (the hash of

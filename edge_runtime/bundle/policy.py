@@ -15,9 +15,8 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.ledger.book import Limit, Price
 from edgeveil.edge_runtime.manifest.count import DAY_S
-from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.manifest import Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.filesystem import read
@@ -105,7 +104,7 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
 # A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be
 # hidden, whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share,
 # 0.05 is 5 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the
-# best attack's in an audit of before there was one. Chance is the better of the two on the privacy card.
+# best attack's in an audit made before there was one. Chance is the better of the two on the privacy card.
 # ``countersigned`` (false where it is left out) asks that an auditor other than the bundle's maker signed the audit
 # (``edgeveil.edge_runtime.bundle.board_state``). ``spend`` asks that a bundle counts what it tells, and limits that
 # (``edgeveil.edge_runtime.bundle.policy``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does whose
@@ -299,7 +298,7 @@ def _refuse(what: str) -> NoReturn:
 #
 # ``label-only`` goes on with what D_y predicts and nothing else, ``stop`` ends the service with code 70. Both last
 # until it is started again. ``most_shift`` is a total variation distance, from 0 to 1
-# (``edgeveil.edge_runtime.shift``).
+# (``edgeveil.edge_runtime.ext.shift``).
 
 
 LABEL_ONLY, STOP = "label-only", "stop"

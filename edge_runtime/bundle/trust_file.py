@@ -168,7 +168,7 @@ def _checked(envelope: Envelope, first: Key) -> TrustFile:
     schema = payload.get("schema") if type(payload) is dict else None
     if schema != envelope.schema:
         refuse("schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema))
-    reset = "floor_reset" in payload and envelope.schema == SCHEMA  # boards of before know no such key
+    reset = "floor_reset" in payload and envelope.schema == SCHEMA  # older boards know no such key
     record(payload, "trust", _KEYS[envelope.schema] + (("floor_reset",) if reset else ()))
     common: Dict[str, Any] = {
         "schema": whole(payload["schema"], "schema", 1, SCHEMA),

@@ -180,7 +180,7 @@ def _epsilon(stage: Stage, draws: Mapping[str, Stage], tables: Mapping[str, Any]
 
 
 def _of_channel(table: Sequence[Sequence[int]]) -> Decimal:
-    """The largest log-ratio of two entries of one column; infinite for a 0 beside a number."""
+    """The largest log-ratio of two entries of one column; infinite for a 0 next to a number."""
     ratios = {(int(max(column)), int(min(column))) for column in zip(*table)}
     if any(above and not below for above, below in ratios):
         return Decimal("Infinity")

@@ -1,4 +1,4 @@
-"""What a board says of itself beside the service, for /metrics: temperatures, throttling, free space, its release."""
+"""What a board says of itself next to the service, for /metrics: temperatures, throttling, free space, its release."""
 
 import os
 import signal

@@ -14,14 +14,14 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 from edgeveil.edge_runtime.bundle.policy import count_price_of, price_of
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, Allowance, PaidDraws
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, SLACK_S, Counters, Schedule
 from edgeveil.edge_runtime.ipc.record import FLAT, Counted, Record
-from edgeveil.edge_runtime.ledger.allowance import COUNTS, Allowance, PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT, Ledger, LedgerUnfit, Price
 from edgeveil.edge_runtime.manifest.count import CountRules
-from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.manifest import Manifest, Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, CountReport
 from edgeveil.edge_runtime.sinks.count_report import SPENT as count_report_SPENT

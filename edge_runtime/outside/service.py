@@ -11,13 +11,13 @@ from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, rea
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.errors import SPENT, BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import PaidDraws
+from edgeveil.edge_runtime.ext.shift.outside import ShiftWatch, open_shift_watch
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
-from edgeveil.edge_runtime.ledger.allowance import PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside import status
@@ -30,9 +30,9 @@ from edgeveil.edge_runtime.outside.emission import (
     open_count_emission,
     promises,
 )
-from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, TrustWatch, open_shift_watch
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
+from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 

@@ -14,12 +14,12 @@ from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ext.shift.distance import SHIFTED
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside.board_health import Gauge, board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
-from edgeveil.edge_runtime.shift.distance import SHIFTED
 from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets

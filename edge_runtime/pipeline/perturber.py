@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
 
 if TYPE_CHECKING:
-    from edgeveil.edge_runtime.ledger.book import Price
+    from edgeveil.edge_runtime.manifest.manifest import Price
 
 
 RUN = 30  # unchanged frames in a row that stop everything

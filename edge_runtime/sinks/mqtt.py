@@ -27,6 +27,11 @@ class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about, TOPIC/status and TOPIC/shift; labels to
     TOPIC/label/NAME/SLOT, counts to TOPIC/count."""
 
+    schemes = ("mqtt", "mqtts")
+    forms = ("mqtt://HOST[:1883]/TOPIC", "mqtts://HOST[:8883]/TOPIC")
+    help = "a message with quality of service 1"
+    client = "paho-mqtt"
+
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
         self._paho, self._topic, options = broker.paho, broker.topic, broker.options

@@ -29,10 +29,14 @@ _ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for t
 class PreviewSink(Sink):
     """Keeps the last frame of each slot and nothing else. ``port`` is the one it listens on (0 asks for any)."""
 
+    schemes = ("preview",)
+    forms = ("preview:PORT",)
+    help = "a page with the latest frame of each slot"
+    hides = "token"
     live = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
-        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
+        number, options = split(uri.partition(":")[2], {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")

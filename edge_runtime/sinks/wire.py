@@ -16,10 +16,10 @@ from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ext.shift.distance import reference_of
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
-from edgeveil.edge_runtime.shift.distance import reference_of
 
 MAGIC = b"EVF1"
 NO_TICK = -(2**63)

@@ -30,7 +30,7 @@ _TOOLS = ("mmdebstrap", trees.QEMU, "mke2fs", "cpio", "mformat", "mcopy", "ssh-k
 
 
 def make(cache: Path, out: Path, system: str) -> dict:
-    """Write a card with the tree ``system`` to ``out``, and beside it the key that may log in. Raises ``NoBoard``."""
+    """Write a card with the tree ``system`` to ``out``, and next to it the key that may log in. Raises ``NoBoard``."""
     trees.need(*_TOOLS)
     pristine, size = trees.tree(cache, system), SIZES[system]
     trees.register()

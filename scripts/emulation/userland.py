@@ -20,7 +20,7 @@ CPU revision\t: 4
 CPUINFO = "".join(CORE.format(n) for n in range(4)) + "Hardware\t: BCM2835\nModel\t\t: Raspberry Pi 3 Model B Rev 1.2\n"
 
 # Runs in mount and process namespaces of its own, so that nothing stays mounted and all of it ends together. The
-# host's /sys stays outside: beside /proc it tells programs of a processor that is not there.
+# host's /sys stays outside: next to /proc it tells programs of a processor that is not there.
 ENTER = """
 set -e
 root=$1; shift

@@ -21,7 +21,7 @@ from scripts.environments import pythons
 VERSION = "2026.11.0"
 PYTHON = "3.14"
 # What Home Assistant would install when it first loads these integrations, at the versions it asks for.
-# The page asks for what every service does, so it needs those beside `frontend` too.
+# The page asks for what every service does, so it needs those in addition to `frontend`.
 INTEGRATIONS = ("mqtt", "hassio", "frontend", "ai_task", "assist_satellite", "camera", "media_player", "stream")
 COMPILED = ("pymicro-vad", "pyspeex-noise")  # no wheels; of the voice assistant, which nothing here uses
 _NEEDS = """

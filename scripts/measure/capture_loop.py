@@ -1,11 +1,11 @@
-"""What the capture loop costs: its frames per second beside those of the bare interpreter on the same artefact.
+"""What the capture loop costs: its frames per second next to those of the bare interpreter on the same artefact.
 
 Three perturbers near the sizes of paper 001's Table 3, untrained: time does not depend on what a network has learned,
 and its last layer is at random, for a generator begins as the identity. 28 x 28 and 180 x 180 pictures, vectors of 520
 access points, int8 and float32. The frames are there already, so nothing is decoded; the loop runs as inside a service
 (its three threads, watchdog, counters, records into a pipe that another process empties), without ticks. Bare and loop
 take turns, and the ratio is the median over the turns. Two cores share caches and more, so that whatever one of them
-does slows the other: in a third turn the bare interpreter runs beside a process that has nothing to do with it and
+does slows the other: in a third turn the bare interpreter runs next to a process that has nothing to do with it and
 copies pictures for as long as the loop's other threads worked for a frame. Takes about 5 minutes, and begins once
 the machine is quiet. Records docs/results/bench/loop.json.
 """

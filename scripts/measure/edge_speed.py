@@ -1,15 +1,15 @@
 """How fast the runtime is on its own: first frame, import, small models, one cleaned vector; this version and the last.
 
 Everything is measured in processes of its own, this version, an earlier one out of the history of the checkout and what
-both stand beside in turns, on one thread. Packages are compiled, as an installer leaves them. Times are those of the
+both are compared with, in turns, on one thread. Packages are compiled, as an installer leaves them. Times are of the
 processor, which other work on the machine changes little; of single frames medians, and of vectors the least.
 
-* ``start``: import, open and first frame of the sealed bundle, beside the same artefact on the bare interpreters, as
+* ``start``: import, open and first frame of the sealed bundle, next to the same artefact on the bare interpreters, as
   their documentation shows them; also by the one file that a board gets, which is compiled at every start.
-* ``import``: the runtime's public interface beside numpy alone, the least of each.
+* ``import``: the runtime's public interface next to numpy alone, the least of each.
 * ``frames``: what stands around the interpreter of a frame, one at a time: p50 less the interpreter's own p50; and of
   the whole loop at full speed, its three threads and their hand-offs included, less the same.
-* ``cleaner``: one vector of 294 features, rank 5, beside its two matrix products.
+* ``cleaner``: one vector of 294 features, rank 5, next to its two matrix products.
 
 A first run makes the untrained networks of capture_loop.py in --work. Exit code 3 where a goal is not met.
 Records docs/results/bench/edge-speed.json.

@@ -2,7 +2,7 @@
 
 A cold start is a process of its own with the runtime as a board has it, the one file edgeveil-edge.pyz: the
 interpreter's start, imports, the signature and every hash, the self-test; ``try`` goes on to a first frame. What counts
-is the time of the processor, which other work on the machine changes little; the time on the wall stands beside it. Of
+is the time of the processor, which other work on the machine changes little; the time on the wall stands next to it. Of
 both versions it records the median of the turns, and the median of the ratios of neighbours, with its interval by
 bootstrap.
 

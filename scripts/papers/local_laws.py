@@ -128,7 +128,7 @@ def _moments(shipped: Vectors, x: np.ndarray) -> dict[str, Any]:
 
 
 def categories() -> Iterator[dict[str, Any]]:
-    """The standard error of the share of a category that nobody has, beside the theory's."""
+    """The standard error of the share of a category that nobody has, next to the theory's."""
     rng = np.random.default_rng(0)
     for name in ("k-rr", "oue", "hrr"):
         shipped, errors = Categories(name, K, 1.0), []
@@ -141,7 +141,7 @@ def categories() -> Iterator[dict[str, Any]]:
 
 
 def variances(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The variance at d = 11 beside what was expected."""
+    """The variance at d = 11 next to what was expected."""
     for alpha, by_name in EXPECTED.items():
         for name, expected in by_name.items():
             (row,) = (

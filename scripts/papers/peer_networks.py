@@ -5,7 +5,7 @@ Keras builds them, or we where Keras has none, with random weights: time does no
 ShuffleNet is of Zhang, Zhou, Lin and Sun 2017, figure 2 and table 1. A unit is: grouped 1 x 1 convolution to a
 quarter of its channels, BN, ReLU; channels shuffled among the groups; 3 x 3 depthwise convolution, BN; grouped 1 x 1
 convolution, BN; added to its input. With stride 2 the input goes through a 3 x 3 average pooling instead and is put
-beside the result, not added.
+next to the result, not added.
 """
 
 from __future__ import annotations

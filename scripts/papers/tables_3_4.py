@@ -1,4 +1,4 @@
-"""Tables 3 and 4 of PR-GAN: what the generators cost beside mobile networks, and how many inputs a second they take.
+"""Tables 3 and 4 of PR-GAN: what the generators cost next to mobile networks, and how many inputs a second they take.
 
 Ours are the generators of the recipes, the depth one at 180 x 180 and once four times as wide, untrained: time does not
 depend on what a network has learned. Every network goes through every interpreter of the ``bench`` environment, float32
@@ -7,7 +7,7 @@ What the paper prints is in scripts/tables/tables-3-4.toml.
 
 Can be interrupted: exported networks are kept in --work, and networks are timed in groups of which each is recorded
 when it is done. A group takes about two minutes, 15 in all, and exporting a network before one or two more. Begins once
-the machine is quiet and ends with exit code 3 where it does not become so; a group beside which something else ran is
+the machine is quiet and ends with exit code 3 where it does not become so; a group next to which something else ran is
 marked INVALID, and timed again by the next run. Records docs/results/bench/tables-3-4.json.
 """
 
@@ -76,7 +76,7 @@ def timed(name: str, work: Path, rounds: int, seconds: float) -> dict[str, Any]:
 
 
 def costs(work: Path, names: list[str]) -> list[dict[str, Any]]:
-    """Table 3: counted by us in the exported file, beside what the paper says."""
+    """Table 3: counted by us in the exported file, next to what the paper says."""
     from edgeveil.trainer.graphs.cost import file_cost
 
     rows = []

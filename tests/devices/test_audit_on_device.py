@@ -58,6 +58,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr(
         "edgeveil.trainer.export.compilers.edgetpu.run_compiler", lambda *_: "a stand-in of a compiler\n"
     )
+    library = edge_tpu.build(tmp_path) / edge_tpu.LIBRARY  # while the C compiler can be looked for
     monkeypatch.setattr("edgeveil.trainer.export.compilers.vendors.shutil.which", lambda _name: "here")
     # The stand-in complements: what is sealed must have that as its golden outputs, or no self-test would pass.
     monkeypatch.setattr("edgeveil.edge_runtime.pipeline.reconstruction._difference", lambda *_: 0.0)
@@ -69,7 +70,7 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     bundle = seal(folder, keys / "signing.key", tmp_path / "one.veil", allow_unaudited=True)
     save(audit(folder, artefact="tflite-int8"), folder)
 
-    ctypes.CDLL(str(edge_tpu.build(tmp_path) / edge_tpu.LIBRARY))
+    ctypes.CDLL(str(library))
     trust = open_trust(str(keys))
     subject = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").subject
     x = on_board.open_target(bundle, run=run, trust=keys, artefact="auto").run.dataset().part("test").x

@@ -45,8 +45,8 @@ def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = Non
         >>> recipe.perturber.kind, recipe.data.target, recipe.data.sensitive, recipe.seed
         ('label-only', 'parity', 'less-than-five', 3)
     """
+    from edgeveil.trainer.ext.sweep.axes import with_settings
     from edgeveil.trainer.recipe.schema import Recipe
-    from edgeveil.trainer.sweep.axes import with_settings
 
     found = Recipe.find(recipe)
     return with_settings(found, settings) if settings else found
@@ -105,7 +105,7 @@ def export(
 
     ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil devices list``) or TOML file,
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``,
-    ``"both"`` for the label of the recipe's head beside it, or ``"code"`` for a cleaner or codebook that sends its code
+    ``"both"`` for the label of the recipe's head too, or ``"code"`` for a cleaner or codebook that sends its code
     alone; ``pool`` is how many samples of each code the receiver of a codebook draws from. ``replace`` gives an earlier
     export there a dated name.
 

@@ -4,7 +4,7 @@ Fredrikson et al., "Privacy in Pharmacogenetics", USENIX Security 2014, in the f
 attacker has the model, the marginals of what it does not know, and the model's confusion matrix. These figures are a
 release about the training people of their own; ``Figures.noised`` pays for them.
 
-Much of what the attack finds is known without the model, so ``without_model`` stands beside it.
+Much of what the attack finds is known without the model, so ``without_model`` stands next to it.
 """
 
 from __future__ import annotations

@@ -270,7 +270,7 @@ def limits_of(limits: Limits) -> dict[str, float | None]:
 
 
 def sentences(section: Mapping[str, Any]) -> list[str]:
-    """One sentence for each limit that was exceeded; audits of before compared estimates."""
+    """One sentence for each limit that was exceeded; older audits compared estimates."""
     found = []
     for row in section["exceeded"]:
         words = _WORDS if "upper_end" not in row else _UPPER

@@ -97,9 +97,9 @@ def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dic
     }
 
 
-# Label-only of a run, the floor beside which a perturber stands: the same whatever artefact is audited.
+# Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.
 #
-# It is measured once for each run, budget and seed, and where a machine has two cores in a process beside the audit.
+# It is measured once for each run, budget and seed, and where a machine has two cores in a process next to the audit.
 
 
 LABEL_ONLY_ROWS = 12_000

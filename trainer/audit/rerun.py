@@ -98,7 +98,7 @@ def compare(
     figures = list(_figures(recorded, again))
     verdict = {"recorded": recorded["verdict"], "rerun": words(again), "reproduces": None}
     verdict["reasons"] = list(again["verdict"]["reasons"])
-    if verdict["recorded"].startswith((LEAKS, HOLDS, CANNOT_TELL)):  # cards of before have other words
+    if verdict["recorded"].startswith((LEAKS, HOLDS, CANNOT_TELL)):  # older cards have other words
         verdict["reproduces"] = verdict["recorded"] == verdict["rerun"]
     return {
         "schema": SCHEMA,

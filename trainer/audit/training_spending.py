@@ -23,7 +23,7 @@ CONFIDENCE = 1 - 1e-6  # of all mechanisms together: a sound one is refused once
 STEPS = 1_000_000  # half of them judge
 MEANS = 40_000
 FEATURES, CLASSES = 3, 2
-AROUND = 200  # units beside the one that differs
+AROUND = 200  # units next to the one that differs
 FAR = 100.0  # of its gradient, so that it is clipped
 
 Facts = Mapping[str, Any]
@@ -32,7 +32,7 @@ Facts = Mapping[str, Any]
 def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
     """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least.
 
-    So many ``others`` that are run beside them have a share of the confidence.
+    So many ``others`` that are run next to them have a share of the confidence.
     """
     step = partial(_step, facts["units"])
     known: list[tuple[str, str, Callable[[Facts, float], Apart]]] = [

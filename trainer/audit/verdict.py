@@ -92,7 +92,7 @@ def worst_first(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def what_else_sentence(part: Mapping[str, Any]) -> str:
-    """The worst question in words, beside z itself."""
+    """The worst question in words, next to z itself."""
     found = part["what_else"]
     if len(found["labels"]) < 2:
         return "What else can be read: not known, for the data name no label beyond y and z."
@@ -338,7 +338,7 @@ _SURELY = {
 
 def recognises(rows: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, int]]) -> Iterator[str]:
     """Where an attack surely recognises the most exposed samples more than three times as often as it takes others for
-    them. The chosen attacks share half of the error, the others the other half. An audit of before has no test."""
+    them. The chosen attacks share half of the error, the others the other half. An older audit has no test."""
     tested = [row for row in rows if row.get("tpr_p") is not None]
     for among in ([row for row in tested if ((_label(row), row["seed"]) in chosen) is own] for own in (True, False)):
         surely = [row for row in among if row["tpr_p"] <= TPR_ERROR / 2 / len(among)]

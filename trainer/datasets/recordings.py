@@ -82,7 +82,7 @@ def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndar
 
 # A user's own recordings: ``csv:FOLDER``, one file a recording, with a time column and one for each channel.
 #
-# y and z are columns of every file, the same in all its rows, or those of a table beside it (``data.labels``), with a
+# y and z are columns of every file, the same in all its rows, or those of a table next to it (``data.labels``), with a
 # column ``file``. A recording is a session; its samples are resampled to the recipe's rate.
 
 

@@ -248,10 +248,10 @@ def export(
 
     Every artefact that the boards run is made (with ``all_formats``, every one there is), linted against these boards,
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
-    ``"frame"``; ``"both"`` for the label of the run's head beside it; or ``"code"`` for a cleaner or codebook that
+    ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
     that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
-    beside ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
+    next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)

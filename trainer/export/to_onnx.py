@@ -220,7 +220,7 @@ def _without_pictures(fitted: FittedPerturber, pool: np.ndarray | None) -> Fitte
     )
 
 
-# A perturber that sends its head's label beside what it sends: a linear stage, and the largest of its scores.
+# A perturber that sends its head's label in addition: a linear stage, and the largest of its scores.
 
 
 SCORES = "head_scores"

@@ -159,7 +159,7 @@ def readings_of(lot: np.ndarray, rows: Sequence[np.ndarray], noise: Noise) -> np
 
 
 class Beside(Protocol):
-    """Sums that a lot gives beside its gradients, in one Gaussian mechanism with them.
+    """Sums that a lot gives next to its gradients, in one Gaussian mechanism with them.
 
     ``share`` is theirs of the squared sensitivity: gradients get noise of sigma clip / sqrt(1 - share).
     """
@@ -275,7 +275,7 @@ def shares(asked: Private, units: int) -> Shares:
 # Mean pictures of classes by the Gaussian mechanism, on sums and counts to which each unit adds a bounded share.
 
 
-COUNT = 0.5  # weight of the counts beside the sums: pictures need their sums more
+COUNT = 0.5  # weight of the counts next to the sums: pictures need their sums more
 
 
 def noisy_means(

@@ -115,7 +115,7 @@ def _check_codebook(perturber: Codebook) -> None:
         raise ValueError('perturber.hold = "none" with [private]: what is held is drawn from k-means, without noise')
 
 
-# The ``[head]`` section of a recipe: a private linear classifier of y that ships beside the perturber.
+# The ``[head]`` section of a recipe: a private linear classifier of y that ships next to the perturber.
 
 
 class _Head(Section):
@@ -157,7 +157,7 @@ class _PerturbedRisk(_WithinNorm):
         default=1e-3,
         gt=0,
         le=1e6,
-        description="Weight of half w's squared norm beside the mean loss; no choice of these data.",
+        description="Weight of half w's squared norm next to the mean loss; no choice of these data.",
     )
     method: Literal["objective", "output"] = Field(default="objective", description="What the noise is added to.")
 

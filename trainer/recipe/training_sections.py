@@ -228,9 +228,7 @@ class Capture(Section):
     on_fault: Literal["previous", "flat"] = Field(
         default="previous", description="What is sent if there is no new frame: the previous frame, or a flat one."
     )
-    degraded_after_s: int = Field(
-        default=60, ge=1, le=86400, description="Seconds of a fault after which receivers are told."
-    )
+    degraded_after_s: int = Field(default=60, ge=1, le=86400, description="Seconds of a fault before it is reported.")
 
     @model_validator(mode="after")
     def _runs_on_a_device(self) -> Capture:
@@ -331,7 +329,7 @@ class CountedBy(Section):
 
 
 class Count(Section):
-    """Counts of people that leave once a period, beside what the perturber sends."""
+    """Counts of people that leave once a period, in addition to what the perturber sends."""
 
     lines: list[CountedLine] = Field(default=[], description="Lines, each counted in and out.")
     zones: list[CountedZone] = Field(default=[], description="Zones, of which the occupancy at a period's end is sent.")

@@ -45,7 +45,7 @@ def as_received(
                 else:
                     received[output["name"]] = frame
                     output = {**output, "kind": "frame"}
-            else:  # the number of a code, which an adversary has beside the sample that is drawn of it
+            else:  # the number of a code, which an adversary has next to the sample that is drawn of it
                 received["frame"] = drawn(values[output["name"]], decoder, np.random.default_rng(0))
                 declared.append({"name": "frame", "kind": "frame"})
         declared.append(output)

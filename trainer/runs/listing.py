@@ -215,7 +215,7 @@ def _mlflow_store_facts(run: Path) -> dict[str, Any]:
 
 
 def _given(run: Path) -> dict[str, Any]:
-    """What a run depends on beside its recipe."""
+    """What a run depends on in addition to its recipe."""
     facts = _mlflow_store_facts(run)
     return {f"run.{key}": facts[key] for key in ("budget", "seed", "data_sha256") if key in facts}
 

@@ -374,7 +374,7 @@ class Log(Protocol):
         ...
 
 
-# A fitted head: the linear classifier of y that a run keeps beside its perturber, and what its fit promises.
+# A fitted head: the linear classifier of y that a run keeps next to its perturber, and what its fit promises.
 
 
 FILE = "head.npz"

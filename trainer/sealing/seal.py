@@ -43,7 +43,7 @@ from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
 
 __all__ = ["audit_of", "is_encrypted", "keygen", "seal", "spoken_of"]
 
-COUNTERSIGNATURE_FILE = "countersignature.json"  # in an export folder, beside audit.json
+COUNTERSIGNATURE_FILE = "countersignature.json"  # in an export folder, next to audit.json
 
 # A local path: at the beginning of a text, or after a space, a colon or the like.
 _LOCAL_PATH = re.compile(r"(?:^|[\s:=('\"])(?:/|~/|\.{1,2}/|[A-Za-z]:[\\/])[\w.]")

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.outside.shift_watch import EVERY_S, TrustWatch
+from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
 from edgeveil.edge_runtime.releases.index import Index, check_index, record_seen
 from edgeveil.edge_runtime.releases.store import Releases
 from tests.edge_runtime.bundle.signed_trust import device, trust_file

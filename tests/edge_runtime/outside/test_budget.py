@@ -10,8 +10,8 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
 from edgeveil.edge_runtime.ipc.counters import Schedule
-from edgeveil.edge_runtime.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
 from edgeveil.edge_runtime.outside.emission import Unlimited, open_allowance
 from tests.support import bundles, live_fakes
@@ -23,7 +23,7 @@ MICRO = 10**6
 # The policy of the owner allows less from the moment that a file is there.
 LOWERED = """
 import os
-from edgeveil.edge_runtime.ledger.book import Limit
+from edgeveil.edge_runtime.manifest.manifest import Limit
 from edgeveil.edge_runtime.outside import budget
 plain = budget.price_of
 def price_of(manifest, policy):
@@ -115,7 +115,7 @@ def test_a_reload_renews_nothing(tmp_path):
 
 def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tmp_path):
     """One that was taken over: the inside was told at its start what is left, and makes that many."""
-    first = "from edgeveil.edge_runtime.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
+    first = "from edgeveil.edge_runtime.ext.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
     sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (write_lines(tmp_path), "preview:0", 3))
     for number, (source, sink, ends) in enumerate(sources):
         create(str(tmp_path / f"ledger-{number}"))

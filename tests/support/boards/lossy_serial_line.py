@@ -82,7 +82,9 @@ def board(
     shell = ["bash", "--norc", "--noprofile", "-i"]
     if password is not None:
         shell = [sys.executable, "-c", LOGIN, password, str(delay_s)]
-    environment = {**os.environ, "HOME": str(folder), "PS1": "$ ", "TERM": "dumb"}
+    # This Python is its ``python3``, for another may lack numpy.
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {**os.environ, "HOME": str(folder), "PS1": "$ ", "TERM": "dumb", "PATH": path}
 
     def start() -> subprocess.Popen:
         return subprocess.Popen(

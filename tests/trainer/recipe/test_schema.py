@@ -179,12 +179,9 @@ def rows():
     """(heading, key, what the page says of its value, what it says of it left out, field) of every key of the page."""
     text = (ROOT / "docs/reference/recipes.md").read_text()
     for heading, model in reference.sections():
-        table = text.partition(f"### {heading}\n\n{model.__doc__}\n")[2].partition("\n### ")[0]
-        for line in table.splitlines():
-            cells = [cell.strip() for cell in line.strip("|").split(" | ")]
-            if line.startswith("| `"):
-                key = cells[0].strip(" `")
-                yield heading, key, cells[1], cells[2], model.model_fields[key]
+        listed = text.partition(f"### {heading}\n\n{model.__doc__}\n")[2].partition("\n### ")[0]
+        for key, said, left_out in re.findall(r"^\* `(\w+)` \((.*?); (required|optional|`[^`]*`)\): ", listed, re.M):
+            yield heading, key, said, left_out, model.model_fields[key]
 
 
 def takes(field, value):

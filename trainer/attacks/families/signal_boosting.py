@@ -1,4 +1,4 @@
-"""What a signal is beside its samples: statistics of each channel, its spectrum, and how channels go together."""
+"""What describes a signal: statistics of each channel, its spectrum, and how channels go together."""
 
 from __future__ import annotations
 

@@ -51,5 +51,5 @@ def _readings(dataset: Dataset) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _flat(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
-    """All outputs of each run beside each other, float64 (n, values)."""
+    """All outputs of each run next to each other, float64 (n, values)."""
     return np.hstack([value.reshape(len(value), -1).astype(np.float64) for value in outputs.values()])

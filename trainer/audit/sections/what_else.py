@@ -175,7 +175,7 @@ GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
 def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None) -> dict[str, Any]:
     """The section ``what_else`` of the outputs for the rows of all slices, in their order.
 
-    ``of_z`` is the attack on z with most bits on validation, so that z stands beside its neighbours; None where no
+    ``of_z`` is the attack on z with most bits on validation, so that z stands next to its neighbours; None where no
     attack ran, and nothing is asked. Everything is beyond y: that is sent anyway.
     """
     if of_z is None:

@@ -128,7 +128,7 @@ class PrivateLogisticRegression(_PerturbedRisk):
     """Logistic regression with ``epsilon``-differential privacy for each row.
 
     ``data_norm``: a public bound on the Euclidean norm of a row; longer ones are shortened. ``regularization``: the
-    weight of |w|^2 / 2 beside the mean loss; ``choose``: public ones, of which the fit itself draws one that does well,
+    weight of |w|^2 / 2 next to the mean loss; ``choose``: public ones, of which the fit draws one that does well,
     each on a part of the rows. ``method``: "objective" or "output". ``random_state``: None for secret noise; a seed
     makes fits alike, and then nothing is promised.
 
