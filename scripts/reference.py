@@ -1,4 +1,4 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, and tables of kinds from
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, tables of kinds from
 their classes."""
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks import families as families_of
 from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.pictures import filled
@@ -128,6 +129,14 @@ def page(text: str) -> str:
     return filled(text, {"recipes": shipped, "keys": keys})
 
 
+def families() -> str:
+    """The families of attacks, a row for each, in the order of an audit."""
+    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
+    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
+    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
+    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+
+
 def kinds_page(name: str, text: str) -> str:
     """The page ``text`` of ``sources`` or ``sinks`` with its table of kinds made anew."""
     registry, heading = KINDS[name]
@@ -145,14 +154,6 @@ def kinds_table(registry: Registry, heading: str) -> str:
     return "".join(
         f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in [columns, ["---"] * len(columns), *rows]
     )
-
-
-def families() -> str:
-    """The families of attacks, a row for each, in the order of an audit."""
-    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
-    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
-    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
-    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
 
 
 def board(profile: Profile) -> str:
@@ -188,7 +189,7 @@ def _board(profile: Profile) -> Iterator[str]:
         commands.append(f"edgeveil wheels {profile.name} --out wheels")
     form = next((FORMS[backend.device] for backend in profile.backends if backend.device in FORMS), None)
     if form is not None and form.requantised:
-        how = " --compiler-python PYTHON" if form.made[0] == "rknn" else ""
+        how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
         commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")
         commands.append("edgeveil seal EXPORT --key KEY --out BUNDLE")
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
@@ -225,11 +226,11 @@ def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
+    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
+    write_atomic(str(ATTACKS), attacks.encode())
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"
         write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())
-    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
-    write_atomic(str(ATTACKS), attacks.encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())

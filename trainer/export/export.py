@@ -32,7 +32,7 @@ from edgeveil.trainer.export import artefact, board_report, folder, golden, mani
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
-from edgeveil.trainer.export.compilers.vendors import check_python, compile_for
+from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_for
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
 from edgeveil.trainer.export.to_onnx import as_code, with_head
@@ -250,7 +250,7 @@ def export(
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
     ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
-    that is given. ``compiler_python`` is the Python that has rknn-toolkit2. After Ctrl-C what was made is kept
+    that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
     next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
@@ -259,7 +259,7 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
-    check_python(chosen, compiler_python)
+    check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:

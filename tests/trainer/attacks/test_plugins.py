@@ -107,13 +107,13 @@ FIRST, LAST = "fixed D_z", "wrong labels"
 @pytest.fixture
 def install(tmp_path, monkeypatch):
     """As if a package with these entry points were installed."""
-    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "own_attacks.py").write_text(MODULE)
     (tmp_path / "own_attacks-1.dist-info").mkdir()
 
     def points(*values, group=GROUPS[0]):
         lines = "".join(f"own-{i} = own_attacks:{value}\n" for i, value in enumerate(values))
         (tmp_path / "own_attacks-1.dist-info/entry_points.txt").write_text(f"[{group}]\n{lines}")
+        monkeypatch.syspath_prepend(str(tmp_path))
 
     yield points
     sys.modules.pop("own_attacks", None)
