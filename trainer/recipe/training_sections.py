@@ -228,9 +228,7 @@ class Capture(Section):
     on_fault: Literal["previous", "flat"] = Field(
         default="previous", description="What is sent if there is no new frame: the previous frame, or a flat one."
     )
-    degraded_after_s: int = Field(
-        default=60, ge=1, le=86400, description="Seconds of a fault before it is reported."
-    )
+    degraded_after_s: int = Field(default=60, ge=1, le=86400, description="Seconds of a fault before it is reported.")
 
     @model_validator(mode="after")
     def _runs_on_a_device(self) -> Capture:
