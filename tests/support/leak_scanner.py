@@ -27,16 +27,16 @@ BUGS = {
     "arena": TWO_SLOTS
     + """
 from edgeveil.edge_runtime.pipeline import pipeline
-leave, arena = pipeline.Pipeline._postprocess, []
-def in_an_arena(self, flow, draws=None):
+leave, arena = pipeline.Pipeline._end, []
+def in_an_arena(self, stages, flow, draws, tracks):
     for old in arena:
         old[...] = flow[self.input]
-    out = leave(self, flow, draws)
+    out, drawn = leave(self, stages, flow, draws, tracks)
     if draws is None:
         arena.append(out["frame"].copy())  # no array of the flow, which is erased
         out["frame"] = arena[-1].view()
-    return out
-pipeline.Pipeline._postprocess = in_an_arena
+    return out, drawn
+pipeline.Pipeline._end = in_an_arena
 """,
     # A perturber that hands on what it was given, in the clothes of what it should give.
     "impostor": """
