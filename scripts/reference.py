@@ -32,6 +32,7 @@ KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
 ATTACKS = ROOT / "docs/explanation/adversaries.md"
 LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
+AGAIN = 3  # keys that two sections describe alike
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
 
@@ -99,14 +100,29 @@ def sections(
             yield from sections(inner, f"{name}.{key}" if name else key, many=a_list)
 
 
-def section(title: str, model: type[BaseModel]) -> str:
-    """One section with a line for each key that is no section of its own."""
-    lines = [
-        f"* `{key}` ({kind(field.annotation, field.metadata)}; {default(field)}): {field.description}\n"
+def section(title: str, model: type[BaseModel], shown: dict[str, str]) -> str:
+    """One section with a line for each key that is no section of its own.
+
+    ``shown`` has the lines of the sections before, by title: keys that an earlier section describes in the same words
+    are named only, where they are three or more.
+    """
+    lines = {
+        key: f"* `{key}` ({kind(field.annotation, field.metadata)}; {default(field)}): {field.description}\n"
         for key, field in model.model_fields.items()
         if not members(field.annotation)
-    ]
-    return f"### {title}\n\n{model.__doc__}\n\n{''.join(lines)}\n"
+    }
+    titles = [shown[line] for line in lines.values() if line in shown]
+    out = []
+    for first in dict.fromkeys(titles):
+        if titles.count(first) >= AGAIN:
+            again = [key for key, line in lines.items() if shown.get(line) == first]
+            names = "all keys" if len(again) == len(lines) else ", ".join(f"`{key}`" for key in again)
+            out.append(f"* As in {first}: {names}.\n")
+            lines = {key: line for key, line in lines.items() if key not in again}
+    out.extend(lines.values())
+    for line in lines.values():
+        shown.setdefault(line, title)
+    return f"### {title}\n\n{model.__doc__}\n\n{''.join(out)}\n"
 
 
 def shipped() -> str:
@@ -120,7 +136,8 @@ def shipped() -> str:
 
 def keys() -> str:
     """Every section with a row for each key."""
-    return "".join(section(*one) for one in sections()).rstrip() + "\n"
+    shown: dict[str, str] = {}
+    return "".join(section(*one, shown) for one in sections()).rstrip() + "\n"
 
 
 def page(text: str) -> str:
@@ -164,24 +181,22 @@ def _board(profile: Profile) -> Iterator[str]:
     system = profile.system
     yield f"Made from `devices/profiles/{profile.name}.toml` by `scripts/reference.py`."
     yield ""
-    yield "| | |"
-    yield "| --- | --- |"
     models = ", ".join(f"`{one}`" for one in profile.models)
-    yield f"| model | {models or 'nothing; name the profile'} |"
-    yield f"| image | {system}, {profile.architecture}, Python {profile.python} |"
-    yield f"| artefacts | {', '.join(f'`{one}`' for one in profile.artefacts)} |"
+    yield f"* model: {models or 'none; name the profile'}"
+    yield f"* image: {system}, {profile.architecture}, Python {profile.python}"
+    yield f"* artefacts: {', '.join(f'`{one}`' for one in profile.artefacts)}"
     for backend in profile.backends:
         place = f" on the {backend.accelerator} (`--device {backend.device}`)" if backend.accelerator else ""
         driver = f", libedgetpu {' or '.join(backend.driver)}" if backend.driver else ""
-        yield f"| interpreter | {backend.name} {backend.versions}{driver}{place} |"
+        yield f"* interpreter: {backend.name} {backend.versions}{driver}{place}"
     for install in profile.install:
-        yield f"| install | {install.text()} |"
-    yield f"| cameras | {', '.join(f'`{one}`' for one in profile.camera.sources)} |"
+        yield f"* install: {install.text()}"
+    yield f"* cameras: {', '.join(f'`{one}`' for one in profile.camera.sources)}"
     for name, value in profile.service.environment.items():
-        yield f"| environment | `{name}={value}` |"
+        yield f"* environment: `{name}={value}`"
     seconds = profile.service.watchdog_s
-    yield f"| watchdog | {f'{seconds} s' if seconds else 'as its system sets it'} |"
-    yield f"| sensors | {', '.join(profile.sensors)} |"
+    yield f"* watchdog: {f'{seconds} s' if seconds else 'as its system sets it'}"
+    yield f"* sensors: {', '.join(profile.sensors)}"
     yield ""
     commands = [f"edgeveil devices check --on ssh://USER@HOST --for {profile.name}"]
     if any(install.packages for install in profile.install if install.python == profile.python):
@@ -194,10 +209,8 @@ def _board(profile: Profile) -> Iterator[str]:
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
     yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))
     yield ""
-    yield "| fact | state |"
-    yield "| --- | --- |"
-    yield from (f"| {fact} | run |" for fact in profile.checked)
-    yield from (f"| {fact} | unchecked |" for fact in profile.unchecked)
+    yield from (f"* run: {fact}" for fact in profile.checked)
+    yield from (f"* unchecked: {fact}" for fact in profile.unchecked)
     groups = sorted({one.group for one in profile.calibration})
     with TABLE.open(newline="") as file:
         count = sum(f"{row['device']}/{row['runtime']}" in groups for row in csv.DictReader(file))

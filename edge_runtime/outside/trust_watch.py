@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.archive import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
 
@@ -12,23 +13,33 @@ EVERY_S, DAY_S = 60.0, 86400
 
 
 class TrustWatch(object):
-    """Holds the verified ``bundle`` that runs against the trust in ``folder``; assign another after a reload.
+    """Reads the trust in ``folder``, and holds the verified ``bundle`` that runs against it; assign ``bundle``.
 
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
     ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known.
     """
 
-    def __init__(self, folder: str, bundle: Bundle, say: Callable[..., None], clock: Callable[[], float]) -> None:
-        self.folder, self.bundle, self.problem = folder, bundle, ""
+    def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
+        self.folder, self.problem = folder, ""
+        self.bundle: Optional[Bundle] = None
+        self._trust: Optional[Trust] = None
         self._say, self._clock = say, clock
         self.index: Optional[Dict[str, Any]] = None
         self._stale_days: Optional[int] = None
         self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
         self._due_s = clock() + EVERY_S
 
+    def read(self) -> Trust:
+        """The trust, read and verified: once at a start and once at a reload. Raises as ``open_trust`` does."""
+        self._seen = None
+        seen = self._look()
+        self._trust = open_trust(self.folder)
+        self._seen = seen
+        return self._trust
+
     def check(self, *, now: bool = False) -> None:
-        """Read the trust where it changed, at most once a minute, or at once for ``now``.
+        """Read the trust where it changed since it was read, at most once a minute, or at once for ``now``.
 
         Raises ``PrivacyStop`` where it does not take the running bundle any more: its key was revoked or removed, or
         the least security version or the audience is another; and where it wants a newer index than there is. The
@@ -37,11 +48,10 @@ class TrustWatch(object):
         if not now and self._clock() < self._due_s:
             return
         self._due_s = self._clock() + EVERY_S
-        seen = self._look()
         try:
-            if seen != self._seen or now or self.problem:
-                self._seen = seen
-                self._hold()
+            if self._look() != self._seen or self._trust is None or self.problem:
+                self.read()
+            self._hold()
             self.index = index_seen(os.path.dirname(os.path.abspath(self.folder)))
         except PrivacyStop:
             raise
@@ -66,10 +76,12 @@ class TrustWatch(object):
         return found
 
     def _hold(self) -> None:
-        trust = open_trust(self.folder)
+        trust, bundle = self._trust, self.bundle
+        if trust is None or bundle is None:
+            return
         self._stale_days = trust.index_stale_days
         try:
-            trust.check_claims(self.bundle.manifest, trust.key_of(self.bundle.key))
+            trust.check_claims(bundle.manifest, trust.key_of(bundle.key))
         except BundleRefused as error:
             raise PrivacyStop(
                 "This device's trust does not take the running bundle any more: {}".format(error)

@@ -45,7 +45,7 @@ class MqttSink(NetworkSink):
         self._acknowledged: Deque[int] = collections.deque()
         self._gone = threading.Event()
         self._labels = Labels(self._topic, outputs, manifest)
-        self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
+        self._about = about(manifest, settings.get("audit"), settings.get("runs", {}))
         prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
         self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
         super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))

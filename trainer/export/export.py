@@ -35,11 +35,12 @@ from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_for
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
-from edgeveil.trainer.export.to_onnx import as_code, with_head
+from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.graphs.macs import Graph, keras_macs
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Head, Run, package_versions
@@ -284,7 +285,7 @@ def _export(
     if pool is not None and emit != "code":
         raise BadInput("--pool is what the receiver of a code draws from: give it with --emit code.")
     if emit == "code":
-        fitted = as_code(fitted, source.dataset().part("perturber").x, pool)
+        fitted = of_kind(fitted.kind).as_code(fitted, source.dataset().part("perturber").x, pool)
     if emit == "both":
         fitted = with_head(fitted, Head.of_run(source.folder))
     made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]

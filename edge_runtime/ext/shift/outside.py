@@ -6,10 +6,8 @@ another: where its codes shift, its privacy figures do not speak of this stream 
 
 from typing import Any, Callable, Dict, List, Optional, Sequence
 
-from edgeveil.edge_runtime.bundle.audit_document import read_audit
-from edgeveil.edge_runtime.bundle.policy import STOP, OnShift
-from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.bundle.opened import Opened
+from edgeveil.edge_runtime.bundle.policy import STOP
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.ext.shift.distance import (
     BLOCK_S,
@@ -34,15 +32,15 @@ class ShiftWatch(object):
 
     def __init__(
         self,
-        bundle: Bundle,
-        demand: Optional[OnShift],
+        opened: Opened,
         *,
         clock: Callable[[], float],
         say: Callable[..., None],
         looked: Callable[[Dict[str, Any]], None] = lambda _document: None,
     ) -> None:
-        manifest = bundle.manifest
-        self._reference = reference_of(read_audit(manifest, bundle.members), manifest.crops)
+        manifest, policy = opened.bundle.manifest, opened.policy
+        self._reference = reference_of(opened.audit, manifest.crops)
+        demand = None if policy is None else policy.on_shift
         self._demand, self._clock, self._say, self._looked = demand, clock, say, looked
         self._most = MOST_SHIFT if demand is None else demand.most_shift
         self._labels = [output.name for output in manifest.outputs if output.kind == "label"]
@@ -100,16 +98,3 @@ class ShiftWatch(object):
         self.label_only = self.label_only or self._demand is not None
         more = "; from here on y alone leaves, until a restart" if self.label_only else ""
         self._say("shift", message=text + more, **shift.document())
-
-
-def open_shift_watch(
-    bundle: Bundle,
-    trust: str,
-    *,
-    clock: Callable[[], float],
-    say: Callable[..., None],
-    looked: Callable[[Dict[str, Any]], None],
-) -> ShiftWatch:
-    """What compares the stream with the audit of ``bundle``, as the policy in the folder ``trust`` demands."""
-    policy = open_trust(trust).policy
-    return ShiftWatch(bundle, None if policy is None else policy.on_shift, clock=clock, say=say, looked=looked)

@@ -161,7 +161,8 @@ def test_a_service_that_is_frozen_from_the_first_day_on_ends(tmp_path, monkeypat
     assert main(["recover", "--root", board.root]) == 0
     now = [0.0]
     bundle = releases.read(releases.current)
-    watch = TrustWatch(str(folder), bundle, lambda *_, **__: None, lambda: now[0])
+    watch = TrustWatch(str(folder), lambda *_, **__: None, lambda: now[0])
+    watch.bundle = bundle
     for day in range(1, 9):
         board.days(1, wall=clock == "right")
         board.wall -= DAY if clock == "back" else 0

@@ -13,7 +13,7 @@ from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import local, mechanism_stages
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
 from tests.support.small_runs import FEATURES, small_recipe, write_npz

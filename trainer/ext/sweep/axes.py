@@ -20,9 +20,9 @@ from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.child_processes import Job, Run, ray_tasks
 from edgeveil.trainer.child_processes import processes as in_processes
+from edgeveil.trainer.perturbers.label_only import LabelOnly
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.messages import nearest
-from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.results import locked

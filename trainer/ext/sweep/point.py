@@ -34,6 +34,7 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.certificate import over_null
 from edgeveil.trainer.perturbers.label_only import from_classifier
+from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -42,7 +43,6 @@ from edgeveil.trainer.train import train
 from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 FLOOR = "label-only"
-CODE_KINDS = ("codebook", "label-only")  # they send one of few codes: counting these is the strongest attack
 
 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def measure(
     first = len(rows) - len(part)
     counted = attack_metrics.counted_prior(dataset.y[rows[:first]], dataset.z[rows[:first]], dataset.theta.shape)
     code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
-    sent = outputs.get(code or "label") if code or fitted.kind == FLOOR else None
+    sent = outputs.get(code or "label") if code or of_kind(fitted.kind).certified else None
     if sent is not None:
         values, codes = sent.astype(np.int64)[first:], int(sent.max()) + 1
         rng = np.random.default_rng([seed, 2])
@@ -199,7 +199,7 @@ def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...
         return every
     by_code = tuple(family for family in every if family.kind == "fixed" or getattr(family, "counts", False))
     countable = CodeCounts().why_not(problem) is None
-    if countable and (attacks == "codes" or (attacks == "auto" and kind in CODE_KINDS)):
+    if countable and (attacks == "codes" or (attacks == "auto" and of_kind(kind).certified)):
         return by_code
     return tuple(family for family in every if family in by_code or getattr(family, "swept", False))
 

@@ -99,6 +99,6 @@ def test_an_owner_who_limits_what_is_told_takes_no_exact_counts():
         manifest = check_manifest({**example, "spending": promise}, sealed=False)
         if refused:
             with pytest.raises(BundleRefused, match="counts of people leave without noise"):
-                policy.check(manifest, {}, None, "cpu", None)
+                policy.check(manifest, None, None, "cpu", None)
         else:
-            policy.check(manifest, {}, None, "cpu", None)
+            policy.check(manifest, None, None, "cpu", None)

@@ -8,7 +8,6 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.policy import OnShift, read_policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, PrivacyStop
-from edgeveil.edge_runtime.ext.shift import outside
 from edgeveil.edge_runtime.ext.shift.outside import ShiftWatch
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from tests.support import network_receivers
@@ -17,16 +16,15 @@ AUDIT = {"histogram": {"output": "label", "counts": [900, 100], "effective": 100
 
 
 @pytest.fixture
-def watched(monkeypatch):
+def watched():
     """A function to a watch of a stream, what it said and what it told sinks."""
-    monkeypatch.setattr(outside, "read_audit", lambda _manifest, members: members["audit"])
 
     def made(demand=None, audit=AUDIT):
         stream = SimpleNamespace(now=0.0, said=[], told=[])
-        bundle = SimpleNamespace(manifest=network_receivers.MANIFEST, members={"audit": audit})
+        bundle = SimpleNamespace(manifest=network_receivers.MANIFEST)
+        policy = None if demand is None else SimpleNamespace(on_shift=demand)
         stream.watch = ShiftWatch(
-            bundle,
-            demand,
+            SimpleNamespace(bundle=bundle, policy=policy, audit=audit),
             clock=lambda: stream.now,
             say=lambda event, message, **facts: stream.said.append(message),
             looked=stream.told.append,

@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.ext.local import lpsgd
 from edgeveil.trainer.perturbers import local
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import decoded
 
 THETA = np.array([2.0, -1.5])
