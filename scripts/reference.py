@@ -19,8 +19,7 @@ from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.trainer.attacks import families as families_of
-from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.registry import FAMILIES, adversaries
 from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
@@ -148,9 +147,9 @@ def page(text: str) -> str:
 
 def families() -> str:
     """The families of attacks, a row for each, in the order of an audit."""
-    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
-    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
-    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
+    ours = adversaries()[: len(FAMILIES[0].kinds())]
+    texts = [(one, (one.__doc__ or "").splitlines()[0].replace("|", "\\|")) for one in ours]
+    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what} |\n" for one, what in texts)
     return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
 
 
@@ -239,8 +238,7 @@ def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
-    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
-    write_atomic(str(ATTACKS), attacks.encode())
+    write_atomic(str(ATTACKS), filled(ATTACKS.read_text(encoding="utf-8"), {"families": families}).encode())
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"
         write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())

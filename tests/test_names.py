@@ -21,7 +21,7 @@ BY_NAME = {
     "edge_runtime/sources/video.py",
     "edge_runtime/sources/camera.py",
     "edge_runtime/sources/rtsp.py",  # an address, which is ASCII
-    "trainer/audit/before_after/pair_files.py",
+    "trainer/audit/pair_files.py",
 }
 
 

@@ -254,8 +254,8 @@ def _audit_pairs(
     as_json: bool,
     resume: bool,
 ) -> None:
-    from edgeveil.trainer.audit.before_after.compare import as_text, audit_pairs
-    from edgeveil.trainer.audit.before_after.pair_files import read_pairs
+    from edgeveil.trainer.audit.compare import as_text, audit_pairs
+    from edgeveil.trainer.audit.pair_files import read_pairs
     from edgeveil.trainer.report.card_page import write_pairs_report
 
     document = audit_pairs(

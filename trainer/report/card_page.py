@@ -10,7 +10,7 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.trainer.audit import board_column
-from edgeveil.trainer.audit.before_after.compare import utility_lines
+from edgeveil.trainer.audit.compare import utility_lines
 from edgeveil.trainer.audit.document import same
 from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.audit.sections.retained_table import retained_table, score

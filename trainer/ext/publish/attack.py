@@ -24,8 +24,8 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
-from edgeveil.trainer.audit.before_after.pairs import FEWEST_OF_A_CLASS
 from edgeveil.trainer.audit.document import attacked
+from edgeveil.trainer.audit.pairs import FEWEST_OF_A_CLASS
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, judge
 from edgeveil.trainer.datasets.columns import FEW_CLASSES, Cells
 from edgeveil.trainer.ext.publish.actions import Attack, drawn_once, released

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.opencv import film_name, opencv, read_picture
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.audit.before_after.pairs import Order, Pairs, offset, paired
+from edgeveil.trainer.audit.pairs import Order, Pairs, offset, paired
 from edgeveil.trainer.datasets.loaders.npz import (
     KNOWN,
     SMALLEST_SIDE,

@@ -28,8 +28,8 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
-from edgeveil.trainer.audit.before_after.pairs import Match, Pairs, match, spec, units, without_rare
 from edgeveil.trainer.audit.document import Audited, environment, interval, kept_answers, same
+from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
 from edgeveil.trainer.audit.verdict import (

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.before_after.pairs import match, offset
+from edgeveil.trainer.audit.pairs import match, offset
 
 RNG = np.random.default_rng(5)
 X = RNG.integers(0, 256, (300, 6, 5, 1)).astype(np.uint8)

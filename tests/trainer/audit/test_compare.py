@@ -13,9 +13,9 @@ from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.transfer import Transfer
-from edgeveil.trainer.audit.before_after import compare
-from edgeveil.trainer.audit.before_after.compare import as_text, audit_pairs
-from edgeveil.trainer.audit.before_after.pairs import Pairs, paired
+from edgeveil.trainer.audit import compare
+from edgeveil.trainer.audit.compare import as_text, audit_pairs
+from edgeveil.trainer.audit.pairs import Pairs, paired
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Known

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.before_after import pair_files
-from edgeveil.trainer.audit.before_after.pair_files import read_pairs
+from edgeveil.trainer.audit import pair_files
+from edgeveil.trainer.audit.pair_files import read_pairs
 
 cv2 = pytest.importorskip("cv2")
 N = 40
