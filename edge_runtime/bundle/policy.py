@@ -14,6 +14,7 @@ from typing import Any, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.count import DAY_S
 from edgeveil.edge_runtime.manifest.manifest import Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -145,10 +146,9 @@ class Policy(object):
         artefacts must meet the demands, on any device. ``place``: the kind of machine that has the device, None for
         any.
         """
-        if self.spend is not None and manifest.spending is None:
-            _refuse('it must count what it tells ("spend"), and promises nothing of that')
-        if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
-            _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
+        problem = "" if self.spend is None else outlets.uncounted(manifest.document)
+        if problem:
+            _refuse('it must count what it tells ("spend"), and ' + problem)
         if self.on_shift is not None:
             problem = check_shift(self.on_shift, manifest, audit)
             if problem:

@@ -127,10 +127,11 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     flow.walk(manifest["stages"])
     outputs = flow.check_outputs(manifest["outputs"])
     if "spending" in further:
+        from edgeveil.edge_runtime.manifest import outlets
         from edgeveil.edge_runtime.manifest.spending import check_covered, check_spending
 
         check_spending(manifest["spending"])
-        check_covered(manifest["stages"], manifest["outputs"])
+        check_covered(manifest["stages"], outlets.values(manifest))
     if "training" in further:
         check_training(manifest["training"])
     if manifest["input"]["low"] is None and "frame" in outputs and not manifest["perturber"]["identity_allowed"]:

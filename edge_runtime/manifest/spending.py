@@ -14,6 +14,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, List, Mapping, Sequence, Set
 
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.util.validate import one_of, positive, record, refuse, whole
@@ -104,7 +105,7 @@ def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
 def repeats_paid(manifest: Manifest) -> bool:
     """Whether the ledger is charged for each draw of a bundle's stream, and not for each release."""
     document = manifest.document
-    return manifest.spending is not None and repeats(document["stages"], document["outputs"])
+    return manifest.spending is not None and repeats(document["stages"], outlets.values(document))
 
 
 def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
@@ -146,10 +147,10 @@ def check_promise(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> 
     claim = manifest["spending"]
     tables = {
         stage["table"]: _channel_table(manifest["tables"][stage["table"]], members, "tables." + stage["table"])
-        for stage in charged(manifest["stages"], manifest["outputs"])
+        for stage in charged(manifest["stages"], outlets.values(manifest))
         if stage.get("distribution") == "channel"
     }
-    spent = epsilon_of(manifest["stages"], manifest["outputs"], tables)
+    spent = epsilon_of(manifest["stages"], outlets.values(manifest), tables)
     if spent > Decimal(claim["micro_epsilon"]) / MICRO:
         problem = "one release costs {:.7g} epsilon, and the manifest admits {:.7g}"
         refuse("spending-mismatch", "spending.micro_epsilon", problem.format(spent, claim["micro_epsilon"] / MICRO))

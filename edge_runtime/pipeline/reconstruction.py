@@ -23,6 +23,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.pipeline.perturber import PassthroughCheck
@@ -215,19 +216,19 @@ def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.
     """Raise ``PrivacyStop`` if labels and codes can hold a reading, or ``outputs`` (n, ...) more than they declare."""
     values = index_values(manifest, artefact)
     bits = 0.0
-    for output in manifest.outputs:
-        if output.kind == "frame":
+    for output in outlets.values(manifest.document):
+        if output["kind"] == "frame":
             continue
-        count = values.get(output.tensor)
+        count = values.get(output["tensor"])
         if count is None:
-            bits += 8 * np.dtype(output.dtype).itemsize * int(np.prod(output.shape))
+            bits += 8 * np.dtype(output["dtype"]).itemsize * int(np.prod(output["shape"]))
             continue
         bits += math.log(max(count, 1), 2)
-        made = outputs[output.name]
+        made = outputs[output["name"]]
         if (made < 0).any() or (made >= count).any():
             raise PrivacyStop(
                 "the output {} has other values than the {} that the manifest declares. Do not use the bundle; tell "
-                "its maker.".format(output.name, count)
+                "its maker.".format(output["name"], count)
             )
     if manifest.spending is not None:
         # What is epsilon-private tells at most epsilon nats, whatever its form.

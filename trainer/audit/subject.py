@@ -13,6 +13,7 @@ from typing import Any, Callable, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_stage, parse_table
 from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
@@ -58,7 +59,8 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     if any(stage["stage"] == "mechanism" for stage in manifest["stages"]):
         return "what leaves is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([parse_stage(entry) for entry in manifest["stages"]])
-    roots = sorted({root for output in manifest["outputs"] for root in walk.roots(output["tensor"])})
+    leaving = outlets.values(manifest)
+    roots = sorted({root for output in leaving for root in walk.roots(output["tensor"])})
     if "" in roots:
         return "more of a reading leaves than a code, so there is nothing to count"
     codes = [root for root in roots if walk.made_by[root].op == "argmax_within"]
@@ -69,13 +71,13 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     classes = walk.first_token(root) if codes else None
     if others and (classes is None or others != set(walk.roots(classes.group))):
         return "a class leaves that is not the one the code is of"
-    table, released, by_code = walk.channel(root, manifest["outputs"])
+    table, released, by_code = walk.channel(root, leaving)
     # A table by class may have a row more, for a track that has not voted yet; classes are counted in the data.
     rows = len(tables[by_code]) if codes and by_code is not None else walk.voted(root)
     mixes = table is not None and not (classes and _keeps_class(tables[table], classes.groups))
     if mixes and others:
         return "the channel leaves the class of y-hat, which leaves as well"
-    frames = [output["tensor"] for output in manifest["outputs"] if output["kind"] == "frame"]
+    frames = [output["tensor"] for output in leaving if output["kind"] == "frame"]
     pictured = all(walk.is_picture(frame, released) for frame in frames)
     return Bottleneck(root, released, table, rows, mixes, pictured)
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.spending import MICRO, check_covered, epsilon_of, repeats
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
@@ -32,7 +33,7 @@ def section(
     ``tables`` are the manifest's arrays, ``from_training``: the recipe takes its bounds from training rows.
     """
     claim = manifest.get("spending")
-    stages, outputs = manifest["stages"], manifest["outputs"]
+    stages, outputs = manifest["stages"], outlets.values(manifest)
     try:
         check_covered(stages, outputs)
     except BundleRefused:
