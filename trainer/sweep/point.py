@@ -41,7 +41,6 @@ from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
-FLOOR = "label-only"
 BY_CODE = ("fixed D_z", "code counts", "Bayes knowing the channel")
 QUICK = (*BY_CODE, "shrinkage LDA on PCA", "random forest", "BatchNorm MLP")  # strong for their time
 
