@@ -4,7 +4,8 @@ import hashlib
 
 import numpy as np
 
-from edgeveil.trainer.datasets import readings, wrist
+from edgeveil.trainer.datasets import readings
+from edgeveil.trainer.datasets.loaders.wrist import Wrist
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
@@ -31,11 +32,12 @@ def write_watch(folder, monkeypatch):
     of = np.array([(y, person, arm) for y in range(7) for person in range(1, 11) for arm in (0.0, 1.0)])
     recordings = [rng.normal(one[0], 1, (450, 6)) for one in of]
     stored = {"X": recordings, "y": of[:, 0].astype(int), "subject": of[:, 1].astype(int), "side": of[:, 2]}
-    path = folder / wrist.FILE
+    (name,) = Wrist.files
+    path = folder / name
     path.parent.mkdir()
     np.save(path, np.array(stored, dtype=object), allow_pickle=True)
     monkeypatch.setenv(readings.VARIABLE, str(folder))
-    monkeypatch.setattr(wrist, "SHA256", hashlib.sha256(path.read_bytes()).hexdigest())
+    monkeypatch.setattr(Wrist, "files", {name: hashlib.sha256(path.read_bytes()).hexdigest()})
     return of
 
 

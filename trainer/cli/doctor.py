@@ -82,19 +82,11 @@ def _compilers() -> list[tuple[str, str]]:
 
 def data_sets() -> dict[str, tuple[str, ...]]:
     """The files of each data set that is downloaded once, below the folder that EDGEVEIL_DATA names."""
-    from edgeveil.trainer.datasets import utd_mhad, wrist
-    from edgeveil.trainer.datasets.loaders import depth, faces, mnist, scene, wifi, wq
+    from edgeveil.trainer.recipe.data_section import SETS
 
-    return {
-        "mnist": tuple(f"mnist/{name}" for files in mnist.FILES.values() for name, _ in files),
-        "wifi": tuple(f"ujiindoorloc/{name}" for name in wifi.FILES),
-        "faces": (faces.FILE,),
-        "depth": (depth.FILE,),
-        "utd-mhad": (utd_mhad.FILE,),
-        "wrist": (wrist.FILE,),
-        "scene": tuple(f"mulan_scene/{name}" for name in scene.FILES),
-        "wq": tuple(f"mulan_wq/{name}" for name in wq.FILES),
-    }
+    found = {**SETS.kinds(), **SETS.plugins()}
+    firsts = {one.facts["names"][0]: tuple(one.facts.get("files", ())) for one in found.values()}
+    return {name: files for name, files in firsts.items() if files}
 
 
 def missing(paths: Sequence[str]) -> list[str]:
@@ -108,6 +100,8 @@ def missing(paths: Sequence[str]) -> list[str]:
 
 def text(found: Mapping[str, Any]) -> str:
     """For people."""
+    from edgeveil.trainer.recipe.data_section import SETS
+
     lines = [f"edgeveil {found['edgeveil']}, Python {found['python']}, {found['system']}"]
     for part in found["parts"]:
         gone = f"missing: {', '.join(part['missing'])} ({part['install']})"
@@ -117,7 +111,7 @@ def text(found: Mapping[str, Any]) -> str:
     for one in found["data"]:
         where = "missing below EDGEVEIL_DATA: " if os.environ.get("EDGEVEIL_DATA") else "EDGEVEIL_DATA is not set: "
         gone = where + ", ".join(one["missing"][:2]) + (", ..." if len(one["missing"]) > 2 else "")
-        gone += " (downloaded when it is first used)" if one["name"] == "mnist" else ""
+        gone += " (downloaded when it is first used)" if SETS[one["name"]].facts.get("downloaded") else ""
         lines.append(f"  data set {one['name']:19} {gone if one['missing'] else 'there'}")
     for one in found["boards"]:
         lines.append(f"  {one['target']:28} {one['problem'] or one['what']}")

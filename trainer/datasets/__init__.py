@@ -2,48 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import priced, prior, recordings, slicing, utd_mhad, wrist
+from edgeveil.trainer.datasets import priced, prior, recordings, slicing
 from edgeveil.trainer.datasets import recordings as windows
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices, Units, units_of
-from edgeveil.trainer.datasets.loaders import (
-    depth,
-    digits,
-    faces,
-    image_folder,
-    mnist,
-    npz,
-    overhead,
-    scene,
-    table_file,
-    wifi,
-    wq,
-)
+from edgeveil.trainer.datasets.loaders import image_folder, npz, table_file
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
-from edgeveil.trainer.recipe.data_section import Data, Series
+from edgeveil.trainer.recipe.data_section import SETS, Data, Series
 
 if TYPE_CHECKING:
     from edgeveil.trainer.recipe.schema import Recipe
 
-LOADERS: dict[str, Callable[..., Readings]] = {
-    "digits": digits.load,
-    "mnist": mnist.load,
-    "wifi": wifi.load,
-    "wifi-strength": partial(wifi.load, strength=True),
-    "faces": faces.load,
-    "depth": depth.load,
-}
 PERSON = "person"  # the attribute of data sets that say who it is
-SERIES = {"utd-mhad": utd_mhad.load, "wrist": wrist.load}
-MULTI_TARGET = {"scene": scene.load, "wq": wq.load}
 
 
 def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
@@ -127,18 +103,10 @@ def _public(recipe: Recipe) -> str | None:
 
 def _read(recipe: Recipe) -> Readings:
     data = recipe.data
-    if data.source in LOADERS:
-        return LOADERS[data.source](target=data.target, sensitive=data.sensitive)
-    if data.source in MULTI_TARGET:
-        wanted = 1 if data.wanted is None else data.wanted
-        return MULTI_TARGET[data.source]().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
-    if data.source == "overhead":
-        return overhead.load(target=data.target, sensitive=data.sensitive, capture=recipe.capture)
-    if data.source in SERIES and data.series is not None:
-        return SERIES[data.source](target=data.target, sensitive=data.sensitive, series=data.series)
-    if data.own is None:
-        raise BadInput(f"`data.source`: {data.source} has no loader.")
-    return own(recipe, *data.own)
+    if data.own is not None:
+        return own(recipe, *data.own)
+    found: Readings = SETS[data.source].load().read(data, recipe.capture)
+    return found
 
 
 def own(recipe: Recipe, kind: str, path: Path) -> Readings:

@@ -10,13 +10,14 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal, cast
+from typing import ClassVar, Literal, cast
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec, Known, Labels, Sampling
 from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 Attribute = tuple[tuple[str, ...], Callable[[np.ndarray], np.ndarray]]
 
@@ -244,6 +245,34 @@ def why(error: BaseException) -> str:
 
 
 VARIABLE = "EDGEVEIL_DATA"
+
+
+class DataSet:
+    """A data set that comes along, or that a package adds: one class, whose facts are literals.
+
+    A kind of ``edgeveil.trainer.recipe.data_section.SETS``. ``files`` are paths below the folder that EDGEVEIL_DATA
+    names, each with the SHA-256 of its bytes; ``where`` ends the sentence "Get it from ...".
+    """
+
+    names: ClassVar[tuple[str, ...]]
+    licence: ClassVar[str]
+    sensor: ClassVar[str | None] = None  # that it came from
+    stream: ClassVar[bool] = False  # samples follow each other in time, many of each person
+    series: ClassVar[bool] = False  # samples are windows of a sensor's steps
+    where: ClassVar[str] = ""
+    files: ClassVar[Mapping[str, str]] = {}
+    downloaded: ClassVar[bool] = False  # when it is first used
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """The samples with the y and z of ``[data]``; ``capture`` is the recipe's. Raises ``BadInput``."""
+        raise NotImplementedError
+
+    @classmethod
+    def path(cls, name: str | None = None) -> Path:
+        """A file of ``files`` (the first), once its checksum holds. Raises ``BadInput``."""
+        name = next(iter(cls.files)) if name is None else name
+        return checked_path(name, sha256=cls.files[name], source=cls.where)
 
 
 def checked_path(name: str, *, sha256: str, source: str) -> Path:

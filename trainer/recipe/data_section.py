@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from edgeveil.edge_runtime.registry import Registry
 from edgeveil.trainer.recipe.training_sections import Section
 
 Named = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(min_length=1, max_length=64)]
@@ -88,11 +89,9 @@ class Series(Section):
 # ``[data]`` of a recipe: which samples, and which two of their attributes.
 
 
-BUILT_IN = (
-    "digits", "mnist", "wifi", "wifi-strength", "faces", "depth", "overhead", "scene", "wq", "utd-mhad", "wrist",
-)  # edgeveil.trainer.datasets has each  # fmt: skip
+# The data sets that come along, and those of installed packages. Of their classes only the literals are read here.
+SETS = Registry("edgeveil.trainer.datasets.loaders", key="names", group="edgeveil.datasets", word="data set")
 OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
-SERIES = ("utd-mhad", "wrist")  # built-in data that are series
 OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
@@ -207,8 +206,9 @@ class Data(Section):
     @classmethod
     def _known_source(cls, source: str) -> str:
         kind, _, place = source.partition(":")
-        if source not in BUILT_IN and not (kind in OWN and place):
-            raise ValueError(", ".join(f'"{name}"' for name in BUILT_IN) + f", or {OWN_FORMS}")
+        if not (kind in OWN and place) and SETS.find(source) is None:
+            known = ", ".join(f'"{name}"' for name in (*SETS.kinds(), *SETS.plugins()))
+            raise ValueError(f"{known}, or {OWN_FORMS}")
         return source
 
     @field_validator("low", "high", mode="before")
@@ -230,13 +230,13 @@ class Data(Section):
         if (self.kind == "series") != (self.series is not None):
             wanted = "a section [data.series]" if self.kind else "no section [data.series]"
             raise ValueError(wanted + (' with `kind = "series"`' if self.kind else ' without `kind = "series"`'))
-        if self.source in SERIES and self.kind is None:
+        if self.fact("series") and self.kind is None:
             raise ValueError(f'`kind = "series"` with `source = "{self.source}"`')
         kind = self.own[0] if self.own else ""
         if self.series is None:
             return self
-        if self.source not in SERIES and kind not in ("npz", "csv"):
-            have = ", ".join(("npz", "csv", *SERIES))
+        if not self.fact("series") and kind not in ("npz", "csv"):
+            have = ", ".join(("npz", "csv", *(name for name, one in SETS.kinds().items() if one.facts.get("series"))))
             raise ValueError(f'no `kind = "series"` with `source = "{self.source}"`: {have} have series')
         if kind and (self.series.rate_hz is None or self.series.channels is None or self.series.units is None):
             raise ValueError("`rate_hz`, `channels` and `units` in [data.series] for your own data")
@@ -268,6 +268,11 @@ class Data(Section):
         if self.columns is None or self.columns.time is None or self.columns.target is None:
             raise ValueError("a section [data.columns] with `time`, `target` and `sensitive` for recordings")
         return self
+
+    def fact(self, name: str) -> Any:
+        """A fact of the data set (see ``edgeveil.trainer.datasets.readings.DataSet``); None of the user's own data."""
+        found = None if self.own else SETS.find(self.source)
+        return found.facts.get(name) if found else None
 
     @property
     def own(self) -> tuple[str, Path] | None:

@@ -31,11 +31,6 @@ from edgeveil.trainer.recipe.training_sections import (
 
 FOLDER = Path(__file__).parent / "library"
 ALIASES = {name: f"{name}-codebook" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-SENSORS = {
-    "digits": "camera", "mnist": "camera", "faces": "camera", "wifi": "wifi", "wifi-strength": "wifi",
-    "depth": "depth", "overhead": "depth", "utd-mhad": "motion", "wrist": "motion",
-}  # that the built-in data came from; the others are no sensor's  # fmt: skip
-STREAMS = ("depth", "overhead", "utd-mhad", "wrist")  # whose samples follow each other in time, many of each person
 
 if TYPE_CHECKING:
     AnyPerturber = Perturber
@@ -82,7 +77,8 @@ class Recipe(Section):
                 return "depth"
             if self.capture.frame.shape[-1] == 3:  # colours
                 return "camera"
-        return self.data.sensor or SENSORS.get(self.data.source)
+        sensor: str | None = self.data.sensor or self.data.fact("sensor")
+        return sensor
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Recipe:
@@ -104,7 +100,7 @@ class Recipe(Section):
                 f"one `data.sensitive` and no `data.family`: {', '.join(others)} and {last} hide more than one "
                 f"attribute, and this is {kind}"
             )
-        if self.data.source in STREAMS:
+        if self.data.fact("stream"):
             perturber.check_stream()
         if perturber.unbounded and (self.data.low is not None or self.data.high is not None):
             raise ValueError(f"no `data.low` and `data.high` for {kind}: it has no range")

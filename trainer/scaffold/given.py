@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
-from edgeveil.trainer.recipe.data_section import BUILT_IN, OWN, OWN_FORMS, form_of
+from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
 
 CHANNELS = "ax:g,ay:g,az:g"
 EXAMPLE = f"--rate 50 --channels {CHANNELS}"
@@ -121,7 +121,7 @@ class Given:
         kind, _, place = self.source.partition(":")
         if kind in OWN and place:
             return kind
-        more = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in BUILT_IN else ""
+        more = f" {self.source} comes with EdgeVeil: see `edgeveil recipe list`." if self.source in SETS.kinds() else ""
         if form := form_of(Path(self.source)):
             more = f" Write {form}."
         raise BadInput(f'Your own data were expected as {OWN_FORMS}; got "{self.source}".{more}')

@@ -88,7 +88,7 @@ def test_unpacked_files_are_found(data_folder, tmp_path, monkeypatch):
     from edgeveil.trainer.datasets.loaders.arff import arff_bytes
 
     data = arff_bytes(data_folder / "mulan_wq" / "wq.arff.gz")
-    assert hashlib.sha256(data).hexdigest() == wq.FILES["wq.arff"]
+    assert hashlib.sha256(data).hexdigest() == wq.Water.files["mulan_wq/wq.arff"]
     (tmp_path / "mulan_wq").mkdir()
     (tmp_path / "mulan_wq" / "wq.arff").write_bytes(data)
     monkeypatch.setenv("EDGEVEIL_DATA", str(tmp_path))

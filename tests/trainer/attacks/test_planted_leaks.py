@@ -18,7 +18,8 @@ from edgeveil.trainer.attacks.findings import Scored, answers, score
 from edgeveil.trainer.attacks.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.datasets import LOADERS, readings
+from edgeveil.trainer.datasets import readings
+from edgeveil.trainer.datasets.loaders import mnist as of_mnist
 from edgeveil.trainer.measures.attack_metrics import permutation_test
 from tests.support import planted
 
@@ -149,7 +150,7 @@ def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
 @pytest.mark.data
 def test_of_the_bits_of_mnist_all_pairs_and_triples_are_searched(data_folder, monkeypatch):
     monkeypatch.setenv(readings.VARIABLE, str(data_folder))
-    mnist = LOADERS["mnist"](target="parity", sensitive="less-than-five")
+    mnist = of_mnist.load(target="parity", sensitive="less-than-five")
     pool = np.clip(mnist.x[:3000].reshape(-1, 28, 28, 1), planted.DITHER, 255 - planted.DITHER)
     rng, pool_y = np.random.default_rng(5), mnist.y[:3000]
     for leak, pixels in (("parity of two", 2), ("parity of three", 3)):

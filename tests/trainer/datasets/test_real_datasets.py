@@ -66,8 +66,7 @@ def test_wifi_buildings_are_three(real):
 @pytest.mark.data
 @pytest.mark.parametrize("name", [name for name in Recipe.names() if name.startswith("wifi")])
 def test_the_quick_budget_leaves_rows_enough_of_every_region(real, name, monkeypatch):
-    monkeypatch.setitem(datasets.LOADERS, "wifi", WIFI)
-    monkeypatch.setitem(datasets.LOADERS, "wifi-strength", functools.partial(WIFI, strength=True))
+    monkeypatch.setattr(wifi, "load", WIFI)
     slices = datasets.load(Recipe.find(name).with_budget("quick")).slices
     assert 3_000 < len(slices.perturber) < 4_000
 

@@ -9,10 +9,11 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Input, Sampling, Windows
 from edgeveil.edge_runtime.sources.series import Windower
 from edgeveil.trainer import datasets
-from edgeveil.trainer.datasets import readings, utd_mhad, wrist
+from edgeveil.trainer.datasets import readings
 from edgeveil.trainer.datasets import recordings as attributes
 from edgeveil.trainer.datasets import recordings as windows
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.loaders import utd_mhad, wrist
 from edgeveil.trainer.ext.sweep.axes import with_settings
 from edgeveil.trainer.recipe.data_section import Series
 from edgeveil.trainer.recipe.schema import Recipe
@@ -305,7 +306,7 @@ def test_a_quarter_of_a_set_with_the_watch_is_a_session(tmp_path, monkeypatch):
 
 def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatch):
     write_watch(tmp_path, monkeypatch)
-    monkeypatch.setattr(wrist, "SHA256", "0" * 64)
+    monkeypatch.setattr(wrist.Wrist, "files", dict.fromkeys(wrist.Wrist.files, "0" * 64))
     monkeypatch.setattr(np, "load", None)
     with pytest.raises(BadInput, match=r"Expected seglearn/watch_dataset\.npy with SHA-256 000"):
         wrist.load(target="exercise", sensitive="person", series=Series(length=100, hop=50))
@@ -313,8 +314,9 @@ def test_another_file_than_the_known_one_is_never_unpickled(tmp_path, monkeypatc
 
 @pytest.mark.data
 def test_the_watch_is_140_recordings_of_7_exercises_by_10_people(data_folder, monkeypatch):
-    if not (data_folder / wrist.FILE).is_file():
-        pytest.skip(f"no {wrist.FILE}: {wrist.SOURCE}")
+    (name,) = wrist.Wrist.files
+    if not (data_folder / name).is_file():
+        pytest.skip(f"no {name}: {wrist.Wrist.where}")
     monkeypatch.setenv(readings.VARIABLE, str(data_folder))
     found = datasets.load(Recipe.find("wrist-label-only"))
     assert found.input.shape == (100, 6)

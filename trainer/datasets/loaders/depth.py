@@ -2,7 +2,7 @@
 
 Source: C. Chen, R. Jafari and N. Kehtarnavaz, "UTD-MHAD: A Multimodal Dataset for Human Action Recognition Utilizing a
 Depth Camera and a Wearable Inertial Sensor", IEEE ICIP 2015, which calls it freely available; no licence file comes
-with it. Needed is one file, ``utd_mhad/utd_mhad_depth_80x64_10fps.npz``, as ``SOURCE`` says how to make.
+with it. Needed is one file, ``utd_mhad/utd_mhad_depth_80x64_10fps.npz``, as ``where`` says how to make.
 
 y is one of four groups of actions, or of three in which the whole body moves; z is the person. A person's place would
 identify them, so a frame is centred on the person: the column of the centre of mass is moved to the middle, and depth
@@ -18,14 +18,10 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
-FILE = "utd_mhad/utd_mhad_depth_80x64_10fps.npz"
-SHA256 = "d599f2522d90fecbf10326c892c5bec6dba8fc529bc12dcb9987b08d8f04ad35"
-SOURCE = (
-    "UTD-MHAD: every third frame of its 861 depth recordings, columns 66 to 257, every third pixel from the second, as "
-    "`depth_mm` uint16 (19718, 80, 64) with `subject`, `action`, `trial`, `frame`, `sequence_key` and `sequence_frames`"
-)
 # Action numbers of UTD-MHAD: 1, 3, 4, 6 swipe, wave, clap, cross arms; 22, 23 jog, walk; 24, 25 sit to stand and back;
 # 12, 26 bowl, lunge.
 GROUPS = {"arms": (1, 3, 4, 6), "walk": (22, 23), "sit": (24, 25), "step": (12, 26)}
@@ -36,6 +32,28 @@ PEOPLE = tuple(range(1, 9))
 CALIBRATED = (1, 2, 3, 4, 5)  # the others stay unseen until the experiment of section 6.6
 MIDDLE = 0.7  # of each recording: at both ends all people stand still
 STEP_MM = 8  # depth per grey level; a Kinect of that time resolves no better
+
+
+class Depth(DataSet):
+    """The depth recordings of UTD-MHAD."""
+
+    names = ("depth",)
+    licence = "called freely available by its paper; no licence file"
+    sensor = "depth"
+    stream = True
+    files = {
+        "utd_mhad/utd_mhad_depth_80x64_10fps.npz": "d599f2522d90fecbf10326c892c5bec6dba8fc529bc12dcb9987b08d8f04ad35"
+    }
+    where = (
+        "UTD-MHAD: every third frame of its 861 depth recordings, columns 66 to 257, every third pixel from the "
+        "second, as `depth_mm` uint16 (19718, 80, 64) with `subject`, `action`, `trial`, `frame`, `sequence_key` and "
+        "`sequence_frames`"
+    )
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive)
 
 
 def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, middle: float = MIDDLE) -> Readings:
@@ -52,7 +70,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     groups = TARGETS[target]
     if not people or len(set(people)) != len(people) or not set(people) <= set(PEOPLE):
         raise BadInput(f"`data.people`: expected different numbers of 1 to 8; got {list(people)}.")
-    with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+    with np.load(Depth.path(), allow_pickle=False) as file:
         depth, frame = file["depth_mm"], file["frame"].astype(np.int64)
         key = np.stack([file["action"], file["subject"], file["trial"]], axis=1).astype(np.int64)
         length = {tuple(k): int(n) for k, n in zip(file["sequence_key"].tolist(), file["sequence_frames"], strict=True)}

@@ -13,10 +13,25 @@ import hashlib
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.readings import Readings, digit_readings
+from edgeveil.trainer.datasets.readings import DataSet, Readings, digit_readings
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 # Of the pixels as uint8 (1797, 8, 8) followed by the digits as uint8, both in C order.
 SHA256 = "87ff0c9e40dc7e2c0e34e7257799c2e3f3aec1a016363bb11cad869ec428a826"
+
+
+class Digits(DataSet):
+    """The handwritten digits of scikit-learn."""
+
+    names = ("digits",)
+    licence = "CC BY 4.0"
+    sensor = "camera"
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive)
 
 
 def load(*, target: str, sensitive: str) -> Readings:

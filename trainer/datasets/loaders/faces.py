@@ -4,7 +4,7 @@ Source: A. Georghiades, P. Belhumeur and D. Kriegman, "From Few to Many: Illumin
 under Variable Lighting and Pose", IEEE PAMI 23(6), 2001, and K.-C. Lee, J. Ho and D. Kriegman, "Acquiring Linear
 Subspaces for Face Recognition under Variable Lighting", IEEE PAMI 27(5), 2005 (the cropped pictures). Free for
 research with acknowledgement of both papers; not to be passed on in a product. Needed is one file,
-``extended_yale_b/extended_yale_b_96x84.npz``, as ``SOURCE`` says how to make.
+``extended_yale_b/extended_yale_b_96x84.npz``, as ``where`` says how to make.
 
 y is where the light comes from (left: azimuth -110 to -25 degrees, front: at most 15 off, right), z the person.
 Pictures lit from above (elevation 60 and more), from an azimuth of 20 degrees or from behind (120 and more) are left
@@ -16,14 +16,29 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
-FILE = "extended_yale_b/extended_yale_b_96x84.npz"
-SHA256 = "aba6473eeee5fa3a01987c2f4cfaf4feef1e7b02d6c92a13caabd56fc2b79d49"
-SOURCE = (
-    "the cropped Extended Yale Face Database B: all 2,414 single-light pictures averaged 2 x 2 to 96 x 84 as `images` "
-    "uint8, with `subject`, `azimuth` and `elevation` from the file names"
-)
+
+class Faces(DataSet):
+    """The cropped Extended Yale Face Database B."""
+
+    names = ("faces",)
+    licence = "research alone, with acknowledgement of both papers"
+    sensor = "camera"
+    files = {
+        "extended_yale_b/extended_yale_b_96x84.npz": "aba6473eeee5fa3a01987c2f4cfaf4feef1e7b02d6c92a13caabd56fc2b79d49"
+    }
+    where = (
+        "the cropped Extended Yale Face Database B: all 2,414 single-light pictures averaged 2 x 2 to 96 x 84 as "
+        "`images` uint8, with `subject`, `azimuth` and `elevation` from the file names"
+    )
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive)
 
 
 def load(*, target: str, sensitive: str) -> Readings:
@@ -33,7 +48,7 @@ def load(*, target: str, sensitive: str) -> Readings:
     ``elevation`` of the light in degrees. Raises ``BadInput``.
     """
     check_attributes(target, sensitive, targets=["light"], others=["person"])
-    with np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=False) as file:
+    with np.load(Faces.path(), allow_pickle=False) as file:
         images, subject = file["images"], file["subject"]
         azimuth, elevation = file["azimuth"].astype(np.float64), file["elevation"].astype(np.float64)
     left, front, right = (azimuth > -120) & (azimuth <= -25), abs(azimuth) <= 15, (azimuth >= 25) & (azimuth < 120)

@@ -17,32 +17,47 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.readings import Readings, digit_readings
+from edgeveil.trainer.datasets.readings import DataSet, Readings, digit_readings
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 ADDRESS = "https://ossci-datasets.s3.amazonaws.com/mnist/"
-FILES = {  # images or labels: file, SHA-256, in the order they are pooled
-    "images": (
-        ("train-images-idx3-ubyte.gz", "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609"),
-        ("t10k-images-idx3-ubyte.gz", "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6"),
-    ),
-    "labels": (
-        ("train-labels-idx1-ubyte.gz", "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c"),
-        ("t10k-labels-idx1-ubyte.gz", "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6"),
-    ),
-}
 HEADER = {"images": 16, "labels": 8}  # bytes: magic number and dimensions, known once the checksum holds
+
+
+class Mnist(DataSet):
+    """MNIST."""
+
+    names = ("mnist",)
+    licence = "none stated by its publishers; mirrors often quote CC BY-SA 3.0"
+    sensor = "camera"
+    downloaded = True
+    files = {  # images, then labels, each in the order they are pooled
+        "mnist/train-images-idx3-ubyte.gz": "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "mnist/t10k-images-idx3-ubyte.gz": "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "mnist/train-labels-idx1-ubyte.gz": "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    }
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive)
 
 
 def load(*, target: str, sensitive: str) -> Readings:
     """All 70,000 digits, uint8 (28, 28, 1) from 0 to 255. Raises ``BadInput`` for missing or other files."""
-    data = {kind: b"".join(_read(name, digest)[HEADER[kind] :] for name, digest in FILES[kind]) for kind in FILES}
+    data = {
+        kind: b"".join(_read(path)[start:] for path in Mnist.files if kind in path) for kind, start in HEADER.items()
+    }
     x = np.frombuffer(data["images"], np.uint8).reshape(-1, 28, 28)
     return digit_readings(x, np.frombuffer(data["labels"], np.uint8), target=target, sensitive=sensitive, high=255.0)
 
 
-def _read(name: str, digest: str) -> bytes:
+def _read(place: str) -> bytes:
     given = os.environ.get("EDGEVEIL_DATA")
-    path = Path(given) / "mnist" / name if given else None
+    name, digest = Path(place).name, Mnist.files[place]
+    path = Path(given) / place if given else None
     if path is None or not path.is_file():
         path = _fetch(name, digest)
     packed = path.read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -12,27 +13,27 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.loaders.arff import arff_bytes, parse_arff
 
 
-def read_mulan(folder: str, files: dict[str, str], origin: str) -> tuple[list[str], np.ndarray]:
+def read_mulan(files: Mapping[str, str], origin: str) -> tuple[list[str], np.ndarray]:
     """Attribute names and values (rows, attributes) of ``files``, one below the other. Raises ``BadInput``.
 
-    ``files`` maps a name to the SHA-256 of the unpacked text; EDGEVEIL_DATA/``folder`` has NAME or NAME.gz. ``origin``
+    ``files`` maps FOLDER/NAME to the SHA-256 of the unpacked text; EDGEVEIL_DATA has it or FOLDER/NAME.gz. ``origin``
     says where to get them.
     """
     root = os.environ.get("EDGEVEIL_DATA")
     if not root:
-        raise BadInput(
-            f"EDGEVEIL_DATA is not set: put {' and '.join(files)} ({origin}) into FOLDER/{folder} and set it to FOLDER."
-        )
-    names: list[str] = []
+        names = " and ".join(Path(place).name for place in files)
+        folder = Path(next(iter(files))).parent
+        raise BadInput(f"EDGEVEIL_DATA is not set: put {names} ({origin}) into FOLDER/{folder} and set it to FOLDER.")
+    attributes: list[str] = []
     parts = []
-    for name, digest in files.items():
-        plain = Path(root) / folder / name
-        path = plain if plain.is_file() else plain.with_name(name + ".gz")
+    for place, digest in files.items():
+        plain = Path(root) / place
+        path = plain if plain.is_file() else plain.with_name(plain.name + ".gz")
         if not path.is_file():
             raise BadInput(f"{plain} (or .gz) was expected; there is no such file. Get it {origin}.")
         data = arff_bytes(path)
         if hashlib.sha256(data).hexdigest() != digest:
             raise BadInput(f"{path} is not the published file (its SHA-256 differs). Get it again {origin}.")
-        names, values = parse_arff(data, str(path))
+        attributes, values = parse_arff(data, str(path))
         parts.append(values)
-    return names, np.vstack(parts)
+    return attributes, np.vstack(parts)

@@ -17,7 +17,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer.datasets.base import Known
 from edgeveil.trainer.datasets.loaders.captured import capture_frames
-from edgeveil.trainer.datasets.readings import Readings, check_attributes
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import Capture
 
 FPS = 10
@@ -25,6 +26,20 @@ EMPTY = 10  # frames of the floor alone, which the capture learns first
 CROSSINGS = 80
 BUILDS = 4
 SEED = 1
+
+
+class Overhead(DataSet):
+    """The simulated scene."""
+
+    names = ("overhead",)
+    licence = "none needed: simulated"
+    sensor = "depth"
+    stream = True
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive, capture=capture)
 
 
 def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int = CROSSINGS) -> Readings:

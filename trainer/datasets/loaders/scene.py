@@ -8,13 +8,29 @@ from __future__ import annotations
 
 from edgeveil.trainer.datasets.loaders.mulan import read_mulan
 from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+from edgeveil.trainer.datasets.readings import DataSet, Readings
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 FEATURES = 294
-FILES = {
-    "scene-train.arff": "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
-    "scene-test.arff": "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
-}
-ORIGIN = "from github.com/tsoumakas/mulan, data/multi-label/scene"
+
+
+class SceneLabels(DataSet):
+    """Mulan's "scene"."""
+
+    names = ("scene",)
+    licence = "none stated for the data"
+    files = {
+        "mulan_scene/scene-train.arff": "b53ba93bdf412de922e3960389bcee24744fa3e872ce610511fc1d750888b64d",
+        "mulan_scene/scene-test.arff": "ea38d20296b3ff7e220f477a3b802a9bcb2d768881fe6ee163efbc97ea527a42",
+    }
+    where = "from github.com/tsoumakas/mulan, data/multi-label/scene"
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        wanted = 1 if data.wanted is None else data.wanted
+        return load().readings(wanted=wanted, target=data.target, sensitive=data.sensitive)
 
 
 def load() -> MultiTarget:
@@ -22,6 +38,6 @@ def load() -> MultiTarget:
 
     Raises ``BadInput`` if EDGEVEIL_DATA does not hold the published files.
     """
-    names, values = read_mulan("mulan_scene", FILES, ORIGIN)
+    names, values = read_mulan(SceneLabels.files, SceneLabels.where)
     labels = 2 * values[:, FEATURES:] - 1
     return MultiTarget("scene", values[:, :FEATURES], labels, tuple(names[FEATURES:]))

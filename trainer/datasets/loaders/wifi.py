@@ -18,7 +18,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known
-from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data
+from edgeveil.trainer.recipe.training_sections import Capture
 
 ACCESS_POINTS = 520
 REGIONS = 8  # of each floor
@@ -27,11 +29,23 @@ FEWEST_ROWS = 30
 NOT_SEEN = 100  # value in the files for an access point out of range; the others are -104 to 0 dBm
 UNHEARD_DBM = -105.0  # used if no access point was heard
 
-FILES = {
-    "trainingData.csv.gz": "b1935492d3a790369e52263eb5893d1fc75a6b09303d2939ac322c39c0bd6599",
-    "validationData.csv.gz": "ed5ef3018f5efc16672ee80201bfeda6f3d82efa9cc1e4d4f27e82e14a3d39a0",
-}
-SOURCE = "the UCI Machine Learning Repository, data set 310 (UJIIndoorLoc), each CSV packed with `gzip -9n`"
+
+class Wifi(DataSet):
+    """UJIIndoorLoc."""
+
+    names = ("wifi", "wifi-strength")
+    licence = "CC BY 4.0"
+    sensor = "wifi"
+    files = {
+        "ujiindoorloc/trainingData.csv.gz": "b1935492d3a790369e52263eb5893d1fc75a6b09303d2939ac322c39c0bd6599",
+        "ujiindoorloc/validationData.csv.gz": "ed5ef3018f5efc16672ee80201bfeda6f3d82efa9cc1e4d4f27e82e14a3d39a0",
+    }
+    where = "the UCI Machine Learning Repository, data set 310 (UJIIndoorLoc), each CSV packed with `gzip -9n`"
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive, strength=data.source == "wifi-strength")
 
 
 def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
@@ -48,7 +62,7 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     check_attributes(target, sensitive, targets=["floor", "building"], others=["region", "building"])
     if target == sensitive:
         raise BadInput('`data.sensitive`: expected another attribute than `data.target`; both are "building".')
-    rows = np.unique(np.concatenate([_rows(name) for name in FILES]), axis=0)
+    rows = np.unique(np.concatenate([_rows(name) for name in Wifi.files]), axis=0)
     signal, (longitude, latitude, floor, building) = rows[:, :ACCESS_POINTS], rows[:, ACCESS_POINTS:][:, :4].T
     seen = signal != NOT_SEEN
     storey, storeys = np.unique(np.stack([building, floor], axis=1).astype(int), axis=0, return_inverse=True)
@@ -79,7 +93,7 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
 
 def _rows(name: str) -> np.ndarray:
     """One file as float64 (rows, 529), its columns in the file's order."""
-    path = checked_path(f"ujiindoorloc/{name}", sha256=FILES[name], source=SOURCE)
+    path = Wifi.path(name)
     with gzip.open(path, "rt") as text:
         return np.loadtxt(text, delimiter=",", skiprows=1)
 

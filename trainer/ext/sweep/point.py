@@ -42,8 +42,6 @@ from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
-FLOOR = "label-only"
-
 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
     """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.

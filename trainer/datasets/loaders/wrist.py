@@ -2,7 +2,7 @@
 
 Source: D. Burns, N. Leung, M. Hardisty, C. Whyne, P. Henry and S. McLachlin, "Shoulder physiotherapy exercise
 recognition: machine learning the inertial signals from a smartwatch", Physiological Measurement 39, 2018. Some of its
-recordings come with the package seglearn, under its BSD licence; needed is one file of it, as ``SOURCE`` says, at
+recordings come with the package seglearn, under its BSD licence; needed is one file of it, as ``where`` says, at
 ``seglearn/watch_dataset.npy``.
 
 The watch gives acceleration and rate of turn 50 times a second. Each of the 140 recordings is one set of an exercise by
@@ -12,23 +12,40 @@ five repetitions, is a session. An attack on the person may have learned on othe
 
 from __future__ import annotations
 
+from typing import cast
+
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import recordings
 from edgeveil.trainer.datasets.base import Known, Sampling
-from edgeveil.trainer.datasets.readings import Readings, check_attributes, checked_path
-from edgeveil.trainer.recipe.data_section import Series
+from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
+from edgeveil.trainer.recipe.data_section import Data, Series
+from edgeveil.trainer.recipe.training_sections import Capture
 
-FILE = "seglearn/watch_dataset.npy"
-SHA256 = "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"
-SOURCE = "the package seglearn 1.2.5, `data/watch_dataset.npy` of it"
 SAMPLING = Sampling(50.0, ("acc-x", "acc-y", "acc-z", "turn-x", "turn-y", "turn-z"), ("g",) * 3 + ("rad/s",) * 3)
 EXERCISES = (
     "pendulum", "abduction", "forward-elevation", "internal-rotation", "external-rotation", "trapezius", "row",
 )  # fmt: skip
 ARMS = ("left", "right")
 QUARTERS = 4
+
+
+class Wrist(DataSet):
+    """The watch of seglearn."""
+
+    names = ("wrist",)
+    licence = "BSD, that of the package seglearn"
+    sensor = "motion"
+    stream = True
+    series = True
+    files = {"seglearn/watch_dataset.npy": "eb122f23cdf06ef6bd6c6c5312958ec5cf9d038e2e6d457b8081662c75a42537"}
+    where = "the package seglearn 1.2.5, `data/watch_dataset.npy` of it"
+
+    @classmethod
+    def read(cls, data: Data, capture: Capture | None) -> Readings:
+        """See ``DataSet``."""
+        return load(target=data.target, sensitive=data.sensitive, series=cast(Series, data.series))
 
 
 def load(*, target: str, sensitive: str, series: Series) -> Readings:
@@ -42,7 +59,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         if getattr(series, key) is not None:
             raise BadInput(f"`data.series.{key}`: these data say it themselves. Leave it out.")
     # A pickle runs code; this one is known by its checksum.
-    stored = np.load(checked_path(FILE, sha256=SHA256, source=SOURCE), allow_pickle=True).item()
+    stored = np.load(Wrist.path(), allow_pickle=True).item()
     found = recordings.cut([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
     of = found.recording // QUARTERS
     exercise, person, arm = (stored[name][of].astype(np.int64) for name in ("y", "subject", "side"))

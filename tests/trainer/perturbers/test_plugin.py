@@ -1,0 +1,65 @@
+"""A perturber of an installed package: its section is checked, it is trained, exported, and shown as ours are."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from edgeveil.trainer.recipe.schema import Recipe
+from tests.support.checkout import ROOT
+from tests.support.small_runs import small_recipe, write_npz
+
+PLUGIN = ROOT / "tests/support/plugins/level"
+WHOLE_WAY = """
+from pathlib import Path
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.train import train
+
+run = train(Recipe.find(Path("mine.toml")), Path("run"))
+export(run.folder, ["workstation"], Path("export"))
+"""
+CHECK = "from pathlib import Path\nfrom edgeveil.trainer.recipe.schema import Recipe\nRecipe.find(Path('{}.toml'))"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("plugin")
+    recipe = small_recipe(write_npz(made), kind="label-only", floor=0.01)
+    kind = '[perturber]\nkind = "label-only"'
+    text = recipe.toml()
+    start = text.index("[perturber]")
+    end = text.index("\n\n", start)
+    assert text[start:].startswith(kind)
+    (made / "mine.toml").write_text(text[:start] + '[perturber]\nkind = "level"\nshare = 0.25' + text[end:])
+    return made
+
+
+def python(folder, *arguments, plugin=True):
+    paths = [str(PLUGIN)] if plugin else []
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+    )
+
+
+def test_a_perturber_of_another_package_is_trained_and_exported(folder):
+    done = python(folder, "-c", WHOLE_WAY)
+    assert done.returncode == 0, done.stderr[-2000:]
+    manifest = json.loads((folder / "export/manifest.json").read_text())
+    assert manifest["perturber"]["kind"] == "level"
+    assert Recipe.text(folder / "run/recipe.toml").count("share = 0.25") == 1
+
+
+def test_its_keys_are_checked_as_ours_are(folder):
+    text = (folder / "mine.toml").read_text().replace("share = 0.25", "shar = 0.25")
+    (folder / "wrong.toml").write_text(text)
+    done = python(folder, "-c", CHECK.format("wrong"))
+    assert '`perturber.shar` is not a key of a recipe (did you mean "share"?)' in done.stderr
+
+
+def test_without_the_package_its_kind_is_unknown(folder):
+    done = python(folder, "-c", CHECK.format("mine"), plugin=False)
+    assert 'got "level"' in done.stderr
