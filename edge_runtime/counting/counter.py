@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.counting.walks import Walk, Walks
 from edgeveil.edge_runtime.counting.zones import Stay
 from edgeveil.edge_runtime.ipc.record import Counted
 from edgeveil.edge_runtime.manifest.count import MICRO, CountRules
-from edgeveil.edge_runtime.pipeline.random_draws import discrete_laplace
+from edgeveil.edge_runtime.stages.random_draws import discrete_laplace
 
 Point = Tuple[float, float]  # row, column
 Noise = Callable[[int, int, int], Sequence[int]]

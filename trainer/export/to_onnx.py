@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.manifest import parse_stage
-from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages import reads_and_writes
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.export import runners
 from edgeveil.trainer.export.to_tflite import calibration_rows, function, input_specs
 from edgeveil.trainer.private import cover
@@ -202,7 +201,7 @@ def _without_pictures(fitted: FittedPerturber, pool: np.ndarray | None) -> Fitte
     needed: set[str] = {code["tensor"], label["tensor"]}
     stages: list[dict[str, Any]] = []
     for stage in reversed(fitted.stages):
-        reads, writes = reads_and_writes(parse_stage(stage))
+        reads, writes = reads_and_writes(stage)
         if needed & set(writes):
             stages.insert(0, stage)
             needed |= set(reads)

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers import private_label_only
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.stream_codes import donors_within, draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
-from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.recipe.perturber import LabelOnly
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage

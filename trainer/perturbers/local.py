@@ -15,14 +15,15 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, held
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import held_reports, mechanism_stages
+from edgeveil.trainer.perturbers import mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import fit as codebook
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
-from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
 from edgeveil.trainer.recipe.perturber import Local
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
@@ -47,7 +48,8 @@ def fit(
 
 
 def _name(fitted: FittedPerturber) -> str:
-    return next((stage["op"] for stage in fitted.stages if stage["stage"] == "mechanism"), "k-rr")
+    reports = [kind for stage in fitted.stages if (kind := kind_of(stage)).reports and kind.mechanism]
+    return reports[-1].mechanism
 
 
 def reading(section: Local, spec: InputSpec) -> FittedPerturber:
@@ -56,7 +58,7 @@ def reading(section: Local, spec: InputSpec) -> FittedPerturber:
         raise BadInput(
             f'`perturber.of`: "reading" is for vectors; these are pictures of shape {spec.shape}: take of = "label".'
         )
-    if section.mechanism != "duchi-l2":
+    if "radius" not in mechanism_stages.named("mean")[section.mechanism].fields:
         spec = within(spec, section.radius)
     low, high = np.asarray(spec.low, np.float64), np.asarray(spec.high, np.float64)
     made = mechanism_stages.of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
@@ -95,11 +97,9 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
     return replace(told, models=fitted.models, substituted=fitted.substituted, stream=_stream(section))
 
 
-def _of_category(section: Local, input_: str, k: int) -> Mechanism:
-    if section.instantaneous is not None:
-        return held_reports.rappor(input_, k, section.epsilon, section.instantaneous)
-    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon)
-    return made if section.hold == "none" else held_reports.held(made)
+def _of_category(section: Local, input_: str, k: int) -> Design:
+    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
+    return made if section.hold == "none" or section.instantaneous is not None else held(made)
 
 
 def _stream(section: Local) -> Mapping[str, Any] | None:
@@ -107,11 +107,11 @@ def _stream(section: Local) -> Mapping[str, Any] | None:
     return stream_codes.stream("track:1" if section.hold == "track" else section.hold)
 
 
-def _pictures(dataset: Dataset, made: Mechanism, pictures: np.ndarray) -> dict[str, np.ndarray | None]:
+def _pictures(dataset: Dataset, made: Design, pictures: np.ndarray) -> dict[str, np.ndarray | None]:
     """The decoder of categories, of their pictures (k, m, *shape) in the unit cube: of an index, these; of bits, the
     mixture of mean pictures whose shares they estimate; none of Hadamard responses, whose index is not a category."""
     ends = dataset.input.low, dataset.input.high
-    if made.name == "k-rr":
+    if made.slope is None and made.tables:
         return {"decoder": to_raw(dataset.input.dtype, *ends)(pictures.astype(np.float32))}
     means = pictures.mean(axis=1).astype(np.float64)
     raw = np.asarray(dataset.input.low) + means * dataset.input.span
@@ -119,7 +119,7 @@ def _pictures(dataset: Dataset, made: Mechanism, pictures: np.ndarray) -> dict[s
 
 
 def reported(
-    spec: InputSpec, before: tuple[dict[str, Any], ...], made: Mechanism, *, decoder: np.ndarray | None = None
+    spec: InputSpec, before: tuple[dict[str, Any], ...], made: Design, *, decoder: np.ndarray | None = None
 ) -> FittedPerturber:
     """The stages ``before`` and those of the mechanism, and its report as the one output."""
     output = {"name": REPORT, "kind": "code", "tensor": REPORT, "shape": list(made.shape), "dtype": made.dtype}

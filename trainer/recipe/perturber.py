@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
+from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.trainer.recipe.codebook_section import Codebook
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Section
 
@@ -55,8 +56,11 @@ class Noise(_Linear):
 # ``[perturber]`` of a locally private report.
 
 
-VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
-CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
+_KINDS = [kind.facts for kind in STAGES.kinds().values() if kind.facts.get("mechanism")]
+VECTOR_MECHANISMS = tuple(one["mechanism"] for one in _KINDS if one["of"] == "mean")
+CATEGORY_MECHANISMS = ("auto", *(one["mechanism"] for one in _KINDS if one["of"] == "share"))
+KEPT_MECHANISMS = tuple(one["mechanism"] for one in _KINDS if one["once"])  # their permanent answer is kept
+MECHANISMS = VECTOR_MECHANISMS + CATEGORY_MECHANISMS
 
 
 class Local(Section):
@@ -67,7 +71,7 @@ class Local(Section):
         description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
         "code of a `codebook`."
     )
-    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
+    mechanism: Literal[MECHANISMS] = Field(  # type: ignore[valid-type]
         description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
         'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
         'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
@@ -122,13 +126,13 @@ class Local(Section):
         """Raise ``ValueError`` where what is kept does not fit the mechanism."""
         if is_vector and self.hold != "none":
             raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
-        rappor = self.mechanism == "rappor"
-        if rappor and self.hold == "none":
+        kept = self.mechanism in KEPT_MECHANISMS
+        if kept and self.hold == "none":
             raise ValueError(
-                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
+                f'`hold` of "track" or "period:600s" with "{self.mechanism}", which keeps its permanent answer so long'
             )
-        if rappor != (self.instantaneous is not None):
-            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if kept != (self.instantaneous is not None):
+            raise ValueError(f'{"" if kept else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
         if self.instantaneous is not None and self.instantaneous >= self.epsilon:
             raise ValueError(
                 f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
