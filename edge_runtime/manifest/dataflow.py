@@ -26,17 +26,17 @@ Where the manifest holds a stream, every output must also be *held*: made by a h
 noise.
 """
 
-from typing import Any, Dict, List, NamedTuple, Optional, Set
+from typing import Any, Dict, List, Set
 
 from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.gone import GONE
-from edgeveil.edge_runtime.manifest.count import DRAWS, LARGEST_SCALE, MECHANISMS, MOST_STEPS, check_draw
+from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
+from edgeveil.edge_runtime.stages.base import DTYPES, Value
+from edgeveil.edge_runtime.stages.hold import HOLDS
 from edgeveil.edge_runtime.util.validate import (
     bounds,
     identifier,
-    mapping,
     one_of,
-    positive,
     record,
     refuse,
     sequence,
@@ -44,50 +44,9 @@ from edgeveil.edge_runtime.util.validate import (
     shape,
     show,
     text,
-    whole,
 )
 
-DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 MAX_STAGES = 64
-HELD = ("track", "period", "bout")
-
-_PLAIN = ("preprocess", "artefact", "add", "output", "quantise")
-_CHOICES = {
-    "draw": ("distribution", ("uniform", "channel", "laplace", *DRAWS)),
-    "mechanism": ("op", tuple(MECHANISMS)),
-    "table": ("op", ("argmax", "argmax_within")),
-    "hold": ("op", ("majority", "keep", "first")),
-    "synthesis": ("op", ("row",)),
-}  # stages of several kinds, and the key that picks one
-
-_KEYS = {
-    "preprocess": ("stage", "input", "output", "low", "high"),
-    "artefact": ("stage", "model", "inputs", "outputs"),
-    "uniform": ("stage", "distribution", "output", "shape"),
-    "channel": ("stage", "distribution", "input", "table", "output"),
-    "laplace": ("stage", "distribution", "output", "shape", "numerator", "denominator"),
-    **DRAWS,
-    "argmax": ("stage", "op", "input", "output"),
-    "argmax_within": ("stage", "op", "input", "group", "groups", "output"),
-    "majority": ("stage", "op", "input", "groups", "output"),
-    "keep": ("stage", "op", "input", "by", "output"),
-    "first": ("stage", "op", "input", "output"),
-    "row": ("stage", "op", "input", "table", "output"),
-    "add": ("stage", "input", "noise", "levels", "output"),
-    "output": ("stage", "input", "output", "low", "high", "dtype"),
-    "quantise": ("stage", "input", "output", "scale", "dtype"),
-}  # what each stage must have, and nothing else
-
-
-class Value(NamedTuple):
-    """Its kind as above, and its shape for one frame and its dtype where they are known without a model."""
-
-    kind: str
-    shape: Optional[List[int]]
-    dtype: Optional[str]
-
-
-_INDEX = Value("index", [], "int64")
 
 
 class Dataflow(object):
@@ -95,11 +54,11 @@ class Dataflow(object):
 
     def __init__(self, manifest: Dict[str, Any]) -> None:
         source = manifest["input"]
-        self._input = source
+        self.input = source
         stream = manifest["stream"]
-        self._hold = None if stream is None else stream["hold"]  # see HELD; or "frame": nothing is held
-        self._held: Set[str] = set()
-        self._models = manifest["models"]
+        self.hold = None if stream is None else stream["hold"]  # see HOLDS; or "frame": nothing is held
+        self.held: Set[str] = set()
+        self.models = manifest["models"]
         self._tables = manifest["tables"]
         self._values = {source["name"]: Value("raw", source["shape"], source["dtype"])}
         self._drawn: Dict[str, Dict[str, Any]] = {}  # draw stages of lots and steps, until a mechanism uses them up
@@ -109,48 +68,53 @@ class Dataflow(object):
 
     def walk(self, stages: Any) -> None:
         """Check every stage, in order. Raises ``BundleRefused``."""
+        holds = False
         for number, stage in enumerate(sequence(stages, "stages", 1, MAX_STAGES)):
             at = "stages[{}]".format(number)
-            variant = self._variant(stage, at)
-            record(stage, at, MECHANISMS[stage["op"]].keys if variant == "mechanism" else _KEYS[variant])
-            value = getattr(self, "_" + variant)(stage, at)
-            if variant == "artefact":
-                reads, writes = list(stage["inputs"].values()), list(stage["outputs"].values())
-            else:
-                self._make(stage["output"], at + ".output", value)
-                reads, writes = [stage[key] for key in ("input", "group", "noise") if key in stage], [stage["output"]]
-                if variant == "mechanism":
-                    reads = [stage["input"], *stage["noise"]]
+            kind = self._kind(stage, at)
+            record(stage, at, kind.keys())
+            value = kind.check(stage, at, self)
+            if value is not None:
+                self.add(stage["output"], at + ".output", value)
+            reads, writes = reads_and_writes(stage)
             if stage["stage"] == "draw":
                 self.draws.append(stage["output"])
                 self._drawn[stage["output"]] = stage
             # What is made from held values and fresh noise alone tells no more than they do.
-            if stage["stage"] == "hold" or all(name in self._held for name in reads):
-                self._held.update(writes)
-        if self._hold in HELD and not any(stage["stage"] == "hold" for stage in stages):
+            if kind.held or all(name in self.held for name in reads):
+                self.held.update(writes)
+            holds = holds or kind.held
+        if self.hold in HOLDS and not holds:
             refuse("stream-mismatch", "stream", "no stage holds anything")
 
     @staticmethod
-    def _variant(stage: Any, at: str) -> str:
-        """The row of ``_KEYS`` for a stage: its name, or what its distribution or op is."""
+    def _kind(stage: Any, at: str) -> Any:
+        """The class of a stage's kind."""
         if type(stage) is not dict:
             refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
         if "stage" not in stage:
             refuse("missing-key", at, "the key 'stage' is missing")
-        kind = stage["stage"]
-        if type(kind) is not str or kind not in _PLAIN + tuple(_CHOICES):
-            problem = GONE.get("stage {}".format(kind), "the stage {} is not known to this runtime".format(show(kind)))
+        name, known = stage["stage"], choices()
+        if type(name) is not str or name not in known:
+            problem = GONE.get("stage {}".format(name), "the stage {} is not known to this runtime".format(show(name)))
             refuse("unsupported-stage", at, problem)
-        if kind in _PLAIN:
-            return kind
-        key, options = _CHOICES[kind]
-        if key not in stage:
+        key = known[name]
+        if key and key not in stage:
             refuse("missing-key", at, "the key '{}' is missing".format(key))
-        if type(stage[key]) is not str or stage[key] not in options:
+        kind = STAGES.find("{} {}".format(name, stage[key]) if key else name)
+        if kind is None or (key and type(stage[key]) is not str):
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return "mechanism" if kind == "mechanism" else stage[key]
+        return kind.load()
 
-    def _take(self, name: Any, at: str, kinds: str) -> Value:
+    def use(self, name: Any, at: str, kinds: str) -> Dict[str, Any]:
+        """The draw stage of ``name``, of one of ``kinds``, which no other mechanism has. Raises ``BundleRefused``."""
+        self.take(name, at, kinds)
+        if name not in self._drawn:
+            refuse("reused-noise", at, "'{}' is used already, and noise hides nothing twice".format(name))
+        return self._drawn.pop(name)
+
+    def take(self, name: Any, at: str, kinds: str) -> Value:
+        """The value ``name``, of one of ``kinds``. Raises ``BundleRefused``."""
         identifier(name, at)
         if name not in self._values:
             refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
@@ -160,13 +124,15 @@ class Dataflow(object):
             refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
         return value
 
-    def _make(self, name: Any, at: str, value: Value) -> None:
+    def add(self, name: Any, at: str, value: Value) -> None:
+        """A value that a stage makes. Raises ``BundleRefused``."""
         identifier(name, at)
         if name in self._values:
             refuse("redefined-value", at, "'{}' is made twice".format(name))
         self._values[name] = value
 
-    def _table_of(self, name: Any, at: str, *dtypes: str) -> Dict[str, Any]:
+    def table(self, name: Any, at: str, *dtypes: str) -> Dict[str, Any]:
+        """The entry of a table of such a dtype, which is used then. Raises ``BundleRefused``."""
         identifier(name, at)
         if name not in self._tables:
             refuse("unknown-table", at, "there is no table '{}'".format(name))
@@ -176,145 +142,12 @@ class Dataflow(object):
         self.used_tables.add(name)
         return table
 
-    def _check_range(self, stage: Dict[str, Any], at: str) -> None:
-        bounds(stage, at, self._input["shape"][-1])
+    def check_range(self, stage: Dict[str, Any], at: str) -> None:
+        """The range of a stage is that of the input. Raises ``BundleRefused``."""
+        bounds(stage, at, self.input["shape"][-1])
         for key in ("low", "high"):
-            if stage[key] != self._input[key]:
+            if stage[key] != self.input[key]:
                 refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
-
-    def _preprocess(self, stage: Dict[str, Any], at: str) -> Value:
-        value = self._take(stage["input"], at + ".input", "raw")
-        self._check_range(stage, at)
-        return Value("unit", value.shape, "float32")
-
-    def _artefact(self, stage: Dict[str, Any], at: str) -> None:
-        model = identifier(stage["model"], at + ".model")
-        if model not in self._models:
-            refuse("unknown-model", at + ".model", "there is no model '{}'".format(model))
-        self.used_models.add(model)
-        ends = {}
-        for end in ("inputs", "outputs"):
-            ends[end] = mapping(stage[end], "{}.{}".format(at, end), 1)
-        for tensor, name in ends["inputs"].items():
-            self._take(name, "{}.inputs.{}".format(at, tensor), "unit noise model row noisy")
-        for tensor, name in ends["outputs"].items():
-            self._make(name, "{}.outputs.{}".format(at, tensor), Value("model", None, None))
-        for variant, artefact in self._models[model]["artefacts"].items():
-            for end, tensors in ends.items():
-                has = {tensor["name"] for tensor in artefact[end]}
-                if has != set(tensors):
-                    problem = "its tensors are not those of '{}' of the model '{}'".format(variant, model)
-                    refuse("tensor-mismatch", "{}.{}".format(at, end), problem)
-
-    def _uniform(self, stage: Dict[str, Any], at: str) -> Value:
-        shape(stage["shape"], at + ".shape")
-        return Value("noise", stage["shape"], "float32")
-
-    def _laplace(self, stage: Dict[str, Any], at: str) -> Value:
-        shape(stage["shape"], at + ".shape")
-        for key in ("numerator", "denominator"):
-            whole(stage[key], "{}.{}".format(at, key), 1, LARGEST_SCALE)
-        return Value("steps", stage["shape"], "int64")
-
-    def _lots(self, stage: Dict[str, Any], at: str) -> Value:
-        return Value("lots", *check_draw(stage, at))
-
-    _words = _coin = _integer = _subset = _lots
-
-    def _mechanism(self, stage: Dict[str, Any], at: str) -> Value:
-        rules = MECHANISMS[stage["op"]]
-        value = self._take(stage["input"], at + ".input", rules.takes)
-        if value.kind == "unit" and self._input["low"] is None:
-            refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
-        kinds = "steps" if stage["op"] == "laplace" else "lots"
-        noise = []
-        for number, name in enumerate(sequence(stage["noise"], at + ".noise", 1)):
-            place = "{}.noise[{}]".format(at, number)
-            self._take(name, place, kinds)
-            if name not in self._drawn:
-                refuse("reused-noise", place, "'{}' is used already, and noise hides nothing twice".format(name))
-            noise.append(self._drawn.pop(name))
-        return Value("report", *rules.check(stage, at, value.shape, noise))
-
-    def _add(self, stage: Dict[str, Any], at: str) -> Value:
-        value = self._take(stage["input"], at + ".input", "unit")
-        noise = self._take(stage["noise"], at + ".noise", "steps")
-        if noise.shape != value.shape:
-            refuse("wrong-value", at + ".noise", "its shape {} is not {}".format(noise.shape, value.shape))
-        if self._input["low"] is None:
-            refuse("wrong-value", at, "an input without a range has no grid to add noise on")
-        whole(stage["levels"], at + ".levels", 1, MOST_STEPS)
-        return Value("noisy", value.shape, "float32")
-
-    def _channel(self, stage: Dict[str, Any], at: str) -> Value:
-        self._take(stage["input"], at + ".input", "index")
-        table = self._table_of(stage["table"], at + ".table", "uint32")
-        if len(table["shape"]) != 2:
-            refuse("wrong-value", at + ".table", "expected two dimensions, got {}".format(len(table["shape"])))
-        return _INDEX
-
-    def _argmax(self, stage: Dict[str, Any], at: str) -> Value:
-        self._take(stage["input"], at + ".input", "unit model row noisy")
-        return _INDEX
-
-    def _argmax_within(self, stage: Dict[str, Any], at: str) -> Value:
-        value = self._take(stage["input"], at + ".input", "unit model row noisy")
-        self._take(stage["group"], at + ".group", "index")
-        groups = whole(stage["groups"], at + ".groups", 1, 2**16)
-        count = 1
-        for size in value.shape or [groups]:
-            count *= size
-        if count % groups:
-            refuse("wrong-value", at + ".groups", "{} values do not make {} equal groups".format(count, groups))
-        return _INDEX
-
-    def _majority(self, stage: Dict[str, Any], at: str) -> Value:
-        if self._hold != "track":
-            refuse("stream-mismatch", at, "a majority needs a stream that is held by track")
-        self._take(stage["input"], at + ".input", "index")
-        whole(stage["groups"], at + ".groups", 1, 2**16)
-        return _INDEX
-
-    def _keep(self, stage: Dict[str, Any], at: str) -> Value:
-        if self._hold not in HELD:
-            refuse("stream-mismatch", at, "expected a stream that is held by track, by period or by bout")
-        self._take(stage["input"], at + ".input", "index")
-        self._take(stage["by"], at + ".by", "index")
-        if self._hold in ("period", "bout"):
-            self._held.add(stage["by"])  # they keep one value for each class; the class is that of the frame
-        elif stage["by"] not in self._held:
-            refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
-        return _INDEX
-
-    def _first(self, stage: Dict[str, Any], at: str) -> Value:
-        if self._hold not in ("track", "period"):
-            refuse("stream-mismatch", at, "expected a stream that is held by track or by period")
-        return self._take(stage["input"], at + ".input", "index report")
-
-    def _row(self, stage: Dict[str, Any], at: str) -> Value:
-        self._take(stage["input"], at + ".input", "index")
-        table = self._table_of(stage["table"], at + ".table", "float32", self._input["dtype"])
-        if table["dtype"] == "float32":
-            return Value("row", table["shape"][1:], "float32")
-        if table["shape"][1:] != self._input["shape"]:
-            refuse("output-mismatch", at + ".table", "its rows do not have the shape of the input")
-        return Value("frame", self._input["shape"], self._input["dtype"])
-
-    def _output(self, stage: Dict[str, Any], at: str) -> Value:
-        value = self._take(stage["input"], at + ".input", "model row noisy")
-        self._check_range(stage, at)
-        dtype = one_of(stage["dtype"], at + ".dtype", DTYPES)
-        if dtype != self._input["dtype"]:
-            refuse("output-mismatch", at + ".dtype", "expected the dtype of the input, {}".format(self._input["dtype"]))
-        if value.shape not in (None, self._input["shape"]):
-            refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(value.shape))
-        return Value("frame", self._input["shape"], dtype)
-
-    def _quantise(self, stage: Dict[str, Any], at: str) -> Value:
-        value = self._take(stage["input"], at + ".input", "model")
-        positive(stage["scale"], at + ".scale")
-        dtype = one_of(stage["dtype"], at + ".dtype", ("int8", "int16"))
-        return Value("code", value.shape, dtype)
 
     def check_outputs(self, outputs: Any) -> List[str]:
         """The names of the outputs, in order; the first is the main one."""
@@ -331,8 +164,8 @@ class Dataflow(object):
                 refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
             names.append(name)
             may_leave = {"frame": "frame", "label": "index", "code": "index model code report"}[kind]
-            value = self._take(output["tensor"], at + ".tensor", may_leave)
-            if self._hold in HELD and output["tensor"] not in self._held:
+            value = self.take(output["tensor"], at + ".tensor", may_leave)
+            if self.hold in HOLDS and output["tensor"] not in self.held:
                 refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(output["tensor"]))
             shape(output["shape"], at + ".shape", 0)
             one_of(output["dtype"], at + ".dtype", DTYPES)
@@ -350,11 +183,11 @@ class Dataflow(object):
         Of an index, one of its samples in this table (indices, samples of each, ...), drawn evenly.
         """
         if value.kind == "index":
-            table = self._table_of(output["decoder"], at + ".decoder", self._input["dtype"])
-            if table["shape"][2:] != self._input["shape"]:
+            table = self.table(output["decoder"], at + ".decoder", self.input["dtype"])
+            if table["shape"][2:] != self.input["shape"]:
                 refuse("output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)")
             return
-        table = self._table_of(output["decoder"], at + ".decoder", "float32")
+        table = self.table(output["decoder"], at + ".decoder", "float32")
         if (
             value.kind not in ("code", "report")
             or len(output["shape"]) != 1

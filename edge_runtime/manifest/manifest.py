@@ -50,37 +50,26 @@ class Input(NamedTuple):
     series: Optional[Sampling] = None  # of a series alone
 
 
-class Stage(NamedTuple):
-    """One step of the pipeline. A kind of ``stage`` has some of these fields, and the others are empty.
+class Stage(object):
+    """One step of the pipeline: the keys of its kind (``edgeveil.edge_runtime.stages``) are its attributes.
 
-    ``edgeveil.edge_runtime.manifest.dataflow`` checks which. ``inputs`` and ``outputs``: tensor of the model to value.
+    ``name``: the kind. What another kind has of these is empty here. ``inputs`` and ``outputs``: tensor of the model to
+    value.
     """
 
-    stage: str
-    input: str = ""
-    output: str = ""
-    model: str = ""
+    input = output = model = table = group = by = op = distribution = ""
     inputs: Mapping[str, str] = {}
     outputs: Mapping[str, str] = {}
-    low: Bound = None
-    high: Bound = None
-    distribution: str = ""
-    shape: Tuple[int, ...] = ()
-    numerator: int = 0
-    denominator: int = 0
-    op: str = ""
-    table: str = ""
-    group: str = ""
-    groups: int = 0
-    by: str = ""
     noise: Tuple[str, ...] = ()
-    levels: int = 0
-    dtype: str = ""
-    scale: float = 0.0
-    bound: int = 0
-    of: int = 0
-    places: int = 0
-    radius: float = 0.0
+    shape: Tuple[int, ...] = ()
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        noise = entry.get("noise", ())
+        self.__dict__.update(entry, noise=(noise,) if isinstance(noise, str) else tuple(noise))
+        self.__dict__.update(shape=tuple(entry.get("shape", ())), entry=entry)
+
+    def __getattr__(self, key: str) -> Any:
+        raise AttributeError("a stage {} has no {}".format(self.entry.get("stage"), key))
 
 
 class Output(NamedTuple):
@@ -341,9 +330,7 @@ def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
 
 def parse_stage(entry: Mapping[str, Any]) -> Stage:
     """The record of one entry of ``stages``."""
-    noise = entry.get("noise", ())
-    noise = (noise,) if isinstance(noise, str) else tuple(noise)
-    return Stage(**dict(entry, shape=tuple(entry.get("shape", ())), noise=noise))
+    return Stage(entry)
 
 
 def parse_output(entry: Mapping[str, Any]) -> Output:

@@ -2,21 +2,19 @@
 
 An output is *covered* where it is made of reports, constants and fresh noise alone. What leaves is then differentially
 private, whatever the receiver knows: a stage that turns an uncovered value into a covered one *charges* its epsilon,
-which the module ``epsilon`` computes, and all that comes after costs nothing. Reports that leave together add up. What
+which its kind computes, and all that comes after costs nothing. Reports that leave together add up. What
 a stream keeps is charged when it is drawn: to release it again, or to answer of it anew, costs nothing.
 """
 
 import array
-import decimal
 import struct
 import sys
 from decimal import Decimal
-from fractions import Fraction
 from typing import Any, List, Mapping, Sequence, Set
 
 from edgeveil.edge_runtime.manifest import outlets
-from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
 from edgeveil.edge_runtime.util.validate import one_of, positive, record, refuse, whole
 
 UNITS = ("release", "track", "subject")
@@ -44,41 +42,28 @@ def check_covered(stages: Sequence[Stage], outputs: Sequence[Stage]) -> None:
             refuse("uncovered", "outputs[{}].tensor".format(number), problem.format(output["tensor"]))
 
 
-def reads_and_writes(stage: Stage) -> Any:
-    """The names of the values that a stage of a manifest reads, and of those that it makes."""
-    if stage["stage"] == "artefact":
-        return list(stage["inputs"].values()), list(stage["outputs"].values())
-    noise = stage.get("noise", [])
-    named = [stage[key] for key in ("input", "group", "by") if key in stage]
-    return named + ([noise] if isinstance(noise, str) else list(noise)), [stage["output"]]
-
-
-def _charges(stage: Stage) -> bool:
-    """Whether what the stage makes is covered although its input is not."""
-    return stage["stage"] in ("mechanism", "add") or stage.get("distribution") == "channel"
-
-
 def covered_values(stages: Sequence[Stage]) -> Set[str]:
     """The names of the covered values."""
     covered: Set[str] = set()
     voted = _voted(stages)
     used: Set[str] = set()
-    steps = {stage["output"] for stage in stages if stage.get("distribution") == "laplace"}
+    steps = {stage["output"] for stage in stages if getattr(kind_of(stage), "value", "") == "steps"}
     for number, stage in enumerate(stages):
         reads, writes = reads_and_writes(stage)
         if used & steps.intersection(reads):
             refuse("reused-noise", "stages[{}].noise".format(number), "two stages add the same noise")
         used.update(reads)
-        if stage["stage"] == "hold" and stage["op"] == "keep":
-            reads = [name for name in reads if name != stage["by"] or name not in voted]
-        if _charges(stage) or all(name in covered for name in reads):
+        kind = kind_of(stage)
+        if kind.repeats:
+            reads = [name for name in reads if name != stage.get("by") or name not in voted]
+        if kind.charges or all(name in covered for name in reads):
             covered.update(writes)
     return covered
 
 
 def _voted(stages: Sequence[Stage]) -> Set[str]:
     """The classes of tracks: each changes once, after so many frames, whatever they show."""
-    return {stage["output"] for stage in stages if stage["stage"] == "hold" and stage["op"] == "majority"}
+    return {stage["output"] for stage in stages if getattr(kind_of(stage), "votes", False)}
 
 
 def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
@@ -93,9 +78,10 @@ def repeats(stages: Sequence[Stage], outputs: Sequence[Stage]) -> bool:
         reads, writes = reads_and_writes(stage)
         if not needed.intersection(writes):
             continue
-        if stage["stage"] == "hold" and (stage["op"] == "first" or (stage["op"] == "keep" and stage["by"] in voted)):
+        kind = kind_of(stage)
+        if kind.repeats and stage.get("by", "") in {"", *voted}:
             found = True
-        elif _charges(stage) and stage["input"] not in covered:
+        elif kind.charges and stage["input"] not in covered:
             return False
         else:
             needed.update(reads)
@@ -116,7 +102,7 @@ def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
     for stage in reversed(stages):
         reads, writes = reads_and_writes(stage)
         if needed.intersection(writes):
-            if _charges(stage) and stage["input"] not in covered:
+            if kind_of(stage).charges and stage["input"] not in covered:
                 found.append(stage)
             else:
                 needed.update(reads)
@@ -129,16 +115,17 @@ def charged(stages: Sequence[Stage], outputs: Sequence[Stage]) -> List[Stage]:
 # bundles that promise something load this module: decimals and fractions take a board some milliseconds to import.
 
 
-_DIGITS = decimal.Context(prec=50, rounding=decimal.ROUND_CEILING)
-
-
 def epsilon_of(stages: Sequence[Stage], outputs: Sequence[Stage], tables: Mapping[str, Any]) -> Decimal:
     """What one release of all outputs costs, as the integers of the manifest have it; infinite where it promises
     nothing. ``tables`` has the rows of the channels' tables (R, C), whole numbers, by name."""
+    from edgeveil.edge_runtime.stages.mechanism import plus
+
     draws = {stage["output"]: stage for stage in stages if stage["stage"] == "draw"}
     total = Decimal(0)
     for stage in charged(stages, outputs):
-        total = _DIGITS.add(total, _epsilon(stage, draws, tables))
+        noise = stage.get("noise", [])
+        drawn = [draws[name] for name in ([noise] if isinstance(noise, str) else noise)]
+        total = plus(total, kind_of(stage).epsilon(stage, drawn, tables.get(stage.get("table", ""))))
     return total
 
 
@@ -148,7 +135,7 @@ def check_promise(manifest: Mapping[str, Any], members: Mapping[str, bytes]) -> 
     tables = {
         stage["table"]: _channel_table(manifest["tables"][stage["table"]], members, "tables." + stage["table"])
         for stage in charged(manifest["stages"], outlets.values(manifest))
-        if stage.get("distribution") == "channel"
+        if "table" in stage
     }
     spent = epsilon_of(manifest["stages"], outlets.values(manifest), tables)
     if spent > Decimal(claim["micro_epsilon"]) / MICRO:
@@ -168,71 +155,3 @@ def _channel_table(table: Mapping[str, Any], members: Mapping[str, bytes], at: s
     if begins[:10] != b"\x93NUMPY\x01\x00" + length or begins[10:].rstrip(b" \n") != header.encode("ascii"):
         refuse("wrong-value", at, "its file is no array of uint32 {}".format(table["shape"]))
     return [values[row * columns : (row + 1) * columns] for row in range(rows)]
-
-
-def _epsilon(stage: Stage, draws: Mapping[str, Stage], tables: Mapping[str, Any]) -> Decimal:
-    """What one stage that charges costs."""
-    if stage["stage"] == "draw":
-        return _of_channel(tables[stage["table"]])
-    noise = stage["noise"]
-    if isinstance(noise, str):
-        noise = [noise]
-    return _OF[stage.get("op", "laplace")](stage, [draws[name] for name in noise])
-
-
-def _of_channel(table: Sequence[Sequence[int]]) -> Decimal:
-    """The largest log-ratio of two entries of one column; infinite for a 0 next to a number."""
-    ratios = {(int(max(column)), int(min(column))) for column in zip(*table)}
-    if any(above and not below for above, below in ratios):
-        return Decimal("Infinity")
-    # A column of zeros never leaves.
-    return _log(max((Fraction(above, below) for above, below in ratios if above), default=Fraction(1)))
-
-
-def _log(ratio: Fraction) -> Decimal:
-    """|ln(ratio)|, never below it."""
-    ratio = max(ratio, 1 / ratio)
-    return _DIGITS.next_plus(_DIGITS.ln(_DIGITS.divide(Decimal(ratio.numerator), Decimal(ratio.denominator))))
-
-
-def _odds(draw: Stage) -> Fraction:
-    """P / (1 - P) of a coin."""
-    return Fraction(draw["numerator"], COIN - draw["numerator"])
-
-
-def _of_coin(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    return _log(_odds(noise[-1]))
-
-
-def _of_steps(stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Every value may move by all the grid: the distance in l1 is their number times ``levels``."""
-    values = 1
-    for size in noise[0]["shape"]:
-        values *= size
-    cost = Fraction(values * stage["levels"] * noise[0]["denominator"], noise[0]["numerator"])
-    return _DIGITS.divide(Decimal(cost.numerator), Decimal(cost.denominator))
-
-
-def _of_bits(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Two categories differ in two bits."""
-    return _log(_odds(noise[0]) / _odds(noise[1]))
-
-
-def _of_hybrid(_stage: Stage, noise: Sequence[Stage]) -> Decimal:
-    """Each of k values by the worse of its two mechanisms: one coin, or a place inside a window or beyond it."""
-    each = _log(_odds(noise[2]))
-    if len(noise) > 3:
-        inside, within, beyond = noise[4:]
-        each = max(each, _log(_odds(inside) * Fraction(beyond["bound"], within["bound"])))
-    return _DIGITS.multiply(each, Decimal(noise[0]["shape"][0]))
-
-
-_OF = {
-    "duchi-linf": _of_coin,
-    "duchi-l2": _of_coin,
-    "laplace": _of_steps,
-    "hybrid": _of_hybrid,
-    "oue": _of_bits,
-    "rappor": _of_bits,
-    "hrr": _of_coin,
-}

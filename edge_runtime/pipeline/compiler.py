@@ -4,7 +4,9 @@ from typing import Any, List, NamedTuple, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage
-from edgeveil.edge_runtime.pipeline.stages import KINDS, ModelStage, Run
+from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
+from edgeveil.edge_runtime.stages.artefact import ModelStage
+from edgeveil.edge_runtime.stages.base import Run
 
 Step = Tuple[Run, Optional[Tuple[str, Tuple[int, ...]]]]  # a compiled stage; of a draw, its output and shape
 
@@ -33,7 +35,7 @@ def compile_stages(manifest: Manifest, context: Any) -> Program:
     steps: List[Step] = []
     known = {manifest.input.name}
     for stage in manifest.stages:
-        reads, writes = reads_and_writes(stage)
+        reads, writes = reads_and_writes(stage.entry)
         missing, again = [n for n in reads if n not in known], [n for n in writes if n in known]
         if missing or again:
             raise BadInput(
@@ -64,14 +66,15 @@ def _promising(manifest: Manifest, steps: List[Step], made: Set[str]) -> Program
     from edgeveil.edge_runtime.manifest.spending import covered_values
 
     stages, reports = manifest.stages, covered_values(manifest.document["stages"])
-    of_x = [stage.stage != "hold" and not reports.issuperset(reads_and_writes(stage)[1]) for stage in stages]
+    writes = [reads_and_writes(stage.entry)[1] for stage in stages]
+    of_x = [not kind_of(one.entry).held and not reports.issuperset(makes) for one, makes in zip(stages, writes)]
     noise = [step for step, is_of_x in zip(steps, of_x) if not is_of_x]
-    uncovered = {name for stage, is_of_x in zip(stages, of_x) if is_of_x for name in reads_and_writes(stage)[1]}
+    uncovered = {name for names, is_of_x in zip(writes, of_x) if is_of_x for name in names}
     uncovered.add(manifest.input.name)
-    models = [place for place, stage in enumerate(stages) if stage.stage == "artefact" and of_x[place]]
+    models = [place for place, stage in enumerate(stages) if stage.model and of_x[place]]
     end = models[-1] + 1 if models else 0
     shared = {stages[place].model for place in models} & {stage.model for stage in stages[end:] if stage.model}
-    if shared or any(stage.stage == "hold" for stage in stages[:end]):
+    if shared or any(kind_of(stage.entry).held for stage in stages[:end]):
         end = 0  # one thread for all
     first = models[0] if end else 0
     return Program(steps[:first], steps[first:end], steps[end:], made, noise, uncovered)
@@ -84,18 +87,4 @@ def compile_stage(stage: Stage, context: Any) -> Run:
     ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to) and ``promises``: what leaves
     keeps a promise. Raises ``BadInput``.
     """
-    kind = stage.stage
-    if kind not in KINDS:
-        raise BadInput("expected a stage of {}; got {!r}".format(", ".join(sorted(KINDS)), kind))
-    make, key, known = KINDS[kind]
-    variant = getattr(stage, key) if key else ""
-    if key and variant not in known:
-        raise BadInput("expected {} of a {} stage to be {}; got {!r}".format(key, kind, " or ".join(known), variant))
-    return make(stage, context)
-
-
-def reads_and_writes(stage: Stage) -> Tuple[List[str], List[str]]:
-    """The names that a stage reads from the flow, and those that it adds."""
-    if stage.stage == "artefact":
-        return list(stage.inputs.values()), list(stage.outputs.values())
-    return [name for name in (stage.input, stage.group, stage.by, *stage.noise) if name], [stage.output]
+    return kind_of(stage.entry).compile(stage, context)

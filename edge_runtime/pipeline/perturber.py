@@ -17,8 +17,8 @@ from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import gather
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
-from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
+from edgeveil.edge_runtime.stages import preprocess
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.manifest.manifest import Price

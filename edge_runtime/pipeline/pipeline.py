@@ -19,7 +19,8 @@ from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
 from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
-from edgeveil.edge_runtime.pipeline.track_memory import Pool, TrackMemory
+from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
+from edgeveil.edge_runtime.stages.draw import Pool
 
 _MIDDLE = 0.5  # of what mechanisms and noise take, 0 to 1
 

@@ -28,7 +28,8 @@ from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.pipeline.perturber import PassthroughCheck
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.pipeline.random_draws import integers, uniform
+from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages.random_draws import integers, uniform
 
 LIMIT = 0.5  # the share of exact features from which nothing is released
 ERROR, STEP = 0.01, 0.6
@@ -258,21 +259,7 @@ def index_values(manifest: Manifest, artefact: str) -> Dict[str, int]:
     shapes: Dict[str, Tuple[int, ...]] = {manifest.input.name: manifest.input.shape}
     counts: Dict[str, int] = {}
     for stage in manifest.stages:
-        if stage.stage in ("preprocess", "add"):
-            shapes[stage.output] = shapes[stage.input]
-        elif stage.stage == "artefact":
-            for tensor in manifest.models[stage.model].artefacts[artefact].entry["outputs"]:
-                shapes[stage.outputs[tensor["name"]]] = tuple(tensor["shape"][1:])
-        elif stage.stage == "synthesis":
-            shapes[stage.output] = manifest.tables[stage.table].shape[1:]
-        elif stage.stage == "table":
-            counts[stage.output] = int(np.prod(shapes[stage.input]))
-        elif stage.distribution == "channel":
-            counts[stage.output] = manifest.tables[stage.table].shape[1]
-        elif stage.op == "majority":
-            counts[stage.output] = stage.groups + 1  # one more until the track has voted
-        elif stage.op == "keep":
-            counts[stage.output] = counts[stage.input]
+        kind_of(stage.entry).measure(stage, manifest, artefact, shapes, counts)
     return counts
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.stages.hybrid import Hybrid
+from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, likely, odds
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.measures.local_error import category_variance
 from edgeveil.trainer.perturbers import mechanism_stages
-from edgeveil.trainer.perturbers.mechanism_stages import Mechanism
 from scripts.papers.shipped import Categories, Vectors
 
 ALPHAS = (0.1, 1.0, 5.0)
@@ -37,7 +37,7 @@ def laws() -> Iterator[dict[str, Any]]:
         for d in VECTOR_SIZES:
             yield _law(mechanism_stages.of_vector("duchi-linf", "u", d, alpha), d, alpha, least=alpha - 1e-8)
         for d, positions in SMALL_GRID.items():
-            yield _law(mechanism_stages.hybrid("u", d, alpha, positions=positions), d, alpha)
+            yield _law(Hybrid.design("u", d, alpha, positions=positions), d, alpha)
         for d in (1, 2, 3):
             yield _laplace(d, alpha)
         for k in CATEGORIES:
@@ -45,8 +45,8 @@ def laws() -> Iterator[dict[str, Any]]:
                 yield _law(mechanism_stages.of_category(name, "u", k, alpha), k, alpha)
 
 
-def _law(made: Mechanism, size: int, alpha: float, *, least: float = 0.0) -> dict[str, Any]:
-    output = [{"tensor": mechanism_stages.REPORT}]
+def _law(made: Design, size: int, alpha: float, *, least: float = 0.0) -> dict[str, Any]:
+    output = [{"tensor": REPORT}]
     found = exact_law.largest_ratio(made.stages, output, dict(made.tables or {}))
     return _row(made.name, size, alpha, found.epsilon, found.draws, least)
 
@@ -80,7 +80,7 @@ def published_even(alpha: float) -> float:
 
     With probability P a corner of the half cube {z: <z, v> >= 0}, 3 of 4, else of {z: <z, v> <= 0}, 3 of 4 too.
     """
-    keep = Fraction(mechanism_stages.likely(mechanism_stages.odds(alpha)), 2**62)
+    keep = Fraction(likely(odds(alpha)), 2**62)
     corners = [(a, b) for a in (-1, 1) for b in (-1, 1)]
     tables = []
     for v in corners:
@@ -135,7 +135,7 @@ def categories() -> Iterator[dict[str, Any]]:
         for _ in range(REPEATS):
             errors.append(shipped.shares(rng.integers(0, K // 2, DEVICES))[K // 2 :])
         found = float(np.sqrt(np.mean(np.square(errors))))
-        theory = math.sqrt(category_variance(name, K, 1.0) / DEVICES)
+        theory = math.sqrt(mechanism_stages.named("share")[name].variance(K, 1.0) / DEVICES)
         held = abs(found / theory - 1) <= 0.1
         yield {"mechanism": name, "k": K, "alpha": 1.0, "standard_error": found, "theory": theory, "held": held}
 

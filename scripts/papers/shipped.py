@@ -6,6 +6,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.stages.mechanism import excess
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import local, mechanism_stages
 from edgeveil.trainer.perturbers.local import Local
@@ -71,4 +72,4 @@ class Categories:
         (truth,) = (one for one in self.made.stages if one.get("distribution") == "coin")
         # H[row, i] = (-1)^(ones in row & i)
         signs = 1 - 2 * (np.bitwise_count((reports >> 1)[:, None] & np.arange(self._k)) % 2).astype(np.int64)
-        return ((2 * (reports & 1) - 1)[:, None] * signs).mean(axis=0) / mechanism_stages.excess(truth["numerator"])
+        return ((2 * (reports & 1) - 1)[:, None] * signs).mean(axis=0) / excess(truth["numerator"])

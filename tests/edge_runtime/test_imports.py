@@ -66,7 +66,14 @@ def test_verifying_and_running_on_numpy_loads_nothing_else(tmp_path):
     loads = loaded("import numpy", then)
     assert {name.partition(".")[0] for name in loads} - set(sys.stdlib_module_names) <= {"edgeveil", "numpy"}
     # What this bundle does not have costs its start nothing.
-    for part in ("manifest.count", "manifest.detector", "ledger", "bundle.spend_limits", "pipeline.mechanisms"):
+    for part in (
+        "manifest.count",
+        "manifest.detector",
+        "ledger",
+        "bundle.spend_limits",
+        "stages.mechanism",
+        "stages.hold",
+    ):
         assert f"edgeveil.edge_runtime.{part}" not in loads
 
 

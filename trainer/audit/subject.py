@@ -16,8 +16,8 @@ from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_stage, parse_table
-from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
+from edgeveil.edge_runtime.stages import reads_and_writes
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
 from edgeveil.trainer.datasets.base import Dataset
@@ -85,14 +85,14 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
 class _Walk:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = stages
-        self.made_by = {name: stage for stage in stages for name in reads_and_writes(stage)[1]}
+        self.made_by = {name: stage for stage in stages for name in reads_and_writes(stage.entry)[1]}
 
     def roots(self, name: str) -> set[str]:
         """The codes that ``name`` is a function of, noise aside; "" where it sees more of x than codes."""
         stage = self.made_by.get(name)
         if stage is None:
             return {""}
-        reads = set().union(*(self.roots(read) for read in reads_and_writes(stage)[0]))
+        reads = set().union(*(self.roots(read) for read in reads_and_writes(stage.entry)[0]))
         # What is decided of a code's picture is a function of the code.
         return {name} if stage.stage == "table" and "" in reads else reads
 
@@ -107,7 +107,7 @@ class _Walk:
         """Whether ``name`` is made of ``code`` alone: by tables, choices from them and functions, without noise."""
         if name == code:
             return True
-        reads = reads_and_writes(self.made_by[name])[0] if name in self.made_by else []
+        reads = reads_and_writes(self.made_by[name].entry)[0] if name in self.made_by else []
         return bool(reads) and all(self.is_picture(read, code) for read in reads)
 
     def voted(self, root: str) -> int | None:
@@ -119,7 +119,7 @@ class _Walk:
         """The table of the one draw that all of the world sees ``root`` through, what it makes, and a table by c."""
         name = root
         while True:
-            readers = [s for s in self._stages if name in reads_and_writes(s)[0] and s.by != name]
+            readers = [s for s in self._stages if name in reads_and_writes(s.entry)[0] and s.by != name]
             leaves = [output for output in outputs if output["tensor"] == name]
             tables = [stage.table for stage in readers] + [output.get("decoder") for output in leaves]
             by_code = next((table for table in tables if table), None)

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw, to_unit
+from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
 
 Kind = Literal["subject", "row"]
 WORD = 2.0**-64

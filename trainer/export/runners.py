@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.pipeline.stages import LOTS
+from edgeveil.edge_runtime.stages import kind_of, preprocess
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
@@ -93,29 +91,8 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     draws: dict[str, np.ndarray] = {}
     for stage in fitted.stages:
         if stage["stage"] == "draw":
-            if stage["distribution"] == "uniform":
-                draws[stage["output"]] = rng.random((n, *stage["shape"]), np.float32)
-            elif stage["distribution"] == "laplace":
-                scale = stage["numerator"] / stage["denominator"]
-                draws[stage["output"]] = np.rint(rng.laplace(0.0, scale, (n, *stage["shape"]))).astype(np.int64)
-            elif stage["distribution"] in LOTS:
-                draws[stage["output"]] = _recorded_lots(stage, n, rng)
-            else:
-                draws[stage["output"]] = rng.integers(0, fitted.tables[stage["table"]].shape[1], n)
+            draws[stage["output"]] = kind_of(stage).recorded(stage, n, rng, fitted.tables)
     return draws
-
-
-def _recorded_lots(stage: Mapping[str, Any], n: int, rng: np.random.Generator) -> np.ndarray:
-    """Seeded values (n, ...) of a draw stage of lots."""
-    shape = (n, *stage["shape"])
-    if stage["distribution"] == "words":
-        return rng.integers(0, 2**32, shape, np.uint32)
-    if stage["distribution"] == "coin":
-        return rng.random(shape) < stage["numerator"] / COIN
-    if stage["distribution"] == "integer":
-        return rng.integers(0, stage["bound"], shape)
-    places = rng.permuted(np.tile(np.arange(stage["of"]), (n, 1)), axis=1)[:, : shape[1]]
-    return np.sort(places, axis=1)
 
 
 def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:

@@ -16,12 +16,12 @@ import numpy as np
 from pydantic import Field
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.stream_codes import donors_within, draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
-from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage

@@ -16,13 +16,14 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages import STAGES, kind_of
+from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, held
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import held_reports, mechanism_stages
+from edgeveil.trainer.perturbers import mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import Codebook, stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
-from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
@@ -31,8 +32,11 @@ if TYPE_CHECKING:
     from edgeveil.trainer.runs.run import Log
 
 DECODER = "decoder"
-VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
-CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
+_KINDS = [kind.facts for kind in STAGES.kinds().values() if kind.facts.get("mechanism")]
+VECTOR_MECHANISMS = tuple(one["mechanism"] for one in _KINDS if one["of"] == "mean")
+CATEGORY_MECHANISMS = ("auto", *(one["mechanism"] for one in _KINDS if one["of"] == "share"))
+KEPT_MECHANISMS = tuple(one["mechanism"] for one in _KINDS if one["once"])  # their permanent answer is kept
+MECHANISMS = VECTOR_MECHANISMS + CATEGORY_MECHANISMS
 DRAFT = """\
 # Of {of}: one report tells little of anything; a collector who gets many estimates {what}.
 [perturber]
@@ -60,7 +64,7 @@ class Local(Perturber):
         description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
         "code of a `codebook`."
     )
-    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
+    mechanism: Literal[MECHANISMS] = Field(  # type: ignore[valid-type]
         description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
         'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
         'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
@@ -115,13 +119,13 @@ class Local(Perturber):
         """Raise ``ValueError`` where what is kept does not fit the mechanism."""
         if is_vector and self.hold != "none":
             raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
-        rappor = self.mechanism == "rappor"
-        if rappor and self.hold == "none":
+        kept = self.mechanism in KEPT_MECHANISMS
+        if kept and self.hold == "none":
             raise ValueError(
-                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
+                f'`hold` of "track" or "period:600s" with "{self.mechanism}", which keeps its permanent answer so long'
             )
-        if rappor != (self.instantaneous is not None):
-            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if kept != (self.instantaneous is not None):
+            raise ValueError(f'{"" if kept else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
         if self.instantaneous is not None and self.instantaneous >= self.epsilon:
             raise ValueError(
                 f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
@@ -151,7 +155,8 @@ class Local(Perturber):
 
 
 def _name(fitted: FittedPerturber) -> str:
-    return next((stage["op"] for stage in fitted.stages if stage["stage"] == "mechanism"), "k-rr")
+    reports = [kind for stage in fitted.stages if (kind := kind_of(stage)).reports and kind.mechanism]
+    return reports[-1].mechanism
 
 
 def reading(section: Local, spec: InputSpec) -> FittedPerturber:
@@ -160,7 +165,7 @@ def reading(section: Local, spec: InputSpec) -> FittedPerturber:
         raise BadInput(
             f'`perturber.of`: "reading" is for vectors; these are pictures of shape {spec.shape}: take of = "label".'
         )
-    if section.mechanism != "duchi-l2":
+    if "radius" not in mechanism_stages.named("mean")[section.mechanism].fields:
         spec = within(spec, section.radius)
     low, high = np.asarray(spec.low, np.float64), np.asarray(spec.high, np.float64)
     made = mechanism_stages.of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
@@ -199,11 +204,9 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
     return replace(told, models=fitted.models, substituted=fitted.substituted, stream=_stream(section))
 
 
-def _of_category(section: Local, input_: str, k: int) -> Mechanism:
-    if section.instantaneous is not None:
-        return held_reports.rappor(input_, k, section.epsilon, section.instantaneous)
-    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon)
-    return made if section.hold == "none" else held_reports.held(made)
+def _of_category(section: Local, input_: str, k: int) -> Design:
+    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
+    return made if section.hold == "none" or section.instantaneous is not None else held(made)
 
 
 def _stream(section: Local) -> Mapping[str, Any] | None:
@@ -211,11 +214,11 @@ def _stream(section: Local) -> Mapping[str, Any] | None:
     return stream_codes.stream("track:1" if section.hold == "track" else section.hold)
 
 
-def _pictures(dataset: Dataset, made: Mechanism, pictures: np.ndarray) -> dict[str, np.ndarray | None]:
+def _pictures(dataset: Dataset, made: Design, pictures: np.ndarray) -> dict[str, np.ndarray | None]:
     """The decoder of categories, of their pictures (k, m, *shape) in the unit cube: of an index, these; of bits, the
     mixture of mean pictures whose shares they estimate; none of Hadamard responses, whose index is not a category."""
     ends = dataset.input.low, dataset.input.high
-    if made.name == "k-rr":
+    if made.slope is None and made.tables:
         return {"decoder": to_raw(dataset.input.dtype, *ends)(pictures.astype(np.float32))}
     means = pictures.mean(axis=1).astype(np.float64)
     raw = np.asarray(dataset.input.low) + means * dataset.input.span
@@ -223,7 +226,7 @@ def _pictures(dataset: Dataset, made: Mechanism, pictures: np.ndarray) -> dict[s
 
 
 def reported(
-    spec: InputSpec, before: tuple[dict[str, Any], ...], made: Mechanism, *, decoder: np.ndarray | None = None
+    spec: InputSpec, before: tuple[dict[str, Any], ...], made: Design, *, decoder: np.ndarray | None = None
 ) -> FittedPerturber:
     """The stages ``before`` and those of the mechanism, and its report as the one output."""
     output = {"name": REPORT, "kind": "code", "tensor": REPORT, "shape": list(made.shape), "dtype": made.dtype}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field
 
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.perturbers import prgan

@@ -10,8 +10,9 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of, repeats
-from edgeveil.trainer.measures.local_error import category_variance, expected_error, vector_variance
-from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
+from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
+from edgeveil.trainer.measures.local_error import expected_error
 from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
@@ -55,7 +56,8 @@ def facts(fitted: FittedPerturber, *, from_training: bool) -> dict[str, Any]:
     claim = fitted.spending or {}
     (stage, *_) = charged(fitted.stages, fitted.outputs)
     alpha = claim["micro_epsilon"] / MICRO
-    of, values, variance = _estimate(stage, fitted, alpha)
+    kind, size = kind_of(stage), math.prod(fitted.input.shape)
+    values, variance = kind.estimate(stage, fitted.stages, size, alpha, fitted.tables)
     law = instantaneous(fitted.stages)
     return {
         **claim,
@@ -63,27 +65,10 @@ def facts(fitted: FittedPerturber, *, from_training: bool) -> dict[str, Any]:
         "repeats": repeats(fitted.stages, fitted.outputs),
         **({} if law is None else {"instantaneous_epsilon": epsilon_of_one(law)}),
         "bounds": "from-training" if from_training else "public",
-        "of": of,
+        "of": kind.of,
         "values": values,
         "expected_error": expected_error(variance, values),
     }
-
-
-def _estimate(stage: Mapping[str, Any], fitted: FittedPerturber, alpha: float) -> tuple[str, int, float]:
-    """What is estimated, of how many values, and the largest variance of one report's estimate of one of them."""
-    name = stage.get("op", "laplace")
-    if stage["stage"] == "draw":
-        name, values = "k-rr", fitted.tables[stage["table"]].shape[1]
-    elif name == "rappor":
-        p, q = instantaneous(fitted.stages) or (0.5, 0.5)
-        return "share", math.prod(fitted.outputs[0]["shape"]), q * (1 - q) / (p - q) ** 2
-    elif name in ("oue", "hrr"):
-        noise = {one["output"]: one for one in fitted.stages if one["stage"] == "draw"}
-        values = noise[stage["noise"][-1]]["shape"][0] if name == "oue" else noise[stage["noise"][0]]["bound"]
-    else:
-        values = math.prod(fitted.input.shape)
-        return "mean", values, vector_variance(name, values, alpha)
-    return "share", values, category_variance(name, values, alpha)
 
 
 def sentence(found: Mapping[str, Any]) -> str:

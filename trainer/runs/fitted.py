@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.stages import preprocess
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe.messages import KINDS

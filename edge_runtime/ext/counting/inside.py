@@ -9,7 +9,7 @@ from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.ipc.record import Counted
 from edgeveil.edge_runtime.manifest.count import MICRO, CountRules, Line
-from edgeveil.edge_runtime.pipeline.random_draws import discrete_laplace
+from edgeveil.edge_runtime.stages.random_draws import discrete_laplace
 
 Point = Tuple[float, float]  # row, column
 _NEWEST = 0.5  # weight of the last step in the pace: one wrong centre does not throw a walk off

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from edgeveil.edge_runtime.manifest.manifest import Crop, parse, parse_stage
+from edgeveil.edge_runtime.manifest.manifest import Crop, parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from tests.edge_runtime.sources import series_example
 from tests.support import bundles
@@ -45,9 +45,12 @@ def test_every_record_says_what_the_document_says(example):
         default = {"sensor": None, "series": None} if name == "input" else {}
         assert value == ({**default, **document[name]} if default else document[name]), name
     for stage, entry in zip(manifest.stages, document["stages"], strict=True):
-        empty = parse_stage({"stage": stage.stage})
-        noise = {"noise": [entry["noise"]]} if isinstance(entry.get("noise"), str) else {}  # one name, or several
-        assert _as_json(stage) == {**_as_json(empty), **entry, **noise}
+        noise = entry.get("noise", [])
+        assert list(stage.noise) == ([noise] if isinstance(noise, str) else noise)  # one name, or several
+        rest = {key: value for key, value in entry.items() if key != "noise"}
+        assert {key: _as_json(getattr(stage, key)) for key in rest} == rest
+        with pytest.raises(AttributeError, match="has no colour"):
+            _ = stage.colour
     for output, entry in zip(manifest.outputs, document["outputs"], strict=True):
         assert {key: value for key, value in _as_json(output).items() if value is not None} == entry
     for key in ("file", "speaks_of", "pipeline"):

@@ -6,7 +6,7 @@ import threading
 
 import numpy as np
 
-from edgeveil.edge_runtime.pipeline.track_memory import MOST_BYTES, MOST_ROWS, Pool
+from edgeveil.edge_runtime.stages.draw import MOST_BYTES, MOST_ROWS, Pool
 from tests.support.promised import local_examples as local
 
 

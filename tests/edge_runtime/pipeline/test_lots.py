@@ -1,4 +1,4 @@
-"""pipeline.lots: exact draws, by feeding every word where there are few, and by chi-square on the real generator."""
+"""stages.draw: exact draws, by feeding every word where there are few, and by chi-square on the real generator."""
 
 import inspect
 import itertools
@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from edgeveil.edge_runtime.manifest.count import COIN, DRAWS
 from edgeveil.edge_runtime.manifest.manifest import parse_stage
-from edgeveil.edge_runtime.pipeline import stages
+from edgeveil.edge_runtime.stages import draw as stages
+from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages.draw import COIN
 
 UNLIKELY = 1e-9  # of a right generator to be called wrong
 
@@ -68,10 +69,10 @@ def test_a_subset_is_exact_over_every_word():
     assert set(counts) == {2}
 
 
-@pytest.mark.parametrize("kind", DRAWS)
+@pytest.mark.parametrize("kind", ["words", "coin", "integer", "subset"])
 def test_a_stage_draws_its_distribution(kind):
     stage = {"stage": "draw", "distribution": kind, "output": "o", "shape": [2], "numerator": 5, "bound": 7, "of": 9}
-    drawn = stages.drawing(parse_stage(stage))((3, 2))
+    drawn = kind_of(stage).drawing(parse_stage(stage))((3, 2))
     assert drawn.shape == (3, 2)
     assert drawn.dtype == {"words": np.uint32, "coin": bool}.get(kind, np.int64)
 

@@ -7,8 +7,8 @@ from edgeveil.edge_runtime.backends.base import Tensor
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.lut import Flow, LutArray, gather, lazy, map_values
 from edgeveil.edge_runtime.manifest.manifest import parse
-from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.stages import preprocess
 
 TABLE = np.linspace(-3, 3, 256).astype(np.float32)
 CODES = np.random.default_rng(0).integers(0, 256, (1, 9, 7)).astype(np.uint8)

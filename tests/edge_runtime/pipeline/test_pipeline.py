@@ -222,7 +222,7 @@ def test_a_code_outside_its_table_is_dropped(code):
         (lambda t: t["stages"].append(t["stages"][0]), "second 'u'"),
         (lambda t: t["stages"][1].update(model="other"), "model 'other'"),
         (lambda t: t["stages"][0].update(stage="blur"), "stage of"),
-        (lambda t: t["stages"].insert(0, {"stage": "draw", "distribution": "normal", "output": "n"}), "'normal'"),
+        (lambda t: t["stages"].insert(0, {"stage": "draw", "distribution": "normal", "output": "n"}), "'draw normal'"),
         (lambda t: t["outputs"].clear(), "outputs"),
         (lambda t: t["outputs"][0].update(tensor="x"), "outputs"),
         (lambda t: t["outputs"][0].update(tensor="nowhere"), "nowhere"),

@@ -1,10 +1,10 @@
-"""edgeveil.edge_runtime.pipeline.preprocess: the unit cube and back."""
+"""edgeveil.edge_runtime.stages.preprocess: the unit cube and back."""
 
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw, to_unit
+from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 
 

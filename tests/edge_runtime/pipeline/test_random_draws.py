@@ -1,4 +1,4 @@
-"""pipeline.random_draws: exact draws, checked by feeding every random word, and by chi-square on the real generator."""
+"""stages.random_draws: exact draws, checked by feeding every random word, and by chi-square on the real generator."""
 
 import inspect
 
@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline import random_draws
+from edgeveil.edge_runtime.stages import random_draws
 
 UNLIKELY = 1e-9  # of a right generator to be called wrong; every bias tried below is far beyond it
 

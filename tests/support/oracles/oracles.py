@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.ext.local import collect, reporting
 from edgeveil.trainer.ext.publish import publication
 from edgeveil.trainer.ext.publish.master_key import MasterKey
 from edgeveil.trainer.ext.publish.plan import Plan
-from edgeveil.trainer.perturbers.randomised_response import channel_of
 from edgeveil.trainer.private.estimators.losses import Logistic
 from edgeveil.trainer.private.estimators.minimiser import minimum
 from edgeveil.trainer.private.estimators.perturbed_risk import perturbation

@@ -6,12 +6,14 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.pipeline.mechanisms import duchi_cube
+from edgeveil.edge_runtime.stages import duchi_linf
+from edgeveil.edge_runtime.stages.hybrid import Hybrid
+from edgeveil.edge_runtime.stages.mechanism import REPORT
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import mechanism_stages
 from scripts.papers import local_laws
 
-OUT = [{"tensor": mechanism_stages.REPORT}]
+OUT = [{"tensor": REPORT}]
 
 
 def ratio(made):
@@ -37,7 +39,7 @@ def test_categories_cost_alpha_and_no_more(name, k, alpha):
 @pytest.mark.parametrize(("d", "positions"), [(1, 24), (2, 6)])
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 5.0])
 def test_hybrid_on_a_small_grid_costs_no_more_than_alpha(d, positions, alpha):
-    found = ratio(mechanism_stages.hybrid("u", d, alpha, positions=positions))
+    found = ratio(Hybrid.design("u", d, alpha, positions=positions))
     assert 0 < found.epsilon <= alpha + 1e-9
 
 
@@ -51,7 +53,7 @@ def test_a_stage_that_sends_too_much_is_found_out(monkeypatch):
     def bare(u, _rounding, _fair, coin):
         return np.where((u > 0.5) == coin[:, None], 1, -1).astype(np.int8)
 
-    monkeypatch.setattr(duchi_cube, "report", bare)
+    monkeypatch.setattr(duchi_linf, "report", bare)
     assert ratio(mechanism_stages.of_vector("duchi-linf", "u", 2, 1.0)).epsilon == math.inf
 
 

@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.spending import epsilon_of, repeats
+from edgeveil.edge_runtime.stages.draw import COIN
+from edgeveil.edge_runtime.stages.mechanism import held
+from edgeveil.edge_runtime.stages.rappor import Rappor, epsilon_of_one, instantaneous
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import held_reports, mechanism_stages, promise
+from edgeveil.trainer.perturbers import mechanism_stages, promise
 from tests.trainer.perturbers.test_local import LABEL, READING, recipe
 
 OUTPUTS = [{"tensor": "report"}]
@@ -36,10 +38,10 @@ def law(stages, k):
 
 @pytest.mark.parametrize(("alpha", "once"), [(2.0, 1.0), (1.0, 0.01), (20.0, 3.0), (5.0, 4.9)])
 def test_one_answer_alone_tells_less_than_all_of_them_together(alpha, once):
-    made = held_reports.rappor("label", 3, alpha, once)
+    made = Rappor.design("label", 3, alpha, once=once)
     ratio = max(max(one.values()) / min(one.values()) for one in zip_laws(law(made.stages, 3)))
     assert once - 1e-9 < math.log(ratio.numerator) - math.log(ratio.denominator) <= once + 1e-12
-    assert held_reports.epsilon_of_one(held_reports.instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
+    assert epsilon_of_one(instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
     assert alpha - 1e-9 < epsilon_of(made.stages, OUTPUTS, {}) <= alpha
     enumerated = exact_law.largest_ratio(made.stages, OUTPUTS, {})
     assert enumerated.epsilon == pytest.approx(alpha, abs=1e-9)
@@ -51,7 +53,7 @@ def zip_laws(laws):
 
 
 def test_the_decoder_is_of_both_answers():
-    made = held_reports.rappor("label", 3, 2.0, 1.0)
+    made = Rappor.design("label", 3, 2.0, once=1.0)
     for category, one in enumerate(law(made.stages, 3)):
         mean = sum(np.array(bits) * float(p) for bits, p in one.items())
         assert mean @ made.slope + made.offset == pytest.approx(np.eye(3)[category], abs=1e-12)
@@ -60,11 +62,11 @@ def test_the_decoder_is_of_both_answers():
 @pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
 def test_a_held_report_costs_what_it_costs_once(name):
     plain = mechanism_stages.of_category(name, "label", 4, 1.0)
-    held = held_reports.held(plain)
+    kept = held(plain)
     tables = dict(plain.tables or {})
-    assert epsilon_of(held.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
-    assert (repeats(plain.stages, OUTPUTS), repeats(held.stages, OUTPUTS)) == (False, True)
-    assert (held.shape, held.dtype) == (plain.shape, plain.dtype)
+    assert epsilon_of(kept.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
+    assert (repeats(plain.stages, OUTPUTS), repeats(kept.stages, OUTPUTS)) == (False, True)
+    assert (kept.shape, kept.dtype) == (plain.shape, plain.dtype)
 
 
 RAPPOR = {"kind": "local", "of": "label", "mechanism": "rappor", "epsilon": 1.0, "hold": "track", "instantaneous": 0.5}
@@ -92,7 +94,7 @@ def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
 def test_too_few_and_too_many_categories_are_refused():
     for k in (1, 4097):
         with pytest.raises(BadInput, match=f"rappor takes 2 to 4096 categories; got {k}"):
-            held_reports.rappor("label", k, 1.0, 0.5)
+            mechanism_stages.of_category("rappor", "label", k, 1.0, once=0.5)
 
 
 def test_what_a_run_says_of_a_kept_answer():

@@ -8,6 +8,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.stages.mechanism import likely, odds
 from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
@@ -98,7 +99,7 @@ def test_automatic_is_randomised_response_for_few():
 
 def test_a_coin_never_costs_more_than_alpha():
     for alpha in (0.1, 1.0, 20.0):
-        p = mechanism_stages.likely(mechanism_stages.odds(alpha))
+        p = likely(odds(alpha))
         assert p / (2**62 - p) <= np.exp(alpha) * (1 + 1e-15)
 
 

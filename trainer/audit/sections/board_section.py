@@ -12,6 +12,7 @@ from edgeveil.devices.remote import RemoteRows
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
+from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.trainer.attacks.families.networks import logits
 from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, SENT, Perturbed, Subject, as_received, further_outputs
@@ -37,18 +38,6 @@ MEMBERSHIP = "what left of members was made on the workstation, and of others on
 _DRAWN = "draw "  # before the names of draws that a board hands out
 
 
-# distribution -> type of what is drawn, and whether the stage says its shape
-_DRAWS = {
-    "uniform": ("float32", True),
-    "laplace": ("int64", True),
-    "channel": ("int64", False),
-    "words": ("uint32", True),
-    "coin": ("bool", True),
-    "integer": ("int64", True),
-    "subset": ("int64", True),
-}
-
-
 @dataclass(frozen=True)
 class OnBoard:
     """What came back from a board, the bundle's manifest hash, and what was done, for people."""
@@ -63,8 +52,7 @@ def draws(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     found = []
     for stage in manifest["stages"]:
         if stage["stage"] == "draw":
-            dtype, shaped = _DRAWS[stage["distribution"]]
-            shape = list(stage["shape"]) if shaped else []
+            shape, dtype = list(stage.get("shape", [])), kind_of(stage).dtype
             entry = {"kind": "code", "tensor": stage["output"], "shape": shape, "dtype": dtype}
             found.append({"name": _DRAWN + stage["output"], **entry})
     return found

@@ -13,8 +13,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.spending import MICRO, check_covered, epsilon_of, repeats
+from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers.held_reports import epsilon_of_one, instantaneous
 
 CONDITIONS = (
     "for readings clipped to {bounds}, a generator of the operating system that is sound, and an attacker who does not "

@@ -8,9 +8,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from edgeveil.edge_runtime.manifest.manifest import parse_stage
-from edgeveil.edge_runtime.pipeline.compiler import reads_and_writes
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages import reads_and_writes
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -281,7 +280,7 @@ class Codebook(Perturber):
         needed: set[str] = {code["tensor"], label["tensor"]}
         stages: list[dict[str, Any]] = []
         for stage in reversed(fitted.stages):
-            reads, writes = reads_and_writes(parse_stage(stage))
+            reads, writes = reads_and_writes(stage)
             if needed & set(writes):
                 stages.insert(0, stage)
                 needed |= set(reads)

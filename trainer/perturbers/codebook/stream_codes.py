@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.preprocess import to_raw
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 

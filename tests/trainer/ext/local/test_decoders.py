@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.pipeline.mechanisms import categories, duchi_cube
+from edgeveil.edge_runtime.stages import channel, duchi_linf, hrr, oue
 from edgeveil.trainer.ext.local import reporting as decoders
 from edgeveil.trainer.ext.local.reporting import reporting
 from tests.support.promised import collector_bundles as reports
@@ -14,7 +14,7 @@ from tests.support.promised import local_examples
 
 def test_a_channel_is_inverted_exactly():
     table = local_examples.channel(6, 0.7)
-    decoder = decoders.channel(table)
+    decoder = decoders.decoder(channel.worth_of_channel(table))
     law = table / 2.0**32
     assert law @ decoder.values(np.arange(6)) == pytest.approx(np.eye(6), abs=1e-9)
     assert decoder.made(np.array([-1, 0, 5, 6])).tolist() == [False, True, True, False]
@@ -22,13 +22,13 @@ def test_a_channel_is_inverted_exactly():
 
 def test_a_channel_with_more_letters_than_categories():
     law = np.array([[8, 4, 4], [2, 2, 12]], np.uint32)
-    assert law / 16 @ decoders.channel(law).values(np.arange(3)) == pytest.approx(np.eye(2))
+    assert law / 16 @ decoders.decoder(channel.worth_of_channel(law)).values(np.arange(3)) == pytest.approx(np.eye(2))
     with pytest.raises(np.linalg.LinAlgError):
-        decoders.channel(np.full((2, 2), 8, np.uint32))
+        channel.worth_of_channel(np.full((2, 2), 8, np.uint32))
 
 
 def test_expected_bits_are_the_category():
-    decoder = decoders.unary(3, 0.5, 0.2)
+    decoder = decoders.decoder(oue.worth_of_bits(3, 0.5, 0.2))
     expected = np.full((3, 3), 0.2) + 0.3 * np.eye(3)
     assert decoder.values(expected) == pytest.approx(np.eye(3))
     assert decoder.made(np.array([[0, 1, 1], [0, 2, 0], [-1, 0, 0]])).tolist() == [True, False, False]
@@ -38,11 +38,11 @@ def test_expected_bits_are_the_category():
 
 def test_every_row_and_coin_of_the_shipped_hadamard_response():
     p, rows = 0.73, 8
-    decoder = decoders.hadamard(rows, p)
+    decoder = decoders.decoder(hrr.worth_of_hadamard(rows, p))
     for category in range(rows):
         mean = np.zeros(rows)
         for row, coin in itertools.product(range(rows), (False, True)):
-            report = categories.hadamard(np.array([category]), np.array([row]), np.array([coin]), rows)
+            report = hrr.hadamard(np.array([category]), np.array([row]), np.array([coin]), rows)
             assert decoder.made(report).all()
             mean += (p if coin else 1 - p) / rows * decoder.values(report)[0]
         assert mean == pytest.approx(np.eye(rows)[category])
@@ -75,7 +75,7 @@ def test_the_shipped_cube_over_every_draw(tmp_path, d):
         mean = np.zeros(d)
         for bits, coin in itertools.product(range(2 ** (d + 1 - d % 2)), (False, True)):
             words = np.full((1, (d + 1) // 2), 1, np.uint32)
-            report = duchi_cube.report(u, words, np.array([[bits]], np.uint32), np.array([coin]))
+            report = duchi_linf.report(u, words, np.array([[bits]], np.uint32), np.array([coin]))
             assert decoder.made(report).all()
             mean += (p if coin else 1 - p) / 2 ** (d + 1 - d % 2) * decoder.values(report)[0]
         assert mean == pytest.approx(16.0 * np.array(corner), abs=1e-4)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.pipeline.random_draws import Channel
+from edgeveil.edge_runtime.stages.random_draws import Channel
 from edgeveil.trainer.measures import neighbours
 from edgeveil.trainer.perturbers.codebook import stream_codes
 

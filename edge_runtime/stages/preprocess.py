@@ -5,11 +5,15 @@ half to even where x is of an integer type. ``low`` and ``high`` are in units of
 None for vectors without a range, which go through as they are.
 """
 
-from typing import Any, Callable, Tuple
+import functools
+from typing import Any, Callable, Dict, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.lut import LutArray, map_values
+from edgeveil.edge_runtime.stages.base import DTYPES, Entry, Kind, Run, Value, from_input, same_shape
+from edgeveil.edge_runtime.util.validate import one_of, refuse
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -86,3 +90,59 @@ def to_raw(dtype: Any, low: Any, high: Any) -> Function:
         return x.astype(dtype)
 
     return raw
+
+
+class Preprocess(Kind):
+    """x in the unit cube."""
+
+    name = "preprocess"
+    reads = {"input": "raw"}
+    fields: Dict[str, Any] = {"low": None, "high": None}
+    measure = staticmethod(same_shape)  # type: ignore[assignment]
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """As ``Kind``."""
+        flow.check_range(stage, at)
+        return Value("unit", taken[0].shape, "float32")
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """As ``Kind``."""
+        function: Callable[[np.ndarray], Any] = to_unit(context.dtype, stage.low, stage.high)
+        one_range = not (np.ndim(stage.low) or np.ndim(stage.high) or stage.low is None)
+        if context.dtype == np.uint8 and one_range:
+            function = functools.partial(LutArray, function(np.arange(256, dtype=np.uint8)))
+        return from_input(stage, function)
+
+
+class Output(Kind):
+    """Back from the unit cube: a whole sample."""
+
+    name = "output"
+    reads = {"input": "model row noisy"}
+    fields: Dict[str, Any] = {"low": None, "high": None, "dtype": functools.partial(one_of, options=DTYPES)}
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """As ``Kind``."""
+        flow.check_range(stage, at)
+        there = flow.input
+        if stage["dtype"] != there["dtype"]:
+            refuse("output-mismatch", at + ".dtype", "expected the dtype of the input, {}".format(there["dtype"]))
+        if taken[0].shape not in (None, there["shape"]):
+            refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(taken[0].shape))
+        return Value("frame", there["shape"], stage["dtype"])
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """As ``Kind``."""
+        source, target = stage.input, stage.output
+        function: Callable[[Any], Any] = to_raw(stage.dtype, stage.low, stage.high)
+        one_range = not (np.ndim(stage.low) or np.ndim(stage.high))
+        function = map_values(function) if one_range else function
+
+        def run(flow: Any) -> None:
+            flow[target] = function(flow.lazy(source) if one_range else flow[source])
+
+        return run

@@ -1,0 +1,107 @@
+"""What every stage kind has, with what holds for most of them."""
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.lut import Flow
+
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
+
+Run = Callable[[Flow], None]
+Entry = Mapping[str, Any]  # a stage of a manifest's JSON
+
+
+class Value(NamedTuple):
+    """Its kind (``manifest.dataflow``), and its shape for one frame and its dtype, None where a model decides."""
+
+    kind: str
+    shape: Optional[List[int]]
+    dtype: Optional[str]
+
+
+INDEX = Value("index", [], "int64")
+
+
+class Kind(object):
+    """A stage kind. ``chooses``: the key that picks one of several kinds of one stage.
+
+    ``reads`` has for each key with a value's name the kinds of value that may come there, ``fields`` for each other key
+    its check; None where ``make`` checks it with the flow. A stage has these keys and no others. ``charges``: what it
+    makes costs epsilon and is covered by it. ``reports``: a collector estimates from what it makes. ``held``: it keeps
+    a value for a track, period or bout; ``repeats``: one that was charged once.
+    """
+
+    name: str
+    chooses = ""
+    reads: Dict[str, str] = {}
+    fields: Dict[str, Optional[Callable[[Any, str], Any]]] = {}
+    writes: Tuple[str, ...] = ("output",)
+    charges = False
+    reports = False
+    held = False
+    repeats = False
+
+    @classmethod
+    def keys(cls) -> Tuple[str, ...]:
+        """All keys of such a stage."""
+        chosen = (cls.chooses,) if cls.chooses else ()
+        return ("stage",) + chosen + tuple(cls.reads) + tuple(cls.fields) + cls.writes
+
+    @classmethod
+    def check(cls, stage: Entry, at: str, flow: Any) -> Any:
+        """What a stage with its keys makes, in ``flow`` (``manifest.dataflow``). Raises ``BundleRefused``."""
+        taken = [flow.take(stage[key], "{}.{}".format(at, key), kinds) for key, kinds in cls.reads.items()]
+        cls.check_fields(stage, at)
+        return cls.make(stage, at, flow, *taken)
+
+    @classmethod
+    def check_fields(cls, stage: Entry, at: str) -> None:
+        """Check the keys that hold no name. Raises ``BundleRefused``."""
+        for key, check in cls.fields.items():
+            if check is not None:
+                check(stage[key], "{}.{}".format(at, key))
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """What the stage makes of the values ``taken``. Raises ``BundleRefused``."""
+        raise NotImplementedError
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """The stage as a function of the flow, in the context of ``pipeline.compiler``. Raises ``BadInput``."""
+        raise NotImplementedError
+
+    @classmethod
+    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+        """Add the shape of what it makes to ``shapes``, or the number of values of an index to ``counts``."""
+
+
+def same_shape(stage: Any, _manifest: Any, _artefact: str, shapes: Dict[str, Any], _counts: Dict[str, int]) -> None:
+    """``Kind.measure`` of a stage that works on each value alone."""
+    shapes[stage.output] = shapes[stage.input]
+
+
+def from_input(stage: Any, function: Callable[[np.ndarray], Any]) -> Run:
+    """A stage whose output is ``function`` of its input."""
+    source, target = stage.input, stage.output
+
+    def run(flow: Flow) -> None:
+        flow[target] = function(flow[source])
+
+    return run
+
+
+def _checked_codes(codes: np.ndarray, count: int) -> np.ndarray:
+    # A negative code would silently index from the end. Of one frame, a list is quicker than two reductions.
+    if codes.dtype.kind not in "iu" or codes.ndim != 1 or not all(0 <= code < count for code in codes.tolist()):
+        raise FrameDropped("code-range")
+    return codes.astype(np.int64, copy=False)
+
+
+def codes_of(context: Any) -> Callable[[np.ndarray, int], np.ndarray]:
+    """How codes are brought below a count. Where a promise is made none is dropped: which one was would tell."""
+    if not getattr(context, "promises", False):
+        return _checked_codes
+    return lambda codes, count: _checked_codes(np.minimum(codes, count - 1), count)

@@ -1,0 +1,106 @@
+"""What a stream keeps: the class that a track votes for, and values that are drawn once for a track, period or bout."""
+
+import functools
+from typing import Any, Dict
+
+from edgeveil.edge_runtime.lut import Flow
+from edgeveil.edge_runtime.stages.base import INDEX, Entry, Kind, Run, Value, codes_of, from_input
+from edgeveil.edge_runtime.util.validate import refuse, whole
+
+HOLDS = ("track", "period", "bout")  # of a stream; one that is held by frame holds nothing
+
+
+class _Hold(Kind):
+    chooses = "op"
+    held = True
+    by = ()  # type: tuple  # how a stream may be held that has such a stage
+    needs = ""
+
+    @classmethod
+    def check(cls, stage: Entry, at: str, flow: Any) -> Any:
+        """As ``Kind``."""
+        if flow.hold not in cls.by:
+            refuse("stream-mismatch", at, cls.needs)
+        return super(_Hold, cls).check(stage, at, flow)
+
+
+class Majority(_Hold):
+    """The class of most frames of a track: it changes once, after so many frames, whatever they show."""
+
+    name = "hold majority"
+    reads = {"input": "index"}
+    fields = {"groups": functools.partial(whole, low=1, high=2**16)}
+    by = ("track",)
+    needs = "a majority needs a stream that is held by track"
+    votes = True
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """As ``Kind``."""
+        return INDEX
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """As ``Kind``."""
+        groups, target, memory, checked = stage.groups, stage.output, context.track_memory, codes_of(context)
+        return from_input(stage, lambda labels: memory.majority(target, checked(labels, groups), groups))
+
+    @classmethod
+    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+        """As ``Kind``."""
+        counts[stage.output] = stage.groups + 1  # one more until the track has voted
+
+
+class Keep(_Hold):
+    """One value for each class ``by`` of a track, period or bout."""
+
+    name = "hold keep"
+    reads = {"input": "index", "by": "index"}
+    by = HOLDS
+    needs = "expected a stream that is held by track, by period or by bout"
+    repeats = True
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """As ``Kind``."""
+        if flow.hold in ("period", "bout"):
+            flow.held.add(stage["by"])  # they keep one value for each class; the class is that of the frame
+        elif stage["by"] not in flow.held:
+            refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
+        return INDEX
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """As ``Kind``."""
+        source, by, target, memory = stage.input, stage.by, stage.output, context.track_memory
+
+        def run(flow: Flow) -> None:
+            flow[target] = memory.keep(target, flow[source], flow[by])
+
+        return run
+
+    @classmethod
+    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+        """As ``Kind``."""
+        counts[stage.output] = counts[stage.input]
+
+
+class First(_Hold):
+    """The value of the first frame of each track or period."""
+
+    name = "hold first"
+    reads = {"input": "index report"}
+    by = ("track", "period")
+    needs = "expected a stream that is held by track or by period"
+    repeats = True
+
+    @classmethod
+    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+        """As ``Kind``."""
+        return taken[0]
+
+    @classmethod
+    def compile(cls, stage: Any, context: Any) -> Run:
+        """As ``Kind``."""
+        target, memory = stage.output, context.track_memory
+        return from_input(stage, lambda values: memory.first(target, values))

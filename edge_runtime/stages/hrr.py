@@ -1,0 +1,108 @@
+"""One entry of a Hadamard matrix, of k categories.
+
+J. Acharya, Z. Sun, H. Zhang, "Hadamard Response", 2019, in its one-bit form. An index that is too large counts as the
+last one: to drop it would tell.
+"""
+
+import functools
+import math
+from decimal import Decimal
+from typing import Any, Callable, Mapping, Sequence, Tuple
+
+import numpy as np
+
+from edgeveil.edge_runtime.stages.base import Entry
+from edgeveil.edge_runtime.stages.mechanism import (
+    Design,
+    Mechanism,
+    Report,
+    Worth,
+    categories,
+    chance,
+    draw,
+    expect,
+    likely,
+    log,
+    odds,
+    odds_of,
+    stages_of,
+)
+from edgeveil.edge_runtime.util.validate import refuse
+
+
+def hadamard(index: np.ndarray, row: np.ndarray, coin: np.ndarray, rows: int) -> np.ndarray:
+    """Indices int64 (n,) in, 2 row + bit out, int64 (n,); ``row`` int64 (n,) below ``rows``, ``coin`` bool (n,).
+
+    The bit says that H[row, index] = (-1)**(ones of row & index) is 1, or where the coin is false that it is -1.
+    """
+    common = row & np.minimum(index, rows - 1)
+    for shift in (16, 8, 4, 2, 1):
+        common = common ^ (common >> shift)
+    return 2 * row + (((common & 1) == 0) == coin)
+
+
+class Hadamard(Mechanism):
+    """Numbers 2 row + bit."""
+
+    name = "mechanism hrr"
+    mechanism = "hrr"
+    reads = {"input": "index"}
+    of = "share"
+
+    @classmethod
+    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+        """As ``Mechanism``."""
+        expect(noise, at, ("integer", []), ("coin", []))
+        rows = noise[0]["bound"]
+        if rows < 2 or rows & (rows - 1):
+            problem = "expected rows that are a power of two, 2 or more; got {}"
+            refuse("wrong-value", at + ".noise", problem.format(rows))
+        return [], "int64"
+
+    @classmethod
+    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+        """As ``Mechanism``."""
+        return functools.partial(hadamard, rows=context.drawn[stage.noise[0]].bound)
+
+    @classmethod
+    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+        """As ``Mechanism``."""
+        return log(odds_of(noise[-1]))
+
+    @classmethod
+    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+        """As ``Mechanism``."""
+        rows = 1 << (size - 1).bit_length()
+        noise = (draw("row", "integer", [], bound=rows), draw("truth", "coin", [], numerator=likely(odds(alpha))))
+        return Design("hrr", stages_of("hrr", input_, noise), (), "int64")
+
+    @classmethod
+    def variance(cls, size: int, alpha: float) -> float:
+        """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
+        return ((math.exp(alpha) + 1) / (math.exp(alpha) - 1)) ** 2
+
+    @classmethod
+    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+        """As ``Mechanism``."""
+        rows = next(one["bound"] for one in stages if one.get("output") == stage["noise"][0])
+        return rows, cls.variance(rows, alpha)
+
+    @classmethod
+    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+        """As ``Mechanism``."""
+        row, truth = (made[name] for name in stage["noise"])
+        return worth_of_hadamard(row["bound"], chance(truth))
+
+    @classmethod
+    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+        """As ``Mechanism``."""
+        return categories(int(noise[0]["bound"]))
+
+
+def worth_of_hadamard(rows: int, p: float) -> Worth:
+    """Of numbers 2 row + bit, the bit 1 where H[row, category] = 1 is true as a coin of probability ``p`` is."""
+    signs = np.ones((1, 1))
+    while len(signs) < rows:
+        signs = np.vstack([np.hstack([signs, signs]), np.hstack([signs, -signs])])
+    signs = signs / (2 * p - 1)
+    return Worth(np.stack([-signs, signs], axis=1).reshape(2 * rows, rows))
