@@ -8,11 +8,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.registry import PACKAGE, Kind, Registry
-from edgeveil.edge_runtime.stages import STAGES
 
 SOURCES = Registry(PACKAGE + ".sources", key="schemes", group="edgeveil.sources", word="source")
 SINKS = Registry(PACKAGE + ".sinks", key="schemes", group="edgeveil.sinks", word="sink")
-REGISTRIES = [SOURCES, SINKS, STAGES]  # devices/zipapp.py writes the table of each
+REGISTRIES = [SOURCES, SINKS]  # devices/zipapp.py writes the table of each
 
 
 def fact_of(registry: Registry, uri: str, name: str) -> Any:

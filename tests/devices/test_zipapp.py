@@ -18,6 +18,7 @@ from edgeveil.devices import zipapp
 from edgeveil.devices.zipapp import build_zipapp, lean, zipapp_bytes
 from edgeveil.edge_runtime import kinds, registry
 from edgeveil.edge_runtime.registry import Kind
+from edgeveil.edge_runtime.stages import STAGES
 from tests.support import bundles
 
 
@@ -49,9 +50,10 @@ def test_it_holds_the_sources_and_nothing_else():
 def test_its_table_of_kinds_is_what_the_folders_give():
     with zipfile.ZipFile(io.BytesIO(zipapp_bytes())) as archive:
         written = json.loads(archive.read("edgeveil/edge_runtime/kinds.json"))
-    folders = [f"edgeveil.edge_runtime.{name}" for name in ("sources", "sinks")]
-    assert sorted(written) == sorted(folders) == sorted(one.package for one in kinds.REGISTRIES)
-    for one in kinds.REGISTRIES:
+    folders = [f"edgeveil.edge_runtime.{name}" for name in ("sources", "sinks", "stages")]
+    every = [*kinds.REGISTRIES, STAGES]
+    assert sorted(written) == sorted(folders) == sorted(one.package for one in every)
+    for one in every:
         assert [Kind(*row[:3], registry._tuples(row[3])) for row in written[one.package]] == list(one.kinds().values())
 
 

@@ -26,9 +26,12 @@ class LinearSection(Protocol):
     """What a recipe's ``[perturber]`` of a linear kind has."""
 
     eps: float
-    eps_per: str
     operator: str
     ridge: float
+
+    @property
+    def eps_per(self) -> str:
+        """What ``eps`` is for: ``label`` or ``vector``."""
 
     @property
     def meets_eps(self) -> bool:
