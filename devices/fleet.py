@@ -39,7 +39,7 @@ from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, 
 from edgeveil.devices.transports import split_target
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
-from edgeveil.edge_runtime.ledger.book import board_total_text
+from edgeveil.edge_runtime.ext.ledger.book import board_total_text
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 PAGE = "docs/how-to/manage-a-fleet.md"

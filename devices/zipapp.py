@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from edgeveil import edge_runtime
+from edgeveil.edge_runtime import kinds, registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -147,6 +148,7 @@ def _built() -> bytes:
     sources = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}": path for path in root.rglob("*.py")}
     contents = {"__main__.py": _MAIN, "edgeveil/__init__.py": _INIT}
     contents |= {name: lean(path.read_bytes()) for name, path in sources.items()}
+    contents[f"edgeveil/edge_runtime/{registry.TABLE}"] = registry.table(kinds.REGISTRIES)
     file = io.BytesIO()
     file.write(_SHEBANG)
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:

@@ -5,9 +5,7 @@ from typing import NamedTuple, Optional
 from urllib.parse import quote, unquote, urlsplit
 
 from edgeveil.edge_runtime.errors import BadInput
-
-# The kinds of sources on a network, with their default ports.
-PORTS = {"http": 80, "https": 443, "rtsp": 554, "rtsps": 322}
+from edgeveil.edge_runtime.kinds import SOURCES, fact_of, with_fact
 
 Address = NamedTuple(
     "Address",
@@ -24,15 +22,18 @@ Address = NamedTuple(
 
 
 def parse(text: str) -> Address:
-    """The ``Address`` of an http, https, rtsp or rtsps URL. Raises ``BadInput``, which does not quote the URL."""
+    """The ``Address`` of the URL of a source on a network. Raises ``BadInput``, which does not quote the URL."""
     try:
         parts = urlsplit(text)
         host, port = parts.hostname, parts.port
     except ValueError:
         parts, host, port = None, None, None
-    if parts is None or parts.scheme not in PORTS or not host or any(c <= " " or c > "~" for c in text):
-        raise BadInput("expected an address as http://HOST:PORT/PATH, https://, rtsp:// or rtsps://; this is not one")
-    port = port or PORTS[parts.scheme]
+    default = None if parts is None else fact_of(SOURCES, parts.scheme, "port")
+    if parts is None or default is None or not host or any(c <= " " or c > "~" for c in text):
+        first, *others = (kind + "//" for kind in with_fact("port"))
+        problem = "expected an address as {}HOST:PORT/PATH, {}; this is not one"
+        raise BadInput(problem.format(first, " or ".join([", ".join(others[:-1]), *others[-1:]])))
+    port = port or default
     name = "[{}]".format(host) if ":" in host else host
     return Address(
         parts.scheme,
@@ -66,7 +67,7 @@ def with_credentials(text: str, path: str) -> str:
 def is_private(text: str) -> bool:
     """Whether others cannot read raw pictures from this address: it is on this machine, or uses checked TLS."""
     address = parse(text)
-    if address.scheme in ("https", "rtsps") or address.host == "localhost":
+    if fact_of(SOURCES, address.scheme, "tls") or address.host == "localhost":
         return True
     try:
         return ipaddress.ip_address(address.host).is_loopback
@@ -85,4 +86,4 @@ def check_private(text: str, accepted: bool) -> None:
 
 def on_network(text: str) -> bool:
     """Whether raw frames of the source ``text`` come over a network; then another process fetches them."""
-    return text.partition(":")[0] in PORTS
+    return fact_of(SOURCES, text, "port") is not None

@@ -13,6 +13,7 @@ from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import WORDS, check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 from edgeveil.edge_runtime.util import strict_json
 
@@ -23,7 +24,6 @@ LOG_KINDS = ("memory", "text", "json")
 FLAGS_ALONE = ("camera-aid", "accept-raw-on-network")
 RENAMED = {"aim": "camera-aid"}  # names of earlier versions
 CHOICES = ("artefact", "backend", "device", "threads")  # what runs the models; options of ``Perturber.open``
-_FILES = ("npz", "csv", "arff", "images", "video")  # kinds of sources and sinks that are files; all others are live
 
 
 class Settings(NamedTuple):
@@ -216,7 +216,7 @@ def needs_service(settings: Settings) -> bool:
     """Whether these settings need the service of two processes; else one process perturbs file to file."""
     if settings.inside_at or settings.inside_user or settings.realtime or settings.repeat:
         return True
-    return any(text.partition(":")[0] not in _FILES for text in [settings.source] + settings.sink)
+    return not (fact_of(SOURCES, settings.source, "file") and all(fact_of(SINKS, one, "file") for one in settings.sink))
 
 
 def for_inside(settings: Settings) -> Settings:

@@ -21,6 +21,8 @@ It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
 
 import os
 
+SPENT = "budget-spent"  # why a release was dropped: its limits allow no more
+
 
 class EdgeVeilError(Exception):
     """The base of every error raised on purpose. ``exit_code`` is what a command ends with."""

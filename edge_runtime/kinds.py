@@ -1,101 +1,80 @@
-"""The kinds of sources and sinks, the words before the colon. Each is checked before anything is opened."""
+"""The registries of the runtime, and what must hold of a source and a sink before anything is opened.
+
+A fact of a kind is a literal of its class; one that is absent is None, which every question here takes as no.
+"""
 
 import re
-from typing import Dict, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.registry import PACKAGE, Kind, Registry
+
+SOURCES = Registry(PACKAGE + ".sources", key="schemes", group="edgeveil.sources", word="source")
+SINKS = Registry(PACKAGE + ".sinks", key="schemes", group="edgeveil.sinks", word="sink")
+REGISTRIES = [SOURCES, SINKS]  # devices/zipapp.py writes the table of each
 
 
-class SourceKind(NamedTuple):
-    """The module and class of a source, whether it needs text behind the colon, and its sensor (None: a file)."""
-
-    module: str
-    name: str
-    needs_text: bool
-    sensor: Optional[str] = None
-
-
-SOURCES = {
-    "csv": SourceKind("text", "LinesSource", True),
-    "arff": SourceKind("text", "ArffSource", True),
-    "npz": SourceKind("npz", "NpzSource", True),
-    "images": SourceKind("images", "ImagesSource", True),
-    "simulate": SourceKind("simulate", "SimulatedSource", True, "depth"),
-    "video": SourceKind("video", "VideoSource", True),
-    "camera": SourceKind("camera", "CameraSource", True, "camera"),
-    "libcamera": SourceKind("libcamera", "LibcameraSource", False, "camera"),
-    "gst": SourceKind("gst", "GstSource", True),  # any sensor that a pipeline reads
-    "kinect": SourceKind("kinect", "KinectSource", False, "depth"),
-    "openni": SourceKind("openni", "OpenNISource", False, "depth"),
-    "realsense": SourceKind("realsense", "RealSenseSource", False, "depth"),
-    "wifi": SourceKind("wifi", "WifiSource", True, "wifi"),
-    "serial": SourceKind("serial_port", "SerialPort", True, "motion"),  # or any other that a microcontroller reads
-    "iio": SourceKind("iio", "IioDevice", True, "motion"),  # or what else Industrial I/O knows
-    "http": SourceKind("http", "HttpSource", True, "camera"),
-    "https": SourceKind("http", "HttpsSource", True, "camera"),
-    "rtsp": SourceKind("rtsp", "RtspSource", True, "camera"),
-    "rtsps": SourceKind("rtsp", "RtspsSource", True, "camera"),
-}
-# Their libraries need shared memory, which a limit on the files that a process may write would cover.
-WRITES_FILES = ("libcamera", "gst")
-_DAEMON_CAMERA = r"(?s)gst:.*\bnvarguscamerasrc\b"
-FILE_SINKS = {
-    "npz": ("npz", "NpzSink"),
-    "images": ("images", "ImagesSink"),
-    "video": ("video", "VideoSink"),
-    "csv": ("text", "CsvSink"),
-}
-LIVE_SINKS = {
-    "mqtt": ("mqtt", "MqttSink"),
-    "mqtts": ("mqtt", "MqttSink"),
-    "http": ("http", "HttpSink"),
-    "https": ("http", "HttpSink"),
-    "tcp": ("tcp", "TcpSink"),
-}
-PREVIEW = "preview"
-_REPLAYED = ("images", "video")  # files that can be played at the pace they were recorded at
-_SINKS = (*FILE_SINKS, *LIVE_SINKS, PREVIEW)
+def fact_of(registry: Registry, uri: str, name: str) -> Any:
+    """A fact of the kind that a source or sink names before its colon; None where there is no such fact, or kind."""
+    kind = registry.find(uri.partition(":")[0])
+    return None if kind is None else kind.facts.get(name)
 
 
 def needs_daemon(source: str) -> bool:
     """Whether a source's frames come from a daemon that answers at a socket: NVIDIA's CSI cameras."""
-    return re.match(_DAEMON_CAMERA, source) is not None
+    pattern = fact_of(SOURCES, source, "daemon")
+    return pattern is not None and re.match(pattern, source.partition(":")[2]) is not None
+
+
+def device_file(source: str) -> Optional[str]:
+    """The device file of ``camera:0`` or ``camera:/dev/...``; None for a source that is found in another way."""
+    start, place = fact_of(SOURCES, source, "device_file"), source.partition(":")[2]
+    return None if start is None else start + place if place.isdigit() else place
 
 
 def check_source(text: str) -> Tuple[str, str]:
     """Kind and place of a source. Raises ``BadInput`` with the nearest kind for one that there is not."""
     kind, colon, where = text.partition(":")
-    if kind in SOURCES and colon and (where or not SOURCES[kind].needs_text):
+    found = SOURCES.find(kind) if colon else None
+    if found is not None and (where or found.facts.get("bare")):
         return kind, where
-    kinds = ", ".join(name + ":" for name in sorted(SOURCES))
+    known = _all(SOURCES)
+    kinds = ", ".join(name + ":" for name in sorted(known))
     problem = "expected a source as KIND:WHERE, such as npz:FILE or images:DIR, with a KIND of {}; got {!r}"
     # The text after the colon may be an address with a password.
     given = kind + ":" if colon and where else text
-    raise BadInput(problem.format(kinds, given) + _nearest(kind, dict.fromkeys(SOURCES, ""), _SINKS, "sink"))
+    raise BadInput(problem.format(kinds, given) + _nearest(kind, dict.fromkeys(known, ""), SINKS))
 
 
 def check_sink(uri: str) -> Tuple[str, str]:
     """Kind and place of a sink. Raises ``BadInput`` with the nearest kind for one that there is not."""
     kind, colon, where = uri.partition(":")
-    if kind in _SINKS and colon and where and (kind not in LIVE_SINKS or where.startswith("//")):
+    found = SINKS.find(kind) if colon else None
+    if found is not None and where and (where.startswith("//") or not found.facts.get("network")):
         return kind, where
+    known = _all(SINKS)
+    *forms, last = dict.fromkeys(one.facts["forms"][0] for one in known.values())
     # The text after the colon may hold a password.
-    raise BadInput(
-        "expected a sink as csv:FILE, npz:FILE or images:DIR, video:FILE, mqtt://HOST/TOPIC, http://HOST/PATH, "
-        "tcp://HOST:PORT or preview:PORT; got {!r}".format(kind if colon else uri)
-        + _nearest(kind, {name: "//" if name in LIVE_SINKS else "" for name in _SINKS}, tuple(SOURCES), "source")
-    )
+    example = re.sub(r"\[.*?\]", "", "{} or {}".format(", ".join(forms), last))
+    problem = "expected a sink as {}; got {!r}".format(example, kind if colon else uri)
+    starts = {name: "//" if one.facts.get("network") else "" for name, one in known.items()}
+    raise BadInput(problem + _nearest(kind, starts, SOURCES))
 
 
 def check_replay(source: str, realtime: bool, repeat: bool) -> bool:
     """Whether a source is a recording. Raises ``BadInput`` for another one that is to be played as one."""
-    kind = source.partition(":")[0]
-    if (realtime or repeat) and kind not in _REPLAYED:
+    recording = bool(fact_of(SOURCES, source, "recording"))
+    if (realtime or repeat) and not recording:
         problem = (
             "expected a recording ({}) to play in real time or again and again; {}: is not one. Leave that option out."
         )
-        raise BadInput(problem.format(", ".join(name + ":" for name in _REPLAYED), kind))
-    return kind in _REPLAYED
+        raise BadInput(problem.format(", ".join(with_fact("recording")), source.partition(":")[0]))
+    return recording
+
+
+def with_fact(name: str) -> List[str]:
+    """The kinds of sources, each with its colon, that have a fact."""
+    return [kind + ":" for kind, one in _all(SOURCES).items() if one.facts.get(name)]
 
 
 def check_sensor(source: str, wanted: Optional[str]) -> None:
@@ -103,14 +82,19 @@ def check_sensor(source: str, wanted: Optional[str]) -> None:
 
     ``wanted`` is the manifest's ``input.sensor``; None: the bundle does not say, and anything of its shape is taken.
     """
-    kind = source.partition(":")[0]
-    given = SOURCES[kind].sensor if kind in SOURCES else None
+    given = fact_of(SOURCES, source, "sensor")
     if wanted is None or given is None or given == wanted:
         return
-    fits = ", ".join(name + ":" for name, one in SOURCES.items() if one.sensor == wanted)
+    fitting = {name: one.facts for name, one in _all(SOURCES).items() if one.facts.get("sensor") == wanted}
+    gives = next((facts["gives"] for facts in fitting.values()), wanted)
     raise BadInput(
         "{}: gives {}, and this bundle is for {}: its output would mean nothing. Take one of {}, or a file of such "
-        "samples".format(kind, _WORDS[given], _WORDS[wanted], fits)
+        "samples".format(
+            source.partition(":")[0],
+            fact_of(SOURCES, source, "gives"),
+            gives,
+            ", ".join(name + ":" for name in fitting),
+        )
     )
 
 
@@ -119,27 +103,25 @@ def check_shape(source: str, shape: Sequence[int]) -> None:
 
     A bundle may not say which sensor it is for; its ``shape`` (manifest/sensor.py) still rules some out.
     """
-    kind = source.partition(":")[0]
-    given = SOURCES[kind].sensor if kind in SOURCES else None
-    if given is None or given == "motion":  # its steps become windows, of which the source says more
-        return
-    if len(shape) == (3 if given in ("camera", "depth") else 1) and (given != "depth" or shape[2] == 1):
+    axes, channels = fact_of(SOURCES, source, "axes"), fact_of(SOURCES, source, "channels")
+    if axes is None or (len(shape) == axes and (channels is None or shape[-1] in channels)):
         return
     raise BadInput(
         "{}: gives {}, and this bundle takes frames of {}: it could use none. Take a source or a file of such "
-        "samples".format(kind, _WORDS[given], " x ".join(map(str, shape)))
+        "samples".format(source.partition(":")[0], fact_of(SOURCES, source, "gives"), " x ".join(map(str, shape)))
     )
 
 
-_WORDS = {"camera": "pictures of a camera", "depth": "depth pictures", "wifi": "WiFi strengths", "motion": "motion"}
+def _all(registry: Registry) -> Dict[str, Kind]:
+    return dict(registry.plugins(), **registry.kinds())
 
 
-def _nearest(word: str, known: Dict[str, str], others: Tuple[str, ...], other: str) -> str:
+def _nearest(word: str, known: Dict[str, str], others: Registry) -> str:
     """A sentence with the kind that was meant, where one is near."""
     if word in known:
         return ". Write {}:{}...".format(word, known[word])
-    if word in others:
-        return ". {}: is a {}.".format(word, other)
+    if others.find(word) is not None:
+        return ". {}: is a {}.".format(word, others.word)
     import difflib
 
     near = difflib.get_close_matches(word.lower(), known, 1)

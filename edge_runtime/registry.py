@@ -6,12 +6,12 @@ text, so that a process can use the facts of a kind whose code it must not load.
 start: ``table`` is written into its zipapp when that is built, and read in place of the folder.
 """
 
-import ast
+import functools
 import importlib
 import importlib.util
 import json
 import os
-import pkgutil
+import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -39,6 +39,7 @@ class Registry(object):
     def __init__(self, package: str, *, key: str, group: Optional[str] = None, word: str = "kind") -> None:
         self.package, self.key, self.group, self.word = package, key, group, word
         self._kinds: Optional[Dict[str, Kind]] = None
+        self._plugins: Tuple[List[str], Dict[str, Kind]] = ([], {})  # and the path that they were found on
 
     def kinds(self) -> Dict[str, Kind]:
         """All kinds of the package's folder, by name, in the order of their files."""
@@ -71,25 +72,41 @@ class Registry(object):
         """
         if self.group is None:
             return {}
+        if self._plugins[0] == sys.path:
+            return self._plugins[1]
         found = {}  # type: Dict[str, Kind]
         for name, value in entry_points(self.group):
             module, _, attribute = value.partition(":")
             spec = _spec_of(module)
-            rows = _rows_of(_classes({module: spec}), self.key) if spec else []
+            source = spec.loader.get_source(module) if spec and spec.loader else None
+            # Its base classes may be ours, with their facts.
+            classes = dict(_classes(self._sources()), **_classes({module: source})) if source else {}
+            rows = _rows_of(classes, self.key)
             mine = [row for row in rows if row[2] == attribute]
             if not mine:
                 problem = "the entry point {} = {} of {}: expected MODULE:CLASS with {} in its body; there is none"
                 raise BadInput(problem.format(name, value, self.group, self.key))
             found.update((row[0], Kind(*row)) for row in mine if row[0] not in self.kinds())
+        self._plugins = (list(sys.path), found)
         return found
 
     def rows(self) -> List[Tuple[str, str, str, Dict[str, Any]]]:
         """What the folder's files hold: name, module, class, facts. The row of each name in a zipapp's table."""
-        spec = importlib.util.find_spec(self.package)
-        places = list(spec.submodule_search_locations or ()) if spec else []
-        names = sorted(one.name for one in pkgutil.iter_modules(places))
-        modules = [self.package + "." + name for name in names]
-        return _rows_of(_classes({module: _spec_of(module) for module in modules}), self.key)
+        return _rows_of(_classes(self._sources()), self.key)
+
+    def _sources(self) -> Dict[str, Optional[str]]:
+        """Module -> its source text, of the folder's files; the package itself is not imported."""
+        import pkgutil
+
+        spec = importlib.util.find_spec(self.package)  # type: Any
+        found = {}
+        finder = None  # type: Any
+        for finder, name, _ in sorted(pkgutil.iter_modules(spec.submodule_search_locations or ()), key=_name_of):
+            module = self.package + "." + name
+            # The finder of a zip is its loader; that of a folder finds one.
+            loader = finder if hasattr(finder, "get_source") else finder.find_spec(module).loader  # type: Any
+            found[module] = loader.get_source(module)
+        return found
 
 
 def table(registries: List[Registry]) -> bytes:
@@ -103,26 +120,32 @@ def entry_points(group: str) -> Iterator[Tuple[str, str]]:
     Reads ``*.dist-info/entry_points.txt`` (the format is that of the Python packaging guide): the standard library
     reads them from 3.8 on.
     """
-    import configparser
-    import sys
+    yield from _entry_points(tuple(sys.path)).get(group, ())
 
-    for folder in dict.fromkeys(sys.path):
+
+@functools.lru_cache(maxsize=4)
+def _entry_points(path: Tuple[str, ...]) -> Dict[str, List[Tuple[str, str]]]:
+    import configparser
+
+    found = {}  # type: Dict[str, List[Tuple[str, str]]]
+    for folder in dict.fromkeys(path):
         names = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ()
         for name in names:
-            path = os.path.join(folder or ".", name, "entry_points.txt")
-            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(path):
+            place = os.path.join(folder or ".", name, "entry_points.txt")
+            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(place):
                 continue
             parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
             parser.optionxform = str  # type: ignore[assignment, method-assign]
             try:
-                parser.read(path, encoding="utf-8")
+                parser.read(place, encoding="utf-8")
             except configparser.Error:
                 continue  # another package's damage is not ours to report
-            if parser.has_section(group):
-                for key, value in parser.items(group):
-                    yield key.strip(), value.strip()
+            for group in parser.sections():
+                found.setdefault(group, []).extend((key.strip(), value.strip()) for key, value in parser.items(group))
+    return found
 
 
+@functools.lru_cache(maxsize=None)
 def _written() -> Dict[str, Any]:
     """The table of the zipapp that this runs from; empty elsewhere."""
     loader = getattr(__spec__, "loader", None)
@@ -146,18 +169,23 @@ def _spec_of(module: str) -> Any:
         return None
 
 
-def _classes(specs: Dict[str, Any]) -> Dict[str, Tuple[str, ast.ClassDef]]:
-    """Class name -> its module and its syntax tree, of the sources of some modules."""
+def _name_of(module: Any) -> str:
+    return str(module[1])
+
+
+def _classes(sources: Dict[str, Optional[str]]) -> Dict[str, Tuple[str, Any]]:
+    """Class name -> its module and its syntax tree, of the source texts of some modules."""
+    import ast
+
     found = {}
-    for module, spec in specs.items():
-        source = spec.loader.get_source(module) if spec and spec.loader else None
+    for module, source in sources.items():
         for node in ast.parse(source).body if source else ():
             if isinstance(node, ast.ClassDef):
                 found[node.name] = (module, node)
     return found
 
 
-def _rows_of(classes: Dict[str, Tuple[str, ast.ClassDef]], key: str) -> List[Tuple[str, str, str, Dict[str, Any]]]:
+def _rows_of(classes: Dict[str, Tuple[str, Any]], key: str) -> List[Tuple[str, str, str, Dict[str, Any]]]:
     rows = []
     for name, (module, node) in classes.items():
         own = _literals(node)
@@ -169,18 +197,21 @@ def _rows_of(classes: Dict[str, Tuple[str, ast.ClassDef]], key: str) -> List[Tup
     return rows
 
 
-def _inherited(node: ast.ClassDef, classes: Dict[str, Tuple[str, ast.ClassDef]]) -> Dict[str, Any]:
+def _inherited(node: Any, classes: Dict[str, Tuple[str, Any]]) -> Dict[str, Any]:
     facts = {}  # type: Dict[str, Any]
     for base in reversed(node.bases):
-        if isinstance(base, ast.Name) and base.id in classes and classes[base.id][1] is not node:
-            parent = classes[base.id][1]
+        name = getattr(base, "id", getattr(base, "attr", None))  # Source, base.Source
+        if name in classes and classes[name][1] is not node:
+            parent = classes[name][1]
             facts.update(_inherited(parent, classes))
             facts.update(_literals(parent))
     return facts
 
 
-def _literals(node: ast.ClassDef) -> Dict[str, Any]:
+def _literals(node: Any) -> Dict[str, Any]:
     """The class attributes of a class body whose values are literals."""
+    import ast
+
     found = {}
     for line in node.body:
         if isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name):

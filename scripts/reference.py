@@ -1,4 +1,5 @@
-"""Writes docs/reference/recipes.md from the models of a recipe, and docs/boards from the profiles."""
+"""Writes docs/reference/recipes.md from the models of a recipe, docs/boards from the profiles, tables of kinds from
+their classes."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from edgeveil.devices import profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES
+from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.attacks import families as families_of
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.report.pictures import filled
@@ -23,7 +29,10 @@ from scripts.record import ROOT, Script, run
 
 HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
+KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
+ATTACKS = ROOT / "docs/explanation/adversaries.md"
+LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 AGAIN = 3  # keys that two sections describe alike
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
 
@@ -137,6 +146,33 @@ def page(text: str) -> str:
     return filled(text, {"recipes": shipped, "keys": keys})
 
 
+def families() -> str:
+    """The families of attacks, a row for each, in the order of an audit."""
+    ours = [one for one in adversaries() if type(one).__module__.startswith(families_of.__name__)]
+    what = {one: (one.__doc__ or "").splitlines()[0].replace("|", "\\|") for one in ours}
+    rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what[one]} |\n" for one in ours)
+    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+
+
+def kinds_page(name: str, text: str) -> str:
+    """The page ``text`` of ``sources`` or ``sinks`` with its table of kinds made anew."""
+    registry, heading = KINDS[name]
+    return filled(text, {name: lambda: kinds_table(registry, heading)})
+
+
+def kinds_table(registry: Registry, heading: str) -> str:
+    """A row for each class of a registry: its forms, its help, and what it needs where any of them needs something."""
+    facts = {one.facts["forms"]: one.facts for one in registry.kinds().values()}
+    columns = [registry.word, heading, *(["needs"] if any("needs" in one for one in facts.values()) else [])]
+    rows = [
+        [", ".join(f"`{form}`" for form in forms), one["help"], one.get("needs", "")][: len(columns)]
+        for forms, one in facts.items()
+    ]
+    return "".join(
+        f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in [columns, ["---"] * len(columns), *rows]
+    )
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -168,7 +204,7 @@ def _board(profile: Profile) -> Iterator[str]:
         commands.append(f"edgeveil wheels {profile.name} --out wheels")
     form = next((FORMS[backend.device] for backend in profile.backends if backend.device in FORMS), None)
     if form is not None and form.requantised:
-        how = " --compiler-python PYTHON" if form.made[0] == "rknn" else ""
+        how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
         commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")
         commands.append("edgeveil seal EXPORT --key KEY --out BUNDLE")
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
@@ -203,6 +239,11 @@ def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
+    attacks = filled(ATTACKS.read_text(encoding="utf-8"), {"families": families})
+    write_atomic(str(ATTACKS), attacks.encode())
+    for name in KINDS:
+        path = ROOT / f"docs/reference/{name}.md"
+        write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())
     for name in profiles.names():
         write_atomic(str(BOARDS / f"{name}.md"), board(profiles.load(name)).encode())
     write_atomic(str(BOARDS / "README.md"), boards().encode())

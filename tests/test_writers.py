@@ -14,17 +14,17 @@ import pytest
 
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.ext.ledger import book
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
 from edgeveil.edge_runtime.ipc import counters
-from edgeveil.edge_runtime.ledger import book
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import results
 from edgeveil.trainer.audit import document
 from edgeveil.trainer.export import folder as export_folder
-from edgeveil.trainer.pseudonyms.vault import VaultFile
-from edgeveil.trainer.publish import publication
+from edgeveil.trainer.ext.publish import publication
+from edgeveil.trainer.ext.publish.vault import VaultFile
 from edgeveil.trainer.report import card_page
 from edgeveil.trainer.runs.run import Run
 from tests.support import import_graph

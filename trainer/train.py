@@ -10,7 +10,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
-from edgeveil.trainer.perturbers import check, fit_function, promise
+from edgeveil.trainer.perturbers import promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.private import Head
@@ -21,7 +21,7 @@ from edgeveil.trainer.runs.run import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training import private_head
-from edgeveil.trainer.training.checkpoint_score import PRIVATE_SLICES, CheckpointScore, guarded, score_checkpoint
+from edgeveil.trainer.training.checkpoint_score import CheckpointScore, guarded, score_checkpoint
 from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 
@@ -49,7 +49,7 @@ def train(
         run = Run.create(out, recipe, budget=budget, resume=resume, replace=replace)
         try:
             if run.recipe.private is not None:
-                for name in PRIVATE_SLICES[recipe.perturber.kind]:  # refused before the minutes that it takes
+                for name in recipe.perturber.private_slices:  # refused before the minutes that it takes
                     guarded(run.dataset().for_training(), run.recipe.private, name)
             private_head.check(run.recipe, run.dataset().for_training())
             if other is not None:
@@ -70,12 +70,11 @@ def _train(run: Run) -> Run:
     recipe = run.recipe
     dataset = run.dataset()
     _describe(dataset)
-    check(recipe.perturber, dataset.for_training())
+    recipe.perturber.check(dataset.for_training())
     run.record(state="training")
     (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
     with run.stage("perturber"):
-        fitted = fit_function(recipe.perturber.kind)(
-            recipe.perturber,
+        fitted = recipe.perturber.fit(
             dataset.for_training(),
             goal=Goal(recipe.limits, recipe.classifiers, **run.classifiers(), private=recipe.private),
             rng=np.random.default_rng([recipe.seed, 1]),
@@ -164,7 +163,6 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
         )
     perturber = recipe.perturber
     generator = getattr(perturber, "generator", None)
-    own = generator is not None or perturber.kind == "codebook" or getattr(perturber, "network", "target") != "target"
     changes = [] if recipe.classifiers.architecture == "linear" else ["more `budget.classifier_epochs`"]
     if generator is not None:
         changes.append("a smaller `perturber.distance`")
@@ -172,7 +170,7 @@ def _advice(recipe: Recipe, *, target_missed: bool) -> str:
             changes.append('`perturber.generator.clip = "returns"`')
     if target_missed:
         changes.append("a smaller `limits.target_accuracy`")
-    ways = ["train longer, with --resume and a larger `budget.epochs`"] if own else []
+    ways = ["train longer, with --resume and a larger `budget.epochs`"] if perturber.own_network else []
     if changes:
         *others, last = changes
         ways.append("in another folder, take " + (f"{', '.join(others)} or {last}" if others else last))

@@ -15,7 +15,7 @@ def main(runtime: str, place: str, user: str) -> None:
     """
     sys.path.insert(0, runtime)  # the installed one, which is root's; all of it is loaded while this is root
     from edgeveil.edge_runtime.errors import EdgeVeilError
-    from edgeveil.edge_runtime.ledger.book import create
+    from edgeveil.edge_runtime.ext.ledger.book import create
 
     owner, folder = pwd.getpwnam(user), os.path.dirname(place)
     if not os.path.lexists(folder):

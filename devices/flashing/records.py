@@ -10,6 +10,7 @@ from edgeveil.devices.flashing.camera_unit import OnBoard, by_another_process
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SINKS, fact_of
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named, service_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH as SETTINGS
 
@@ -171,7 +172,7 @@ class Wanted:
     @property
     def mqtt(self) -> bool:
         """Whether a sink needs a broker's client there."""
-        return any(sink.startswith(("mqtt:", "mqtts:")) for sink in self.sinks)
+        return any(fact_of(SINKS, sink, "client") for sink in self.sinks)
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from edgeveil.devices.profiles import Camera, Profile, Service
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import SOURCES, WRITES_FILES
+from edgeveil.edge_runtime.kinds import SOURCES, device_file, fact_of
 from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, named, service_of
 
 
@@ -132,9 +132,8 @@ def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
 
 
 def _same_camera(source: str, other: str) -> bool:
-    kind = source.partition(":")[0]
     # A simulation, a network camera and the radio of wifi: have as many readers as one likes.
-    alone = SOURCES[kind].sensor is not None and kind not in ("simulate", "wifi")
+    alone = fact_of(SOURCES, source, "sensor") is not None and not fact_of(SOURCES, source, "shared")
     return alone and not camera_address.on_network(source) and _device(source) == _device(other)
 
 
@@ -156,15 +155,6 @@ CONFIG = config.DEFAULT_PATH
 WATCHDOG = "/etc/systemd/system.conf.d/edgeveil-watchdog.conf"
 _ADD = ["useradd", "--system", "--no-create-home", "--home-dir", "/nonexistent", "--shell", "/usr/sbin/nologin"]
 
-# kind of source: the devices it opens, and the groups that may. DeviceAllow= takes a path, or a class of /proc/devices.
-_DEVICES = {
-    "libcamera": (("char-video4linux", "char-media", "char-dma_heap"), "{0.group}"),
-    "gst": (("char-video4linux",), "{0.group}"),
-    "kinect": (("char-usb_device",), "{0.usb_group}"),
-    "openni": (("char-usb_device",), "{0.usb_group}"),
-    "realsense": (("char-usb_device", "char-video4linux"), "{0.usb_group} {0.group}"),
-}
-_NO_DEVICE = ("simulate", "csv", "arff", "npz", "images", "video")
 _UPDATES = re.compile(r"https?://[A-Za-z0-9._~:/\[\]-]+|dir:/[A-Za-z0-9._/-]+")
 _REPEATED = ("@DEVICE@", "@ENVIRONMENT@", "@CACHE@", "@FRAMES@")
 _ROOT = re.compile(r"(/[A-Za-z0-9._-]+)+")
@@ -280,7 +270,7 @@ def files(
     settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
     # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
-    keeps = accelerator(device) == TENSORRT and (by_another or source.partition(":")[0] not in WRITES_FILES)
+    keeps = accelerator(device) == TENSORRT and (by_another or not fact_of(SOURCES, source, "writes_files"))
     lines["@CACHE@"] = [named(ENGINES, own).rpartition("/")[2]] * keeps
     lines["@FRAMES@"] = [named(camera_unit.FOLDER, own)] * by_another
     made = {named(CONFIG, own): settings}
@@ -301,19 +291,19 @@ def _environment(service: Service) -> list[str]:
 
 def _devices(source: str, camera: Camera) -> tuple[tuple[str, ...], list[str]]:
     """The devices that the inside may open for a source, and the groups it needs for them."""
-    kind, _, place = source.partition(":")
-    if kind == "camera":
-        path = f"/dev/video{place}" if place.isdigit() else place
+    groups = [getattr(camera, group) for group in fact_of(SOURCES, source, "groups") or ()]
+    path = device_file(source)
+    if path is not None:
         if not _PLACE.fullmatch(path) or ".." in path:
             raise BadInput(f"Expected camera:0 or camera:/dev/video0; got {source!r}.")
-        return (path,), [camera.group]
+        return (path,), groups
     if camera_unit.by_another_process(source):
         return (), []
-    if kind in _DEVICES:
-        devices, groups = _DEVICES[kind]
-        return devices, groups.format(camera).split()
-    if kind in _NO_DEVICE:
-        return (), []
+    # DeviceAllow= takes a path, or a class of /proc/devices.
+    devices = fact_of(SOURCES, source, "devices")
+    if devices is not None:
+        return devices, groups
+    kind = source.partition(":")[0]
     raise BadInput(
         f"The units give the inside no network, and {kind}: needs one: flash with --no-service and have one unit of "
         "your own run edgeveil-edge run, which starts the inside by itself (docs/how-to/run-the-capture-loop.md)."

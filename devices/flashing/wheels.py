@@ -253,12 +253,12 @@ class Inputs:
     def check_policy(self, artefact: str | None, device: str | None) -> None:
         """Raise ``BundleRefused`` if the artefact (any one, for None) does not meet the owner's policy."""
         if self.policy is not None:
-            self.policy.check(self.opened.manifest, self.opened.members, artefact, device)
+            self.policy.check(self.opened.manifest, self.opened.audit, artefact, device)
 
     def audit_notes(self, artefact: str, device: str) -> list[str]:
         """A line if the bundle was audited, but not as it runs on this device."""
-        manifest, members = self.opened.manifest, self.opened.members
-        if device == CPU or manifest.privacy.file is None or is_audited(manifest, members, artefact, device):
+        manifest, audit = self.opened.manifest, self.opened.audit
+        if device == CPU or audit is None or is_audited(manifest, audit, artefact, device):
             return []
         return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
 

@@ -20,7 +20,12 @@ SENSORS = (
 PAGE = "docs/reference/boards.md"
 _FORMATS = {"ai-edge-litert": "tflite", "tflite-runtime": "tflite", "onnxruntime": "onnx", "openvino": "onnx"}
 # These run what a compiler made of an artefact, and nothing else: the formats that it may be made of.
-_COMPILED = {"hailo-platform": "tflite", "rknn-toolkit-lite2": "onnx"}
+_COMPILED = {
+    name: form.source[0]
+    for device, form in FORMS.items()
+    if form.made[0] != form.source[0]
+    for name in backends_on(device, form.made[0]) or ()
+}
 
 
 def _limits(value: str) -> str:

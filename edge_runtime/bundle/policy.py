@@ -9,15 +9,13 @@ import math
 import os
 import platform
 import sys
-from typing import Any, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.ledger.book import Limit, Price
 from edgeveil.edge_runtime.manifest.count import DAY_S
-from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.manifest import Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.filesystem import read
@@ -54,19 +52,15 @@ def audits_of(
 
 
 def is_audited(
-    manifest: Manifest, members: Dict[str, bytes], artefact: str, device: str, place: Optional[Place] = None
+    manifest: Manifest,
+    audit: Optional[Mapping[str, Any]],
+    artefact: str,
+    device: str,
+    place: Optional[Place] = None,
 ) -> bool:
     """Whether the privacy card of a verified bundle covers ``artefact`` on ``device``; as ``audits_of``."""
     privacy = manifest.privacy
-    if privacy.file is None or artefact not in privacy.speaks_of:
-        return False
-    data = members[privacy.file]
-    if device == CPU and b'"on_board"' not in data:
-        return True  # a long document need not be parsed
-    try:
-        return bool(audits_of(strict_json.loads(data), artefact, device, place))
-    except (strict_json.BadJson, LookupError, TypeError, AttributeError):
-        return False
+    return audit is not None and artefact in privacy.speaks_of and bool(audits_of(audit, artefact, device, place))
 
 
 NOT_AUDITED_ON = (
@@ -140,12 +134,12 @@ class Policy(object):
     def check(
         self,
         manifest: Manifest,
-        members: Dict[str, bytes],
+        audit: Optional[Mapping[str, Any]],
         artefact: Optional[str] = None,
         device: Optional[str] = None,
         place: Optional[Place] = None,
     ) -> None:
-        """Raise ``BundleRefused`` where a verified bundle does not meet the demands.
+        """Raise ``BundleRefused`` where a verified bundle does not meet the demands; ``audit``: its checked document.
 
         The audit must cover ``artefact`` run on ``device``. Where these are not known yet (None), one of the bundle's
         artefacts must meet the demands, on any device. ``place``: the kind of machine that has the device, None for
@@ -156,7 +150,7 @@ class Policy(object):
         if self.spend is not None and manifest.counts is not None and manifest.counts.noise is None:
             _refuse('it must count what it tells ("spend"), and its counts of people leave without noise')
         if self.on_shift is not None:
-            problem = check_shift(self.on_shift, manifest, members)
+            problem = check_shift(self.on_shift, manifest, audit)
             if problem:
                 _refuse(problem)
         for demand in self.demands:
@@ -167,7 +161,7 @@ class Policy(object):
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest.preference or [NO_MODEL])
-            problems = [_problem(name, device, place, manifest, members, demand) for name in names]
+            problems = [_problem(name, device, place, manifest, audit, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
 
@@ -248,17 +242,15 @@ def _problem(
     device: Optional[str],
     place: Optional[Place],
     manifest: Manifest,
-    members: Dict[str, bytes],
+    audit: Optional[Mapping[str, Any]],
     demand: Demand,
 ) -> Optional[str]:
     """Why the privacy card of this artefact does not meet the demand; None where it does."""
     privacy = manifest.privacy
     if privacy.file is None or artefact not in privacy.speaks_of:
         return "{} must be audited, and no audit in it speaks of {}".format(ascii(demand.sensitive), artefact)
-    from edgeveil.edge_runtime.bundle.audit_document import read_audit  # where an audit is demanded
-
     # Checked: of this bundle's artefacts and attribute, and every figure in range.
-    parts = audits_of(read_audit(manifest, members) or {}, artefact, device, place)
+    parts = audits_of(audit or {}, artefact, device, place)
     if not parts:
         return "{} must be audited, and no audit in it speaks of {} on {} (edgeveil audit --on, --device)".format(
             ascii(demand.sensitive), artefact, device
@@ -299,7 +291,7 @@ def _refuse(what: str) -> NoReturn:
 #
 # ``label-only`` goes on with what D_y predicts and nothing else, ``stop`` ends the service with code 70. Both last
 # until it is started again. ``most_shift`` is a total variation distance, from 0 to 1
-# (``edgeveil.edge_runtime.shift``).
+# (``edgeveil.edge_runtime.ext.shift``).
 
 
 LABEL_ONLY, STOP = "label-only", "stop"
@@ -318,9 +310,9 @@ def read_shift(value: Any, path: str) -> OnShift:
     return OnShift(value["do"], float(most))
 
 
-def check_shift(demand: OnShift, manifest: Manifest, members: Dict[str, bytes]) -> str:
+def check_shift(demand: OnShift, manifest: Manifest, audit: Optional[Mapping[str, Any]]) -> str:
     """Why a verified bundle cannot be held to the demand; empty where it can."""
-    found = (read_audit(manifest, members) or {}).get("histogram")
+    found = (audit or {}).get("histogram")
     if found is None or (manifest.crops and found["blank"] is None):
         return 'its audit must say how often each code left ("on_shift"): audit and seal it again, if it sends codes'
     if demand.do == LABEL_ONLY and not any(output.kind == "label" for output in manifest.outputs):

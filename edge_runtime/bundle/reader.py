@@ -9,7 +9,7 @@ import hashlib
 import os
 import re
 import stat
-from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.archive import read_archive, read_first
 from edgeveil.edge_runtime.bundle.trust_file import Trust
@@ -45,6 +45,7 @@ class Bundle(NamedTuple):
     manifest_sha256: str
     key: str  # of the signer, 64 hexadecimal digits
     development: bool  # signed by a throw-away key: the user must be warned
+    audit: Optional[Mapping[str, Any]] = None  # the audit document, checked; None where the bundle was not audited
 
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
@@ -73,14 +74,15 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
         from edgeveil.edge_runtime.manifest.spending import check_promise
 
         check_promise(manifest.document, verified)
+    audit = None
     if manifest.privacy.file is not None:
         # Here: a bundle that was not audited starts without it.
         from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
 
         audit = read_audit(manifest, verified)
         check_card(verified[str(manifest.privacy.card)], audit or {}, manifest.perturber.sensitive)
-    trust.check_policy(manifest, verified, key)
-    return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development)
+    trust.check_policy(manifest, verified, audit, key)
+    return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development, audit)
 
 
 def signed_message(manifest_bytes: bytes) -> bytes:

@@ -346,11 +346,16 @@ class Trust(object):
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
             raise BundleRefused("rolled-back", message.format(manifest.security_version, self.floor))
 
-    def check_policy(self, manifest: Manifest, members: Dict[str, bytes], maker: str) -> None:
-        """Raise ``BundleRefused`` where a verified bundle, signed by the key ``maker``, does not meet the policy."""
+    def check_policy(
+        self, manifest: Manifest, members: Dict[str, bytes], audit: Optional[Mapping[str, Any]], maker: str
+    ) -> None:
+        """Raise ``BundleRefused`` where a verified bundle, signed by the key ``maker``, does not meet the policy.
+
+        ``audit`` is its checked audit document, None where it has none.
+        """
         if self.policy is None:
             return
-        self.policy.check(manifest, members)
+        self.policy.check(manifest, audit)
         if self.policy.countersigned:
             from edgeveil.edge_runtime.bundle.board_state import check_countersigned  # few policies ask for it
 

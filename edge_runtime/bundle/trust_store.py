@@ -39,7 +39,7 @@ from edgeveil.edge_runtime.bundle.trust_file import (
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
-from edgeveil.edge_runtime.signing.keys import Key, read_public_key
+from edgeveil.edge_runtime.signing.keys import Key, parse_public_key, read_public_key
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
@@ -137,7 +137,7 @@ def update_trust(folder: str, data: bytes) -> bool:
     last, also where that one is lost or damaged; the last one is written. Raises ``BundleRefused`` where a file is not
     signed as it must be or is older, or where a version is missing in between; nothing is changed then.
     """
-    root, lines = _root_key(folder), data.split(b"\n")
+    root, lines = _root_key(folder, read_part(folder, ROOT_KEY)), data.split(b"\n")
     newest, there = lines[-1], _read_any(folder, TRUST_FILE)
     last, current = _last_trust(folder, root, lines)
     if newest == last == there:
@@ -173,7 +173,7 @@ def update_policy(folder: str, data: bytes) -> bool:
 
     Raises ``BundleRefused`` where the root keys of this device did not sign it, or where it is older.
     """
-    root, taken = _root_key(folder), accepted_beside(folder)
+    root, taken = _root_key(folder, read_part(folder, ROOT_KEY)), accepted_beside(folder)
     there = _last_signed_policy(folder, taken or Accepted())
     if taken is None and there is None:
         cure = "run edgeveil-edge recover --repair first"
@@ -216,7 +216,7 @@ def _read_device(folder: str) -> Optional[_Device]:
     if not any(part is not None for part in parts.values()):
         return None
     trust, policy, signed = parts[TRUST_FILE], parts[POLICY_FILE], parts[SIGNED_POLICY_FILE]
-    root, version = _root_key(folder), 0
+    root, version = _root_key(folder, parts[ROOT_KEY]), 0
     if trust is None:
         _refuse_part(folder, TRUST_FILE, "is missing")
     if signed is not None:
@@ -292,11 +292,11 @@ def _verified_file(folder: str, data: bytes, root: Key) -> TrustFile:
         raise BundleRefused(error.reason, message) from None
 
 
-def _root_key(folder: str) -> Key:
-    if read_part(folder, ROOT_KEY) is None:
+def _root_key(folder: str, data: Optional[bytes]) -> Key:
+    if data is None:
         _refuse_part(folder, ROOT_KEY, "is missing")
     try:
-        return read_public_key(os.path.join(folder, ROOT_KEY))
+        return parse_public_key(data, os.path.join(folder, ROOT_KEY))
     except BadInput:
         _refuse_part(folder, ROOT_KEY, "is damaged")
 

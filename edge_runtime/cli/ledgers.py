@@ -29,14 +29,14 @@ def add_commands(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ledger.book import create
+    from edgeveil.edge_runtime.ext.ledger.book import create
 
     create(arguments.file)
     sys.stdout.write("made {}\n".format(arguments.file))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ledger.book import DEVICE, Account, Ledger
+    from edgeveil.edge_runtime.ext.ledger.book import DEVICE, Account, Ledger
     from edgeveil.edge_runtime.uptime import uptime
 
     book = Ledger(arguments.file).book().counted(*uptime())

@@ -100,6 +100,7 @@ def _camera(arguments: argparse.Namespace) -> int:
     from edgeveil.edge_runtime.ipc.counters import open_for_camera
     from edgeveil.edge_runtime.manifest.manifest import expected
     from edgeveil.edge_runtime.sandbox import hardening
+    from edgeveil.edge_runtime.sources.feeding import run
 
     file = config.read(arguments.config or CAMERA_PATH)
     settings = config.merged(vars(arguments), dict({"sink": ["none"]}, **file))
@@ -107,14 +108,10 @@ def _camera(arguments: argparse.Namespace) -> int:
     if not settings.frames_at:
         raise BadInput("expected --frames-at DIR, the folder where the inside takes the frames")
     if camera_address.on_network(source):
-        from edgeveil.edge_runtime.sources.tls_tunnel import run
-
         camera_address.check_private(source, settings.accept_raw_on_network)
         if settings.source_credentials is not None:
             source = camera_address.with_credentials(source, settings.source_credentials)
-    elif needs_daemon(source):
-        from edgeveil.edge_runtime.sources.feeding import run
-    else:
+    elif not needs_daemon(source):
         raise BadInput("expected a camera on a network or of a daemon; the inside opens this source itself")
     manifest = read_bundle(read_file(settings.bundle), open_trust(settings.trust)).manifest
     handle = open_for_camera(settings.frames_at)

@@ -291,7 +291,7 @@ def roll_back(root: str) -> None:
 def _status(arguments: argparse.Namespace) -> None:
     import json
 
-    from edgeveil.edge_runtime.ledger.book import board_total_text
+    from edgeveil.edge_runtime.ext.ledger.book import board_total_text
     from edgeveil.edge_runtime.releases.runtimes import status
 
     document = status(arguments.root)

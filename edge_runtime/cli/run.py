@@ -9,9 +9,8 @@ from typing import Any, Callable, Dict, Iterator, Optional
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
+from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, LimitNotMet
 from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source, needs_daemon
-from edgeveil.edge_runtime.ledger.book import SPENT
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.util.validate import counted
 
@@ -161,8 +160,8 @@ def _file_to_file(settings: Settings) -> Document:
 
 def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
     """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
-    from edgeveil.edge_runtime.ledger.allowance import Payer
-    from edgeveil.edge_runtime.ledger.book import Ledger
+    from edgeveil.edge_runtime.ext.ledger.allowance import Payer
+    from edgeveil.edge_runtime.ext.ledger.book import Ledger
 
     spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
     if by_subject and (spending is None or spending.unit == "release"):

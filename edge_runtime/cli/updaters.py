@@ -15,6 +15,7 @@ from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
 from edgeveil.edge_runtime.cli.releases import install_bundle, restart_service, roll_back
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SINKS, fact_of
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 _ANSWERS = {"SupportsRollback": "Yes", "NeedsArtifactReboot": "No"}
@@ -102,7 +103,7 @@ _ARGUMENTS_BEGIN, _ARGUMENTS_END = 45, 46
 
 def hide_secrets(source: Optional[str], sinks: Iterable[str]) -> None:
     """Overwrite in this process's own arguments what may be a secret of its source and sinks, and say what cures it."""
-    texts = [text for text in [source] + list(sinks) if text and ("://" in text or text.startswith("preview:"))]
+    texts = [text for text in [source] + list(sinks) if text and ("://" in text or fact_of(SINKS, text, "hides"))]
     if not texts:
         return
     from edgeveil.edge_runtime.sinks.uri import without_secrets
@@ -111,8 +112,10 @@ def hide_secrets(source: Optional[str], sinks: Iterable[str]) -> None:
     overwrite([text for text, rest in zip(texts, shown) if text != rest])
     if source and source in texts and "?" in source:
         _say("--source has a query", '"source" in the file of --config')
-    if any(text.startswith("preview:") and "token=" in text for text in texts):
-        _say("--sink preview: has token=", "token_file=FILE")
+    for text in sinks:
+        option = fact_of(SINKS, text, "hides")
+        if option and option + "=" in text:
+            _say("--sink {}: has {}=".format(text.partition(":")[0], option), option + "_file=FILE")
 
 
 def overwrite(secrets: List[str]) -> None:

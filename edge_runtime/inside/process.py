@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import (
+    SPENT,
     DeviceFailed,
     EdgeVeilError,
     Missing,
@@ -27,13 +28,12 @@ from edgeveil.edge_runtime.errors import (
     Unsupported,
     describe,
 )
+from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, InsideCount, PaidDraws
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
-from edgeveil.edge_runtime.kinds import WRITES_FILES, check_sensor, needs_daemon
-from edgeveil.edge_runtime.ledger.allowance import COUNTS, InsideCount, PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT
+from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, device_file, fact_of, needs_daemon
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -43,14 +43,6 @@ from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_a
 
 POLL_S = 1.0
 SAY_AFTER_S = 10.0  # a camera that another process is just letting go of is not absent
-
-
-def device_file(source: str) -> Optional[str]:
-    """The device file of ``camera:0`` or ``camera:/dev/...``; None for a source that is found in another way."""
-    kind, _, place = source.partition(":")
-    if kind != "camera":
-        return None
-    return "/dev/video" + place if place.isdigit() else place
 
 
 def wait_for_file(
@@ -241,7 +233,7 @@ class Inside(object):
             self._send(layout, flat, FLAT)
             if frames is not None:
                 _load_decoder()
-            if frames is not None or settings.source.partition(":")[0] not in WRITES_FILES:
+            if frames is not None or not fact_of(SOURCES, settings.source, "writes_files"):
                 hardening.no_files()
             running = [facts["backend"] for facts in perturber.info["backends"].values()]
             running += [] if perturber.detector is None else [perturber.detector.info()["backend"]]
@@ -317,7 +309,7 @@ class Inside(object):
         manifest, price = perturber.manifest, perturber.count_price
         if manifest.counts is None:
             return None
-        from edgeveil.edge_runtime.counting.counter import Counter
+        from edgeveil.edge_runtime.ext.counting.inside import Counter
 
         if price is not None:
             self._may_count = InsideCount(self._counters, price, of=COUNTS).take

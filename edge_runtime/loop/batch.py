@@ -6,10 +6,9 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.errors import BadInput, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.errors import SPENT, BadInput, FrameDropped, PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.ledger.allowance import AHEAD
-from edgeveil.edge_runtime.ledger.book import SPENT
 
 Summary = NamedTuple(
     "Summary",

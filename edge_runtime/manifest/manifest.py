@@ -164,6 +164,20 @@ class Spending(NamedTuple):
     period_s: Optional[float]
 
 
+class Limit(NamedTuple):
+    """The most that one unit may spend in each period; ``period_s`` None: ever."""
+
+    most_micro_epsilon: int
+    period_s: Optional[float]
+
+
+class Price(NamedTuple):
+    """What one release costs, and the limits that hold for its unit."""
+
+    micro_epsilon: int
+    limits: Sequence[Limit]
+
+
 class SensorFrame(NamedTuple):
     """What the sensor gives; ``unit_mm`` is one step of a depth sample."""
 

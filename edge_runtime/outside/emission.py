@@ -11,17 +11,16 @@ fault would hold, which costs nothing, and a spent budget is announced as a faul
 import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.bundle.policy import count_price_of, price_of
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.bundle.opened import Opened
 from edgeveil.edge_runtime.config import Settings
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, Allowance, PaidDraws
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, SLACK_S, Counters, Schedule
 from edgeveil.edge_runtime.ipc.record import FLAT, Counted, Record
-from edgeveil.edge_runtime.ledger.allowance import COUNTS, Allowance, PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT, Ledger, LedgerUnfit, Price
 from edgeveil.edge_runtime.manifest.count import CountRules
-from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, CountReport
 from edgeveil.edge_runtime.sinks.count_report import SPENT as count_report_SPENT
@@ -222,23 +221,12 @@ class Unlimited(object):
         return False
 
 
-def price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
-    """What one release of a verified bundle costs under the policy of this device; None where it promises nothing."""
-    return None if manifest.spending is None else price_of(manifest, open_trust(settings.trust).policy)
-
-
-def count_price_here(settings: Settings, manifest: Manifest) -> Optional[Price]:
-    """As ``price_here``, for the counts of one period; None where they leave without noise, or there are none."""
-    exact = manifest.counts is None or manifest.counts.noise is None
-    return None if exact else count_price_of(manifest, open_trust(settings.trust).policy)
-
-
-def promises(settings: Settings, manifest: Manifest) -> Tuple[Any, ...]:
+def promises(opened: Opened) -> Tuple[Any, ...]:
     """What a verified bundle promises, and what its releases cost here; equal where one may replace another."""
-    return manifest.spending, price_here(settings, manifest), count_price_here(settings, manifest)
+    return opened.bundle.manifest.spending, opened.price, opened.count_price
 
 
-def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Union[Allowance, Unlimited]:
+def open_allowance(settings: Settings, opened: Opened, plan: Schedule) -> Union[Allowance, Unlimited]:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged,
     ``BadInput`` where the settings ask to charge each subject."""
     if settings.subject_column is not None:
@@ -246,14 +234,15 @@ def open_allowance(settings: Settings, manifest: Manifest, plan: Schedule) -> Un
             "expected --subject-column with files alone: a service counts all that leaves as one unit. Leave it out, "
             "or go from csv: to a file"
         )
-    price = price_here(settings, manifest)
-    return _allowance(settings, price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats_paid(manifest))
+    repeats = repeats_paid(opened.bundle.manifest)
+    return _allowance(settings, opened.price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats)
 
 
-def open_count_allowance(settings: Settings, manifest: Manifest) -> Union[Allowance, Unlimited]:
+def open_count_allowance(settings: Settings, opened: Opened) -> Union[Allowance, Unlimited]:
     """As ``open_allowance``, for one record of counts a period."""
-    period_s = 0.0 if manifest.counts is None else float(manifest.counts.period_s)
-    return _allowance(settings, count_price_here(settings, manifest), slots=1, tick_s=period_s, of=COUNTS)
+    counts = opened.bundle.manifest.counts
+    period_s = 0.0 if counts is None else float(counts.period_s)
+    return _allowance(settings, opened.count_price, slots=1, tick_s=period_s, of=COUNTS)
 
 
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:

@@ -36,10 +36,10 @@ def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
     fetched = fetch_settings(settings, manifest)
     if needs_daemon(settings.source):
         asked = {"source": settings.source, "sensor": expected(manifest.input, manifest.capture)}
-        return [Process(command("sources.daemon_feed"), user, False, asked), inside]
+        return [Process(command("sources.feeding"), user, False, asked), inside]
     if fetched is None:
         return [inside]
-    return [Process(command("sources.network.fetch"), user, True, fetched), inside]
+    return [Process(command("sources.feeding"), user, True, fetched), inside]
 
 
 def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str, Any]]:

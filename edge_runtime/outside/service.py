@@ -7,19 +7,19 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
-from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
-from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.bundle.opened import Opened
+from edgeveil.edge_runtime.bundle.reader import open_file, read_all, read_bundle
+from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.errors import SPENT, BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import PaidDraws
+from edgeveil.edge_runtime.ext.shift.outside import ShiftWatch
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
-from edgeveil.edge_runtime.ledger.allowance import PaidDraws
-from edgeveil.edge_runtime.ledger.book import SPENT
-from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
-from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
+from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.outside import status
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
 from edgeveil.edge_runtime.outside.emission import (
@@ -30,32 +30,30 @@ from edgeveil.edge_runtime.outside.emission import (
     open_count_emission,
     promises,
 )
-from edgeveil.edge_runtime.outside.shift_watch import ShiftWatch, TrustWatch, open_shift_watch
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
+from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
 
 
-def open_bundle(path: str, trust: str, source: str) -> Tuple[int, Bundle]:
-    """Open and verify the bundle at ``path`` by the keys in the folder ``trust``.
+def open_bundle(path: str, trust: Trust, source: str) -> Tuple[int, Opened]:
+    """Open and verify the bundle at ``path`` by ``trust``.
 
     Raises as ``read_bundle`` does, and ``BadInput`` where the bundle is for other frames than ``source`` gives.
-    Returns the file's descriptor, for the inside, which verifies the same file itself; and the bundle. Of its members
-    only the audit is kept: the models belong to the inside and need not be in memory twice.
+    Returns the file's descriptor, for the inside, which verifies the same file itself; and the bundle without its
+    members: the models belong to the inside and need not be in memory twice.
     """
-    keys = open_trust(trust)
     handle = open_file(path)
     try:
-        bundle = read_bundle(read_all(handle), keys)
+        bundle = read_bundle(read_all(handle), trust)
         manifest = bundle.manifest
         check_sensor(source, manifest.input.sensor)
         check_shape(source, expected(manifest.input, manifest.capture)["shape"])
     except BaseException:
         os.close(handle)
         raise
-    kept = {name: data for name, data in bundle.members.items() if name == PRIVACY_MEMBER}
-    return handle, bundle._replace(members=kept)
+    return handle, Opened(bundle._replace(members={}), trust)
 
 
 # How the perturbed lines of a file leave: each if it is paid for.
@@ -134,14 +132,15 @@ class Service(object):
         self._started_s = self.turned_s = self.clock()
         self._manager = Manager(self._started_s, open_limit_s(settings.device) + OPEN_MARGIN_S)
         self.counters = Counters()
-        handle, self.bundle = open_bundle(settings.bundle, settings.trust, settings.source)
-        self.trust_watch = TrustWatch(settings.trust, self.bundle, log.say, self.clock)
+        self.trust_watch = TrustWatch(settings.trust, log.say, self.clock)
+        handle, opened = open_bundle(settings.bundle, self.trust_watch.read(), settings.source)
+        self.bundle = self.trust_watch.bundle = opened.bundle
         self.plan = schedule(self.bundle.manifest, settings.fps)
         self.layout = Layout.of(self.bundle.manifest)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = promises(settings, self.bundle.manifest)
-        self.allowance = open_allowance(settings, self.bundle.manifest, self.plan)
-        self.shift = self._watch_shift(self.bundle)
+        self.promised = promises(opened)
+        self.allowance = open_allowance(settings, opened, self.plan)
+        self.shift = self._watch_shift(opened)
         self.emission = Emission(
             self.plan,
             self.sinks,
@@ -153,7 +152,7 @@ class Service(object):
             spent=self.allowance.spent,
             guard=lambda new, flat: self.shift.guard(new, flat),
         )
-        self.count_allowance = open_count_allowance(settings, self.bundle.manifest)
+        self.count_allowance = open_count_allowance(settings, opened)
         self.counts = open_count_emission(
             self.bundle.manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
         )
@@ -324,10 +323,8 @@ class Service(object):
                 self.counts.begin()
             self.begun = True
 
-    def _watch_shift(self, bundle: Bundle) -> ShiftWatch:
-        return open_shift_watch(
-            bundle, self.settings.trust, clock=self.clock, say=self.log.say, looked=self.sinks.shift
-        )
+    def _watch_shift(self, opened: Opened) -> ShiftWatch:
+        return ShiftWatch(opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
 
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
@@ -341,9 +338,10 @@ class Service(object):
     def _reload(self) -> None:
         self._manager.reloading(self.clock())
         try:
-            handle, bundle = open_bundle(self.settings.bundle, self.settings.trust, self.settings.source)
+            handle, opened = open_bundle(self.settings.bundle, self.trust_watch.read(), self.settings.source)
+            bundle = opened.bundle
             try:
-                self._check_change(bundle.manifest)
+                self._check_change(opened)
             except BadInput:
                 os.close(handle)
                 raise
@@ -352,13 +350,14 @@ class Service(object):
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
             self.trust_watch.bundle = bundle
-            self.shift = self._watch_shift(bundle)
+            self.shift = self._watch_shift(opened)
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._manager.reloaded()
 
-    def _check_change(self, manifest: Manifest) -> None:
+    def _check_change(self, opened: Opened) -> None:
         """Raise ``BadInput`` where a bundle cannot take the place of this service's while it runs."""
+        manifest = opened.bundle.manifest
         if (
             Layout.of(manifest).columns != self.layout.columns
             or manifest.counts != self.bundle.manifest.counts
@@ -367,7 +366,7 @@ class Service(object):
             raise BadInput(
                 "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
             )
-        if promises(self.settings, manifest) != self.promised:
+        if promises(opened) != self.promised:
             problem = "the new bundle promises another epsilon, or the policy allows another"
             raise BadInput(problem + ": restart the service to use it")
 
@@ -399,10 +398,10 @@ class Service(object):
         self.sinks.local(self.drops(), levels, inside.get("last-latency-us", 0) / 1e3)
 
     def _open_sinks(self) -> None:
-        manifest, members = self.bundle.manifest, self.bundle.members
+        manifest = self.bundle.manifest
         options = {
             "say": lambda text: self.log.say("sink", message=text),
-            "privacy": None if manifest.privacy.file is None else members.get(manifest.privacy.file),
+            "audit": self.bundle.audit,
             "notes": self.status.notes(),
             "runs": {name: self.info[name] for name in ("artefact", "device") if name in self.info},
         }

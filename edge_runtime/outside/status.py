@@ -14,12 +14,11 @@ from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ext.shift.distance import SHIFTED
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.manifest.count import CountRules
-from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.outside.board_health import Gauge, board_gauges
 from edgeveil.edge_runtime.sandbox.isolation import CONVENTION
-from edgeveil.edge_runtime.shift.distance import SHIFTED
 from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets
@@ -349,7 +348,7 @@ class Status(object):
         runs = {name: service.info[name] for name in ("artefact", "device") if name in service.info}
         key = (service.link.manifest_sha256, runs)
         if self._audit[0] != key:  # an audit is a long document
-            found = about(service.bundle.manifest, service.bundle.members.get(PRIVACY_MEMBER), runs)
+            found = about(service.bundle.manifest, service.bundle.audit, runs)
             gauges = {"audit-" + name: found[name] for name in ("attack", "chance") if found[name] is not None}
             self._audit = (key, gauges)
         return self._audit[1]

@@ -21,7 +21,7 @@ from edgeveil.edge_runtime.pipeline import preprocess
 from edgeveil.edge_runtime.pipeline.pipeline import InFlight, Pipeline, load_pipeline
 
 if TYPE_CHECKING:
-    from edgeveil.edge_runtime.ledger.book import Price
+    from edgeveil.edge_runtime.manifest.manifest import Price
 
 
 RUN = 30  # unchanged frames in a row that stop everything
@@ -172,33 +172,26 @@ class Perturber(object):
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
         from edgeveil.edge_runtime.backends.model_lint import check_all
+        from edgeveil.edge_runtime.bundle.opened import open_verified
         from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
-        from edgeveil.edge_runtime.bundle.reader import read_bundle
-        from edgeveil.edge_runtime.bundle.trust_file import Trust
-        from edgeveil.edge_runtime.bundle.trust_store import open_trust
         from edgeveil.edge_runtime.capture.camera_aid import open_detector
         from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
-        trust = trust if isinstance(trust, Trust) else open_trust(trust)
-        verified = read_bundle(bundle, trust)
+        opened = open_verified(bundle, trust)
+        verified, policy = opened.bundle, opened.policy
         check_all(verified.manifest.document, verified.members)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
-        audited = is_audited(verified.manifest, verified.members, chosen, device, current_place())
+        audited = is_audited(verified.manifest, opened.audit, chosen, device, current_place())
         announce(verified, chosen, device, audited)
         try:
-            if trust.policy is not None:
-                trust.policy.check(verified.manifest, verified.members, chosen, device, current_place())
+            if policy is not None:
+                policy.check(verified.manifest, opened.audit, chosen, device, current_place())
             worst = self_test(pipeline, verified.manifest, verified.members, chosen)
             detector = open_detector(verified.manifest, verified.members, threads)
         except BaseException:
             pipeline.close()
             raise
-        one = counts = None
-        if verified.manifest.spending is not None or verified.manifest.counts is not None:
-            from edgeveil.edge_runtime.bundle.policy import count_price_of, price_of
-
-            one, counts = (price(verified.manifest, trust.policy) for price in (price_of, count_price_of))
-        return cls(verified, pipeline, chosen, worst, device, audited, one, counts, detector)
+        return cls(verified, pipeline, chosen, worst, device, audited, opened.price, opened.count_price, detector)
 
     def perturb(self, frame: RawFrame) -> PerturbedFrame:
         """One frame in, its perturbed frame out. Raises ``FrameDropped``, or ``PrivacyStop``: emit nothing more."""

@@ -31,7 +31,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.ledger.book import board_total
+from edgeveil.edge_runtime.ext.ledger.book import board_total
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
 from edgeveil.edge_runtime.releases.store import BUNDLE, Releases

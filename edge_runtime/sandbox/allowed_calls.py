@@ -8,6 +8,7 @@ is not here is refused. ``CHECKED`` calls pass with some arguments only.
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.device import CPU
+from edgeveil.edge_runtime.kinds import SOURCES, fact_of
 
 _GROUPS = {
     "memory": "brk madvise membarrier mlock mlockall mmap mmap2 mprotect mremap munlock munmap",
@@ -47,18 +48,14 @@ _REACHING_OUT = (
 )
 REFUSED = frozenset(_REACHING_OUT.split())
 _STARTING = frozenset(["execve", "execveat"])
-# Interpreters and sources that were measured, and what each needs beyond that. LiteRT's notice is caught with a pipe.
+# Interpreters that were measured, and what each needs beyond that; of sources, that is their fact ``calls``.
+# LiteRT's notice is caught with a pipe.
 _TFLITE = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"
 _BACKENDS: Dict[str, str] = {
     "numpy": "",
     "ai-edge-litert": _TFLITE,
     "tflite-runtime": _TFLITE,
     "onnxruntime": "epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 sysinfo uname",
-}
-_SOURCES: Dict[str, str] = {
-    **dict.fromkeys(("csv", "arff", "npz", "simulate"), ""),
-    **dict.fromkeys(("images", "video", "http", "https", "rtsp", "rtsps"), "sysinfo uname"),
-    "camera": "flock sysinfo uname",
 }
 # The process that fetches a network camera's frames: Python's HTTP and TLS or FFmpeg's RTSP, over TCP; names by DNS.
 _FETCHING = (
@@ -67,7 +64,6 @@ _FETCHING = (
 )
 # What it needs in addition where it checks TLS for FFmpeg, which calls a socket that listens before the filter.
 _ACCEPTING = frozenset(["accept", "accept4"])
-_DEVICES = {"camera": 0x56}  # sources that open a device, and the type of its ioctl commands (linux/videodev2.h: 'V')
 
 # A call with a condition: an argument, with one of some masks, is the value that goes with it.
 Condition = NamedTuple("Condition", [("argument", int), ("pairs", Tuple[Tuple[int, int], ...])])
@@ -103,7 +99,7 @@ def interpreters() -> List[str]:
 
 def measured(source: str, backends: Iterable[str], device: str) -> bool:
     """Whether it is known which calls this source needs, and these interpreters on this device."""
-    return source.partition(":")[0] in _SOURCES and set(backends) <= set(_BACKENDS) and device == CPU
+    return fact_of(SOURCES, source, "calls") is not None and set(backends) <= set(_BACKENDS) and device == CPU
 
 
 def no_network() -> Rules:
@@ -131,18 +127,19 @@ def accepting(given: Rules) -> Rules:
 
 def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
     """The rules for the process with the id ``process``. ``settled``: its source is open and no frame was read yet."""
-    kind = source.partition(":")[0]
     if not measured(source, backends, device):
-        protocols = (_UEVENT, _GENERIC) if kind == "wifi" else (_UEVENT,)
+        interface = fact_of(SOURCES, source, "interface")
+        protocols = (_UEVENT, _GENERIC) if interface else (_UEVENT,)
         sockets = [_one_of(0, (_NETLINK,)), _one_of(2, protocols)]
         # Only a scan of Wi-Fi is made by a program.
-        return Rules(None, REFUSED if kind == "wifi" else REFUSED | _STARTING, {"socket": sockets})
-    modes = range(3) if kind in _DEVICES else range(1)
+        return Rules(None, REFUSED if interface else REFUSED | _STARTING, {"socket": sockets})
+    ioctls = fact_of(SOURCES, source, "ioctls")  # of a device that it opens
+    modes = range(1) if ioctls is None else range(3)
     commands = _one_of(1, _IOCTL)
-    if kind in _DEVICES:
-        commands = Condition(1, commands.pairs + ((0xFF00, _DEVICES[kind] << 8),))
+    if ioctls is not None:
+        commands = Condition(1, commands.pairs + ((0xFF00, ioctls << 8),))
     checked = _checked(process, modes, commands)
-    needed = [_SOURCES[kind]] + [_BACKENDS[name] for name in backends]
+    needed = [fact_of(SOURCES, source, "calls")] + [_BACKENDS[name] for name in backends]
     allowed = _EVERYWHERE.union(["ioctl"], *(calls.split() for calls in needed))
     return Rules(allowed if settled else allowed | SETTLING, frozenset(), checked)
 

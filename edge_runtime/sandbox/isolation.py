@@ -12,6 +12,7 @@ from typing import Iterable, List, NamedTuple, Optional, Sequence
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.device import hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import SOURCES, device_file, fact_of
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
 
 _NOBODY = 65534  # everywhere; not looked up, which may ask another process
@@ -95,8 +96,6 @@ def without_network(user: bool = False) -> bool:
 NAMESPACE, FILTER, LANDLOCK, CONVENTION = "network namespace", "seccomp filter", "Landlock", "by convention only"
 WIDE = "(wide: what this source or device needs was not measured)"
 
-# Sensors that are network interfaces: in a namespace of its own, the inside would not see them.
-_NETWORK_SENSORS = ("wifi",)
 # Below these lie the system's libraries, what it says of its processor and itself, and its random numbers.
 _SYSTEM = (
     "/usr /lib /lib32 /lib64 /etc/ld.so.cache /etc/localtime /sys/devices/system /sys/firmware/devicetree "
@@ -118,7 +117,7 @@ def needs_network(source: str, device: str) -> bool:
     This is so for a sensor that is a network interface, and for an accelerator whose driver waits for udev to announce
     its stick: udev announces in the system's own namespace only.
     """
-    return source.partition(":")[0] in _NETWORK_SENSORS or hears_of_usb(device)
+    return bool(fact_of(SOURCES, source, "interface")) or hears_of_usb(device)
 
 
 class Isolation(object):
@@ -199,15 +198,13 @@ class Isolation(object):
 
     def _readable(self) -> List[str]:
         """The system, Python and its packages, and what the source reads."""
-        kind, _, place = self._source.partition(":")
-        read = [os.path.abspath(place)] if kind in ("csv", "arff", "npz", "images", "video") else []
+        place = self._source.partition(":")[2]
+        read = [os.path.abspath(place)] if fact_of(SOURCES, self._source, "file") else []
         return runtime_files() + self._more + read
 
     def _devices(self) -> List[str]:
-        kind, _, place = self._source.partition(":")
-        if kind != "camera":
-            return []
-        return [os.path.realpath("/dev/video" + place if place.isdigit() else place)]
+        path = device_file(self._source)
+        return [] if path is None else [os.path.realpath(path)]
 
 
 def _candidates(backend: str) -> List[str]:

@@ -29,6 +29,11 @@ def read_public_key(path: Union[str, "os.PathLike[str]"]) -> Key:
             data = file.read(_MAX_FILE_BYTES)
     except OSError as error:
         raise BadInput("The key file {} cannot be read: {}.".format(path, error.strerror)) from None
+    return parse_public_key(data, path)
+
+
+def parse_public_key(data: bytes, path: str) -> Key:
+    """As ``read_public_key``, of the bytes of the file at ``path``."""
     match = _LINE.fullmatch(data.decode("utf-8", "replace"))
     if not match:
         expected = "one line 'edgeveil-ed25519 <64 hexadecimal digits> <name>', as edgeveil keygen writes it"

@@ -1,18 +1,16 @@
 """Where perturbed frames go: ``open_sink("npz:FILE")``, ``"images:DIR"``, ``"mqtt://broker/hall"``."""
 
-import importlib
-from typing import Any, Callable, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import FILE_SINKS, LIVE_SINKS, PREVIEW, check_sink
+from edgeveil.edge_runtime.kinds import SINKS, check_sink
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
+from edgeveil.edge_runtime.registry import Kind
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup, retention
 from edgeveil.edge_runtime.sinks.uri import Known, rotation, split, without_secrets
 
 __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
-
-_ROTATING = {"npz": ".npz", "images": "", "video": ".avi"}
 
 
 def open_sink(
@@ -28,11 +26,10 @@ def open_sink(
     kind needs is not installed or the path cannot be written to.
     """
     kind, where = check_sink(uri)
-    if kind in LIVE_SINKS:
-        return _load(*LIVE_SINKS[kind])(uri, outputs, manifest, dict(options or {}))
-    if kind == PREVIEW:
-        return _load("preview", "PreviewSink")(where, outputs, manifest, dict(options or {}))
-    return _open_file_sink(kind, where, outputs, manifest)
+    if SINKS[kind].facts.get("file"):
+        return _open_file_sink(SINKS[kind], where, outputs, manifest)
+    opened: Sink = SINKS[kind].load()(uri, outputs, manifest, dict(options or {}))
+    return opened
 
 
 def open_sinks(
@@ -65,36 +62,28 @@ def open_sinks(
     return SinkGroup(sinks)
 
 
-def _open_file_sink(kind: str, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
-    make_sink = _load(*FILE_SINKS[kind])
-    known: Known = {"rotate": rotation, "keep": retention} if kind in _ROTATING else {}
-    if kind == "video":
-        from edgeveil.edge_runtime.sinks import video
-
-        known.update(fps=video.rate, codec=video.codec)
+def _open_file_sink(kind: Kind, where: str, outputs: List[Output], manifest: Optional[Manifest]) -> Sink:
+    make_sink, part = kind.load(), kind.facts.get("part")
+    known: Known = dict(make_sink.options)
+    if part is not None:
+        known.update(rotate=rotation, keep=retention)
     path, settings = split(where, known) if known else (where, {})
     limits, keep = settings.pop("rotate", None), settings.pop("keep", None)
     if keep is not None and limits is None:
         raise BadInput("expected rotate= with keep=, which says how many of its parts stay: rotate=1h&keep=30")
     capture = manifest.capture if manifest else None
-    if kind == "video" and capture and "fps" not in settings:
+    if "fps" in known and capture and "fps" not in settings:
         settings["fps"] = capture.tick_hz
 
-    def make(part: str) -> Sink:
-        return make_sink(part, outputs, **settings)
+    def make(path: str) -> Sink:
+        opened: Sink = make_sink(path, outputs, **settings)
+        return opened
 
-    if limits is None:
+    if limits is None or part is None:
         return make(path)
     from edgeveil.edge_runtime.sinks.group import RotatingSink
     from edgeveil.edge_runtime.sinks.wire import Format
 
     # npz holds every output and the index; the other kinds hold little more than the main output.
-    size = Format(outputs).payload_bytes + 8
-    return RotatingSink(
-        path, make, suffix=_ROTATING[kind], limits=limits, frame_bytes=size, twice=kind == "npz", keep=keep
-    )
-
-
-def _load(module: str, name: str) -> Callable[..., Sink]:
-    found: Callable[..., Sink] = getattr(importlib.import_module("edgeveil.edge_runtime.sinks." + module), name)
-    return found
+    size, twice = Format(outputs).payload_bytes + 8, bool(kind.facts.get("twice"))
+    return RotatingSink(path, make, suffix=part, limits=limits, frame_bytes=size, twice=twice, keep=keep)

@@ -6,6 +6,7 @@ from typing import Any, Dict, NamedTuple, Optional, Sequence
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.sinks.count_report import CountReport
+from edgeveil.edge_runtime.sinks.uri import Known
 
 
 class Delivery(NamedTuple):
@@ -20,9 +21,16 @@ class Sink(object):
     """A destination of perturbed frames. A subclass gives ``_write``, ``close`` and ``discard``.
 
     ``live`` is true where a consumer follows a stream, false for files.
+
+    A kind of sink is a class with ``schemes``, its words before the colon. Its facts are literals of its body:
+    ``forms`` and ``help`` (a row of docs/reference/sinks.md), ``file``, or ``network`` where an address follows the
+    colon; of a file ``part``, the ending of a part where it can rotate, and ``twice`` where closing one needs its size
+    again; ``secret_path`` where a path may be a secret, ``hides`` the option that is one; ``client``, the package
+    that it needs on a board. ``options`` are those of a file's name, with their readers.
     """
 
     live = False
+    options: Known = {}  # noqa: RUF012 - never written to
 
     def write(self, frame: Any) -> None:
         """Take one ``PerturbedFrame``. Raises ``PrivacyStop`` for anything else, ``DeviceFailed`` when full."""

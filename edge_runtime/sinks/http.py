@@ -19,6 +19,11 @@ _NEVER = (400, 406, 409, 410, 411, 413, 415, 422)
 class HttpSink(NetworkSink):
     """Posts the format once a connection, then each record; follows no redirects."""
 
+    schemes = ("http", "https")
+    forms = ("http://HOST[:80]/PATH", "https://HOST[:443]/PATH")
+    help = "a POST"
+    secret_path = True
+
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._server = Server(uri, OPTIONS)
         self._client: Any = None

@@ -16,6 +16,12 @@ from edgeveil.edge_runtime.util.atomic import write_atomic
 class ImagesSink(Sink):
     """Writes the output called ``frame`` as ``00000000.png``, gray or RGB, 8 or 16 bits, into an empty folder."""
 
+    schemes = ("images",)
+    forms = ("images:DIR",)
+    help = "`00000000.png`, ... into an empty folder"
+    file = True
+    part = ""
+
     def __init__(self, folder: str, outputs: List[Output]) -> None:
         frames = [output for output in outputs if output.kind == "frame"]
         if not frames or len(frames[0].shape) != 3 or frames[0].shape[2] not in (1, 3):

@@ -27,6 +27,11 @@ class MqttSink(NetworkSink):
     """Publishes to TOPIC, and retained to TOPIC/format, TOPIC/about, TOPIC/status and TOPIC/shift; labels to
     TOPIC/label/NAME/SLOT, counts to TOPIC/count."""
 
+    schemes = ("mqtt", "mqtts")
+    forms = ("mqtt://HOST[:1883]/TOPIC", "mqtts://HOST[:8883]/TOPIC")
+    help = "a message with quality of service 1"
+    client = "paho-mqtt"
+
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._broker = broker = Broker(uri, dict(OPTIONS, discovery=_discovery))
         self._paho, self._topic, options = broker.paho, broker.topic, broker.options
@@ -40,7 +45,7 @@ class MqttSink(NetworkSink):
         self._acknowledged: Deque[int] = collections.deque()
         self._gone = threading.Event()
         self._labels = Labels(self._topic, outputs, manifest)
-        self._about = about(manifest, settings.get("privacy"), settings.get("runs", {}))
+        self._about = about(manifest, settings.get("audit"), settings.get("runs", {}))
         prefix, rules = options.get("discovery", "homeassistant"), manifest.counts if manifest else None
         self._discovery = Discovery(self._topic, prefix, self._labels, self._about, rules) if prefix else None
         super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))

@@ -35,6 +35,7 @@ class NetworkSink(Sink):
     options of the URI.
     """
 
+    network = True
     live = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:

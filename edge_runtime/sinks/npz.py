@@ -31,6 +31,16 @@ class NpzSink(Sink):
     Until ``close`` the frames are in nameless files in the same folder, so memory stays small however many come.
     """
 
+    schemes = ("npz",)
+    forms = ("npz:FILE",)
+    help = (
+        "`x`, the main output; `index`, the source's frame numbers; every other output by name. Written when the run "
+        "ends, also by Ctrl-C"
+    )
+    file = True
+    part = ".npz"
+    twice = True
+
     def __init__(self, path: str, outputs: List[Output]) -> None:
         folder = os.path.dirname(os.path.abspath(path))
         # Checked now, not when an hour of frames waits to be written.

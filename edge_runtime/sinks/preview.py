@@ -11,11 +11,9 @@ from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.ipc.notes import only_levels
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
-from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.page import card_lines, files
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
@@ -29,10 +27,14 @@ _ADVICE = "token_file=FILE, or EDGEVEIL_PREVIEW_TOKEN. Without bind= it is for t
 class PreviewSink(Sink):
     """Keeps the last frame of each slot and nothing else. ``port`` is the one it listens on (0 asks for any)."""
 
+    schemes = ("preview",)
+    forms = ("preview:PORT",)
+    help = "a page with the latest frame of each slot"
+    hides = "token"
     live = True
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
-        number, options = split(uri, {"token": str, "token_file": str, "bind": str})
+        number, options = split(uri.partition(":")[2], {"token": str, "token_file": str, "bind": str})
         if not number.isdigit() or int(number) > 65535:
             raise BadInput("expected preview:PORT, as preview:8080; got {!r}".format(number))
         bind = options.get("bind", "127.0.0.1")
@@ -45,10 +47,8 @@ class PreviewSink(Sink):
         self._classes = manifest.perturber.target_classes if manifest else []
         self._picture = _picture_of(outputs[0], manifest)
         self._slots = manifest.capture.slots if manifest and manifest.capture else 1
-        privacy = settings.get("privacy")
-        audit = read_audit(manifest, {PRIVACY_MEMBER: privacy}) if manifest and privacy else None
         self._files = files(
-            card_lines(manifest, audit, **settings.get("runs", {})),
+            card_lines(manifest, settings.get("audit"), **settings.get("runs", {})),
             settings.get("notes", ()),
             self._slots,
         )

@@ -20,6 +20,10 @@ class TcpSink(NetworkSink):
     Nothing is acknowledged, so records in flight when the connection breaks may be lost or sent again.
     """
 
+    schemes = ("tcp",)
+    forms = ("tcp://HOST:PORT",)
+    help = "a length-prefixed record"
+
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         host, port, path, options = address(uri, 0, OPTIONS)
         if not port or path not in ("", "/"):

@@ -20,6 +20,14 @@ class CsvSink(Sink):
     A file appears whole when the run ends; a pipe or a device gets every block at once, and keeps it.
     """
 
+    schemes = ("csv",)
+    forms = ("csv:FILE", "csv:-")
+    help = (
+        "the main output, one vector a line, exact digits. A file appears when the run has ended; standard output, "
+        "pipes and devices get each block at once; `-` moves the summary to stderr"
+    )
+    file = True
+
     def __init__(self, path: str, outputs: List[Output]) -> None:
         main = outputs[0]
         if len(main.shape) > 1:

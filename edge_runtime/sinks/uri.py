@@ -6,6 +6,7 @@ from urllib.parse import unquote, urlsplit
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 
 Known = Dict[str, Callable[[str], Any]]
 
@@ -69,11 +70,13 @@ def address(text: str, port: int, known: Known) -> Tuple[str, int, str, Dict[str
 
 
 def without_secrets(uri: str) -> str:
-    """A source or sink safe to print: no user, password or query, and no path of http or rtsp: each may be a secret."""
+    """A source or sink safe to print: no user, password or query, and no path of a
+    camera or an HTTP server: each may be a secret."""
     if "://" not in uri:
-        return uri.partition("?")[0] if uri.startswith("preview:") else uri
+        return uri.partition("?")[0] if fact_of(SINKS, uri, "hides") else uri
     shown = re.sub("//[^/]*@", "//", uri.partition("?")[0])
-    return re.sub("^((?:https?|rtsp)://[^/]*/).+", r"\1...", shown)
+    secret_path = fact_of(SOURCES, uri, "port") is not None or fact_of(SINKS, uri, "secret_path")
+    return re.sub("^([a-z]+://[^/]*/).+", r"\1...", shown) if secret_path else shown
 
 
 def secret(path: Optional[str], environment: Optional[str], what: str) -> Optional[str]:

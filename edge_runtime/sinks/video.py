@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
+from edgeveil.edge_runtime.sinks.uri import Known
 from edgeveil.edge_runtime.util import atomic
 from edgeveil.edge_runtime.util.atomic import WriteFailed, atomic_path, file_place, writing
 
@@ -37,6 +38,13 @@ def rate(text: str) -> float:
 
 class VideoSink(Sink):
     """The output called ``frame`` of bundles that give uint8 images, gray or RGB, of even height and width."""
+
+    schemes = ("video",)
+    forms = ("video:FILE.avi",)
+    help = "8-bit images of even height and width; `codec=FFV1` (lossless, default) or `codec=MJPG`; `fps=10`"
+    file = True
+    part = ".avi"
+    options: Known = {"fps": rate, "codec": codec}  # noqa: RUF012 - never written to
 
     def __init__(self, path: str, outputs: List[Output], *, fps: float = 10.0, codec: str = "FFV1") -> None:
         frames = [o for o in outputs if o.kind == "frame" and o.dtype == "uint8" and len(o.shape) == 3]

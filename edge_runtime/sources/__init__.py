@@ -1,14 +1,13 @@
 """Where frames come from: ``open_source("camera:0")``, ``"kinect:"``, ``"npz:FILE"``; docs/reference/sources.md."""
 
-import importlib
 from typing import Optional
 
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import SOURCES, check_replay, check_sensor, check_source
+from edgeveil.edge_runtime.kinds import SOURCES, check_replay, check_sensor, check_source, with_fact
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Input, expected
 from edgeveil.edge_runtime.sources.base import Source
-from edgeveil.edge_runtime.sources.series import READERS, open_samples
+from edgeveil.edge_runtime.sources.series import open_samples
 
 __all__ = ["Source", "on_network", "open_source"]
 
@@ -34,21 +33,22 @@ def open_source(
     kind, where = check_source(text)
     check_sensor(text, spec.sensor)
     replayed = check_replay(text, realtime, repeat)
-    if subject_column is not None and kind != "csv":
-        raise BadInput("expected csv:FILE with --subject-column; {}: has no columns. Leave it out.".format(kind))
-    if capture is not None and capture.windows is not None and kind != "npz":
-        if kind not in READERS:
+    found = SOURCES[kind]
+    if subject_column is not None and not found.facts.get("subjects"):
+        problem = "expected {}FILE with --subject-column; {}: has no columns. Leave it out."
+        raise BadInput(problem.format(" or ".join(with_fact("subjects")), kind))
+    if capture is not None and capture.windows is not None and not found.facts.get("windows"):
+        if not found.facts.get("samples"):
             raise BadInput(
-                "{}: gives no samples of a series, and this bundle takes windows of them: use {} or npz:FILE with "
-                "windows".format(kind, ", ".join(one + ":" for one in READERS))
+                "{}: gives no samples of a series, and this bundle takes windows of them: use {} or {}FILE with "
+                "windows".format(kind, ", ".join(with_fact("samples")), " or ".join(with_fact("windows")))
             )
         if subject_column is not None:
             raise BadInput("expected no --subject-column: a line of a series is a sample, no release. Leave it out")
         return open_samples(kind, where, spec, capture.windows)
-    if kind in ("serial", "iio"):
+    if found.facts.get("series_only"):
         raise BadInput("{}: gives samples of a series, and this bundle takes none. Use another source".format(kind))
-    found = SOURCES[kind]
-    make = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + found.module), found.name)
+    make = found.load()
     sensor = expected(spec, None if spec.kind == "series" else capture)  # here, whole windows
     if replayed:
         return make(where, sensor, realtime=realtime, repeat=repeat)

@@ -21,6 +21,15 @@ class Source(object):
     and their outputs are sent on ticks; the frames of others are rows of a file that keep their numbers. ``simulated``
     sources read no sensor. ``raw_on_network``: the raw frames came over a network. ``name`` is for messages and holds
     no credentials.
+
+    A kind of source is a class with ``schemes``, its words before the colon. Its facts are literals of its body:
+    ``forms``, ``help`` and ``needs`` (a row of docs/reference/sources.md), ``sensor``, what it ``gives`` in words,
+    ``axes`` and ``channels`` of its frames; ``bare`` (needs no text behind the colon), ``file``, ``recording``,
+    ``samples`` of a series, ``series_only``, ``windows`` of a series, ``subjects`` (has --subject-column), ``shared``
+    (several may read it); ``port``, its default, where raw frames come over a network, by ``tls``; ``daemon``, a
+    pattern of places that a daemon serves; ``interface`` (a network interface is its sensor); ``device_file``, what a
+    number is put behind; ``devices`` and ``groups`` of a service's unit; ``writes_files`` (so does its library);
+    ``calls`` and ``ioctls`` (sandbox/allowed_calls.py), where its system calls were measured.
     """
 
     size: Optional[int] = None
@@ -31,6 +40,20 @@ class Source(object):
     name = "source"
     beat: Callable[[], None] = staticmethod(lambda: None)  # to call while waiting: the loop sets it
     total = False  # whether a complete window is given whatever its values are; the loop sets it for a promise
+
+    @classmethod
+    def prepare(cls, source: str) -> Any:
+        """Load all code that reading ``source`` needs, in a process that can open no file of it later.
+
+        What it returns is what ``forward`` gets; with a ``port``, that port of the loopback stays in reach.
+        """
+
+    @classmethod
+    def forward(cls, source: str, sensor: Sensor, pipe: Any, prepared: Any) -> None:  # noqa: ARG003
+        """Send frames to the inside through ``pipe`` (``feeding.Pipe``), for a source that another process reads."""
+        make: Any = cls
+        with make(source.partition(":")[2], sensor) as opened:
+            pipe.samples(opened)
 
     def next(self) -> Optional[RawFrame]:
         """The next ``RawFrame`` with its number and capture time, or None after the last.

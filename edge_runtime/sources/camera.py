@@ -15,6 +15,18 @@ from edgeveil.edge_runtime.sources.install_hints import Claim
 class CameraSource(OpenCVCamera):
     """Colour or gray pictures of 8 bits, or 16 bits as the camera has them (Y16, Z16), at the bundle's size."""
 
+    schemes = ("camera",)
+    forms = ("camera:0", "camera:/dev/video0")
+    help = "USB or built-in camera by V4L2; 8 bits as gray or RGB, or 16 bits unchanged (Y16)"
+    needs = "OpenCV"
+    sensor = "camera"
+    gives = "pictures of a camera"
+    axes = 3
+    device_file = "/dev/video"
+    groups = ("group",)
+    calls = "flock sysinfo uname"
+    ioctls = 0x56  # the type of its commands: 'V' of linux/videodev2.h
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "a camera")
         device = "/dev/video" + where if where.isdigit() else where

@@ -14,7 +14,8 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edgeveil.edge_runtime.ipc.counters import NICE
-from edgeveil.edge_runtime.sandbox import hardening, isolation
+from edgeveil.edge_runtime.kinds import SOURCES
+from edgeveil.edge_runtime.sandbox import fetcher, hardening, isolation
 from edgeveil.edge_runtime.sandbox.isolation import Account
 from edgeveil.edge_runtime.util.filesystem import write_all
 
@@ -106,26 +107,31 @@ def _forward(forward: Callable[[Pipe], None], pipe: Pipe) -> None:
         pipe.failed("Disconnected", "the camera's stream has ended")
 
 
-# The process that gets raw frames from a camera's daemon (``sandbox.daemon_camera``) and feeds them to the inside.
+# The process itself: of a camera on a network, which it alone reaches (``sandbox.fetcher``), or of a camera's daemon.
 
 
 def main(argv: List[str]) -> int:
-    """``argv`` as ``feeding.begin`` takes it."""
+    """``argv`` as ``begin`` takes it."""
     return run(*begin(argv))
 
 
 def run(settings: Settings, handle: int, account: Optional[Account] = None) -> int:
-    """Ask for frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
-    # GStreamer and its list of plugins, which a program of its own writes; one that is missing is said later.
-    import traceback  # noqa: F401 - for a word on an unexpected error, when Python's files may be out of reach
+    """Get frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
+    # All code is loaded first: later, its files may be out of reach of this process's user.
+    import encodings.idna  # noqa: F401 - of host names; Python loads it with the first
+    import traceback  # noqa: F401 - for a word on an unexpected error
 
-    from edgeveil.edge_runtime.sources import gst
-
-    gst.load()
-    isolation.enter(account)
+    source, kind = settings["source"], SOURCES[settings["source"].partition(":")[0]]
+    reader = kind.load()
+    prepared = reader.prepare(source)
 
     def forward(pipe: Pipe) -> None:
-        with gst.GstSource(settings["source"].partition(":")[2], settings["sensor"]) as source:
-            pipe.samples(source)
+        reader.forward(source, settings["sensor"], pipe, prepared)
 
-    return feed(handle, forward)
+    if "port" not in kind.facts:
+        isolation.enter(account)
+        return feed(handle, forward)
+    fetcher.enter(source, account, own_port=getattr(prepared, "port", None))
+    resolver = fetcher.resolver_state()
+    # Where the list of name servers is another file, this process may not read it.
+    return feed(handle, forward, stale=lambda: fetcher.resolver_state() != resolver)

@@ -1,4 +1,4 @@
-"""The inside's end of a camera that another process reads: what ``fetch`` or ``daemon_feed`` sends, decoded here."""
+"""The inside's end of a camera that another process reads: what ``feeding`` sends, decoded here."""
 
 import json
 import os

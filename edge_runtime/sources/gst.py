@@ -22,6 +22,19 @@ _NETWORK = re.compile(r"\b(rtsp|udp|tcpclient|tcpserver|souphttp|curlhttp|neonht
 class GstSource(Camera):
     """The newest picture, at the bundle's size and type: gray or RGB of 8 bits, gray of 16."""
 
+    schemes = ("gst",)
+    forms = ("gst:PIPELINE",)
+    help = (
+        "GStreamer, such as `gst:nvarguscamerasrc ! nvvidconv` on a Jetson; gray, RGB or 16-bit gray. The pipeline "
+        "must have no sink and read no network. `nvarguscamerasrc` runs in a process of its own, which has its "
+        "daemon's socket and no network"
+    )
+    needs = "PyGObject"
+    daemon = r"(?s).*\bnvarguscamerasrc\b"
+    devices = ("char-video4linux",)
+    groups = ("group",)
+    writes_files = True  # in shared memory, which a limit on what a process may write covers
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "GStreamer")
         if not where or _SINK.search(where):
@@ -45,6 +58,11 @@ class GstSource(Camera):
             raise BadInput("GStreamer does not understand this pipeline: {}".format(error.message[:200])) from None
         self._sink = self._pipeline.get_by_name("edgeveil")
         self._start(where)
+
+    @classmethod
+    def prepare(cls, source: str) -> None:  # noqa: ARG003
+        """Load GStreamer and its list of plugins, which a program of its own writes."""
+        load()
 
     def _open(self, where: str) -> None:  # noqa: ARG002 - the pipeline is made of it
         self._pipeline.set_state(self._gst.State.PLAYING)

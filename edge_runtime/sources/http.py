@@ -136,14 +136,29 @@ class Pictures(object):
 class HttpSource(OpenCVCamera):
     """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
 
+    schemes = ("http",)
+    forms = ("http://...", "https://...")
+    help = "network camera with JPEGs, as a stream or one a request. Basic authentication"
+    needs = "OpenCV"
+    sensor = "camera"
+    gives = "pictures of a camera"
+    axes = 3
+    port = 80
+    calls = "sysinfo uname"
     raw_on_network = True
-    scheme = "http"
 
     def __init__(self, place: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        self._pictures = Pictures("{}:{}".format(self.scheme, place))
+        self._pictures = Pictures("{}:{}".format(self.schemes[0], place))
         super(HttpSource, self).__init__(self._pictures.name, spec)
         self._start(place)
+
+    @classmethod
+    def forward(cls, source: str, sensor: Sensor, pipe: Any, prepared: Any) -> None:  # noqa: ARG003
+        """Send JPEGs as they come: the inside decodes them, where a decoder has no network to leak to."""
+        pictures = Pictures(source)
+        with contextlib.closing(pictures):
+            pipe.jpegs(pictures.next_jpeg)
 
     def _open(self, where: str) -> None:  # noqa: ARG002 - its address was opened before
         self._ahead = self._read()
@@ -160,4 +175,6 @@ class HttpSource(OpenCVCamera):
 class HttpsSource(HttpSource):
     """The same over TLS; the certificate is checked."""
 
-    scheme = "https"
+    schemes = ("https",)
+    port = 443
+    tls = True

@@ -33,6 +33,17 @@ UNITS = {
 class IioDevice(Samples):
     """Samples of one device. Raises ``BadInput``, ``Disconnected`` (not there) and ``Unsupported`` (other channels)."""
 
+    schemes = ("iio",)
+    forms = ("iio:mpu6050,50",)
+    help = (
+        "samples of a series from a driver of Linux's Industrial I/O, polled so many times a second; with `,buffered` "
+        "those that the kernel took at the device's trigger, with its times (the user must be allowed to write the "
+        "device's `buffer` and `scan_elements`); the bundle's channels are IIO's (`accel_x`), in m/s^2 or g, rad/s or "
+        "deg/s, lux, m"
+    )
+    sensor = "motion"  # or what else Industrial I/O has
+    gives = "motion"
+
     live = True
     silent = "its driver gives nothing"
 
@@ -57,6 +68,11 @@ class IioDevice(Samples):
             self.close()
             raise
         self._scale, self._offset = (np.array(side) for side in zip(*found))
+
+    @classmethod
+    def open_samples(cls, where: str, sampling: Sampling) -> Samples:
+        """The device, or its buffer where ``where`` says so."""
+        return open_iio(where, sampling)
 
     def read(self) -> Optional[List[Sample]]:
         """One sample, when it is due; it has the time at which reading it began."""

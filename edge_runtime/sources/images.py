@@ -30,6 +30,15 @@ class ImagesSource(Source):
     interval later, and ``index`` continues.
     """
 
+    schemes = ("images",)
+    forms = ("images:DIR",)
+    help = "pictures of 8 or 16 bits, gray or RGB, by name, or by the times in `depth.txt` or `rgb.txt` (TUM RGB-D)"
+    needs = "OpenCV"
+    file = True
+    recording = True
+    devices = ()
+    calls = "sysinfo uname"
+
     def __init__(
         self,
         folder: str,

@@ -80,6 +80,18 @@ class KinectSource(Camera):
     ``kinect:`` is the first one found, ``kinect:1`` the second. The library's events are handled inside ``next`` only.
     """
 
+    schemes = ("kinect",)
+    forms = ("kinect:", "kinect:1")
+    help = "depth of a Kinect v1, 480 x 640, in mm"
+    needs = "libfreenect 0.5"
+    sensor = "depth"
+    gives = "depth pictures"
+    axes = 3
+    channels = (1,)
+    bare = True
+    devices = ("char-usb_device",)
+    groups = ("usb_group",)
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_depth(spec, "a Kinect")
         if (where and not where.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):

@@ -13,6 +13,18 @@ from edgeveil.edge_runtime.sources.install_hints import Claim, load
 class LibcameraSource(Camera):
     """RGB or gray uint8 at the bundle's size. ``libcamera:`` is the first camera, ``libcamera:1`` the second."""
 
+    schemes = ("libcamera",)
+    forms = ("libcamera:", "libcamera:1")
+    help = "camera on a Raspberry Pi's ribbon cable, which OpenCV's wheels cannot open"
+    needs = "picamera2"
+    sensor = "camera"
+    gives = "pictures of a camera"
+    axes = 3
+    bare = True
+    devices = ("char-video4linux", "char-media", "char-dma_heap")
+    groups = ("group",)
+    writes_files = True  # in shared memory, which a limit on what a process may write covers
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "a camera")
         if (where and not where.isdigit()) or spec["dtype"] != "uint8":

@@ -16,6 +16,14 @@ READ = 1 << 16  # bytes at a time; more than any header has
 class NpzSource(Source):
     """Rows of ``x`` in order; ``index`` is the row. Images may leave out a last axis of one channel."""
 
+    schemes = ("npz",)
+    forms = ("npz:FILE",)
+    help = "array `x` (N, ...) of the bundle's shape and type, row by row. A last axis of one channel may be missing"
+    file = True
+    windows = True
+    devices = ()
+    calls = ""
+
     def __init__(self, path: str, spec: Sensor) -> None:
         shape = tuple(spec["shape"])
         self._archive, self._member, found, dtype = _open_archive(path)

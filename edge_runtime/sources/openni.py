@@ -73,6 +73,21 @@ class OpenNISource(Camera):
     ``openni:`` is the first camera found, ``openni:URI`` the one at that address, as NiViewer2 shows it.
     """
 
+    schemes = ("openni",)
+    forms = ("openni:", "openni:URI")
+    help = (
+        "depth of a camera with an OpenNI2 driver; a Kinect v2 with libfreenect2's, on USB 3 with "
+        "`usbcore.usbfs_memory_mb=64` or more"
+    )
+    needs = "libOpenNI2"
+    sensor = "depth"
+    gives = "depth pictures"
+    axes = 3
+    channels = (1,)
+    bare = True
+    devices = ("char-usb_device",)
+    groups = ("usb_group",)
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_depth(spec, "an OpenNI2 camera")
         super(OpenNISource, self).__init__("OpenNI2 camera " + (where or "(the first)"), spec)

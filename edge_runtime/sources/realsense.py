@@ -20,6 +20,18 @@ class RealSenseSource(Camera):
     own pace.
     """
 
+    schemes = ("realsense",)
+    forms = ("realsense:", "realsense:SERIAL", "realsense:FILE.db3")
+    help = "depth of an Intel RealSense, or a recording"
+    needs = "pyrealsense2"
+    sensor = "depth"
+    gives = "depth pictures"
+    axes = 3
+    channels = (1,)
+    bare = True
+    devices = ("char-usb_device", "char-video4linux")
+    groups = ("usb_group", "group")
+
     def __init__(self, where: str, spec: Sensor) -> None:
         need_depth(spec, "a RealSense")
         super(RealSenseSource, self).__init__("RealSense " + (where or "(the first)"), spec)

@@ -3,6 +3,7 @@
 Not on-sensor: raw pictures travel over a network. TLS is this process's own (``tls_tunnel``).
 """
 
+import contextlib
 import os
 from typing import Any, Optional
 from urllib.parse import quote
@@ -10,7 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from edgeveil.edge_runtime import camera_address as addresses
-from edgeveil.edge_runtime.errors import Disconnected
+from edgeveil.edge_runtime.errors import Disconnected, Missing
 from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
 from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, limit_decoder, need_image, need_stream_size
@@ -32,16 +33,31 @@ def load() -> Any:
 class RtspSource(OpenCVCamera):
     """Gray or RGB uint8 pictures at the bundle's size. A broken connection is reported after 5 s."""
 
+    schemes = ("rtsp",)
+    forms = ("rtsp://...", "rtsps://...")
+    help = "network camera. TLS is checked by Python; the camera sees a request for 127.0.0.1"
+    needs = "OpenCV's FFmpeg"
+    sensor = "camera"
+    gives = "pictures of a camera"
+    axes = 3
+    port = 554
+    calls = "sysinfo uname"
     raw_on_network = True
-    scheme = "rtsp"
 
     def __init__(self, where: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        address = addresses.parse("{}:{}".format(self.scheme, where))
+        address = addresses.parse("{}:{}".format(self.schemes[0], where))
         super(RtspSource, self).__init__(address.shown, spec)
         self._stream: Any = None
         self._end_limit = limit_decoder(spec)
         self._start(_with_credentials(self._called(address)))
+
+    @classmethod
+    def prepare(cls, source: str) -> Optional[TlsTunnel]:  # noqa: ARG003
+        """Load OpenCV."""
+        with contextlib.suppress(Missing):  # the first picture that needs it says so
+            load()
+        return None
 
     def _called(self, address: addresses.Address) -> addresses.Address:
         """The address that FFmpeg calls."""
@@ -81,11 +97,25 @@ class RtspsSource(RtspSource):
     ``tunnel`` is one that listens already, for this address; None: a new one.
     """
 
-    scheme = "rtsps"
+    schemes = ("rtsps",)
+    port = 322
+    tls = True
 
     def __init__(self, where: str, spec: Sensor, *, tunnel: Optional[TlsTunnel] = None) -> None:
         self._tunnel, self._own_tunnel = tunnel, tunnel is None
         super(RtspsSource, self).__init__(where, spec)
+
+    @classmethod
+    def prepare(cls, source: str) -> Optional[TlsTunnel]:
+        """Load OpenCV, and listen: later this process may not."""
+        super(RtspsSource, cls).prepare(source)
+        return TlsTunnel(addresses.parse(source))
+
+    @classmethod
+    def forward(cls, source: str, sensor: Sensor, pipe: Any, prepared: Any) -> None:
+        """Send its pictures, through the tunnel ``prepared``."""
+        with cls(source.partition(":")[2], sensor, tunnel=prepared) as opened:
+            pipe.samples(opened)
 
     def _called(self, address: addresses.Address) -> addresses.Address:
         if self._tunnel is None:

@@ -32,6 +32,12 @@ SPEEDS: Dict[int, int] = {
 class SerialPort(Samples):
     """Samples of one port. Raises ``BadInput`` for an address that is none, ``Disconnected`` where there is no port."""
 
+    schemes = ("serial",)
+    forms = ("serial:/dev/ttyACM0,115200,lines",)
+    help = "samples of a series from a microcontroller, as `lines` or `cobs` [frames](#series)"
+    sensor = "motion"  # or any other that a microcontroller reads
+    gives = "motion"
+
     live = True
     silent = "check its speed, its format (lines or cobs) and how many channels it sends"
 

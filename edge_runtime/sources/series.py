@@ -6,14 +6,14 @@ saturates or is stuck. Nothing is guessed. With ``total`` such a window is a rea
 """
 
 import collections
-import importlib
 import time
-from typing import Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.kinds import SOURCES
 from edgeveil.edge_runtime.manifest.manifest import Input, Sampling, Windows
 from edgeveil.edge_runtime.sources.base import STALL_S, Source, now_ns
 from edgeveil.edge_runtime.sources.text import LinesSource
@@ -93,12 +93,6 @@ class Windower(object):
 
 
 UNREADABLE = "unreadable"
-# The kinds of sources that give samples of a series, by module and what opens one.
-READERS = {
-    "csv": ("timed_lines", "TimedLines"),
-    "serial": ("serial_port", "SerialPort"),
-    "iio": ("iio_buffer", "open_iio"),
-}
 Sample = Optional[Tuple[float, np.ndarray]]  # its time in seconds and values float64 (channels,); None: not readable
 
 
@@ -108,9 +102,18 @@ class Samples(object):
     ``silent``: what to say of one that gives nothing readable for ``STALL_S``.
     """
 
+    samples = True
+    series_only = True
     live = False
     name = "samples"
     silent = "unplug it and plug it in again"
+
+    @classmethod
+    def open_samples(cls, where: str, sampling: Sampling) -> "Samples":
+        """The reader of the samples of a source. Raises as the constructor."""
+        make: Any = cls
+        opened: Samples = make(where, sampling)
+        return opened
 
     def read(self) -> Optional[List[Sample]]:
         """What came since the last call, in order, maybe nothing; None at the end. A live one waits for some 0.25 s.
@@ -168,12 +171,10 @@ class WindowSource(Source):
 
 
 def open_samples(kind: str, where: str, spec: Input, rules: Windows) -> WindowSource:
-    """The source of windows for ``csv:``, ``serial:`` and ``iio:``. Raises as ``sources.open_source``."""
+    """The source of windows of a kind that gives samples. Raises as ``sources.open_source``."""
     sampling = spec.series
     assert sampling is not None  # noqa: S101 - the manifest's check holds it
-    module, name = READERS[kind]
-    reader = getattr(importlib.import_module("edgeveil.edge_runtime.sources." + module), name)
-    return WindowSource(reader(where, sampling), spec, sampling, rules)
+    return WindowSource(SOURCES[kind].load().open_samples(where, sampling), spec, sampling, rules)
 
 
 # ``csv:FILE`` or ``csv:-`` for a series: a sample a line, its time in seconds first, then its channels.

@@ -20,6 +20,16 @@ class SimulatedSource(Source):
     scene's clock is then 30 a second).
     """
 
+    schemes = ("simulate",)
+    forms = ("simulate:depth?seed=0&people=2&fps=30",)
+    help = "SIMULATED people under an overhead depth camera"
+    sensor = "depth"
+    gives = "depth pictures"
+    axes = 3
+    channels = (1,)
+    shared = True
+    devices = ()
+    calls = ""
     live = True
     simulated = True
 

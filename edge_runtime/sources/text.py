@@ -12,6 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import Sampling
 from edgeveil.edge_runtime.sources import arff
 from edgeveil.edge_runtime.sources.arff import SubjectColumn
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
@@ -27,6 +28,14 @@ class LinesSource(Source):
     from 1, says whose line it is: it is no feature, and the frame's ``track`` is a number for it.
     """
 
+    schemes = ("csv",)
+    forms = ("csv:FILE", "csv:-")
+    help = "one vector a line, comma-separated; `-` is standard input"
+    file = True
+    samples = True
+    subjects = True
+    devices = ()
+    calls = ""
     blocks = True
 
     def __init__(self, path: str, spec: Sensor, subject_column: Optional[int] = None) -> None:
@@ -39,6 +48,13 @@ class LinesSource(Source):
         self._tail, self._number, self._ended = b"", 0, False
         self._refused: List[Tuple[int, str]] = []
         self._names = True  # whether the first line may still be one of names
+
+    @classmethod
+    def open_samples(cls, where: str, sampling: Sampling) -> Any:
+        """The reader of a series' samples: a time first in each line."""
+        from edgeveil.edge_runtime.sources.series import TimedLines
+
+        return TimedLines(where, sampling)
 
     def next_block(self) -> Optional[List[RawFrame]]:
         """A list of ``RawFrame``, empty where what came held none, or None after the last."""
@@ -155,6 +171,12 @@ class LinesSource(Source):
 
 class ArffSource(LinesSource):
     """The data of a dense ARFF file whose attributes are the features, all of them and no others."""
+
+    schemes = ("arff",)
+    forms = ("arff:FILE", "arff:-")
+    help = "dense ARFF with exactly the features as attributes; otherwise as `csv:`"
+    samples = False
+    subjects = False
 
     def __init__(self, path: str, spec: Sensor) -> None:
         LinesSource.__init__(self, path, spec)

@@ -18,6 +18,15 @@ ENDS_EARLY = 0.9  # share of the frames that a film declares; some declare a few
 class VideoSource(Source):
     """Frames of a film in order, gray or RGB of 8 bits, numbered from 0; ``realtime`` at its own pace."""
 
+    schemes = ("video",)
+    forms = ("video:FILE",)
+    help = "video of 8 bits"
+    needs = "OpenCV's FFmpeg"
+    file = True
+    recording = True
+    devices = ()
+    calls = "sysinfo uname"
+
     def __init__(self, path: str, spec: Sensor, *, realtime: bool = False, repeat: bool = False) -> None:
         need_image(spec, "a film")
         if "%" in path or path.lower().endswith(SUFFIXES):

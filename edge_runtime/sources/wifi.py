@@ -32,6 +32,16 @@ def signals(text: str) -> Dict[str, float]:
 class WifiSource(Source):
     """One vector a scan: dBm of each access point of the bundle; one not heard has the lowest value of the type."""
 
+    schemes = ("wifi",)
+    forms = ("wifi:wlan0",)
+    help = "dBm of the bundle's `access_points`, in their order; the type's lowest value if not heard (float: -200)"
+    needs = "`iw`"
+    sensor = "wifi"
+    gives = "WiFi strengths"
+    axes = 1
+    shared = True
+    interface = True  # of the network: a program scans it, in the system's namespace
+
     live = True
 
     def __init__(self, where: str, spec: Sensor, run: Callable[..., Any] = subprocess.run) -> None:

@@ -17,8 +17,8 @@ import numpy as np
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
+from edgeveil.trainer.ext.sweep.axes import Point, parse, points
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.sweep.axes import Point, parse, points
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from scripts import record
 from scripts.codebooks.choosing import compare

@@ -15,8 +15,7 @@ import numpy as np
 
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, Slices
-from edgeveil.trainer.perturbers.codebook import fit
-from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.perturbers.codebook import Codebook, fit
 from edgeveil.trainer.recipe.schema import Recipe
 from scripts.codebooks.codebook_summary import measure
 

@@ -234,7 +234,8 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
         words += ["--recheck", "5", "--max-latency", "0.3", "--artefact", "numpy-float32"]
         code = (
             f"import sys; sys.path[:1] = [{str(record.ROOT)!r}]; from scripts.measure import soak; "
-            "from edgeveil.edge_runtime import kinds; kinds.SOURCES['faulty'] = kinds.SOURCES['npz']; "
+            "from edgeveil.edge_runtime import kinds; "
+            "kinds.SOURCES.kinds()['faulty'] = kinds.SOURCES['npz']._replace(facts={}); "
             "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import process_table; "
             f"process_table.command = soak.commands({seed}, {str(starts)!r}); sys.exit(main(sys.argv[1:]))"
         )

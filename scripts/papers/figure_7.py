@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.ext.sweep.axes import Axis, sweep
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import measured
 from edgeveil.trainer.report.pictures import INKS, saved, style
-from edgeveil.trainer.sweep.axes import Axis, sweep
 from scripts import record
 
 RECORD, PICTURE = Path("docs/results/privacy/frontier-fig-7.json"), Path("docs/results/figure-7.svg")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.collect import lpsgd
+from edgeveil.trainer.ext.local import lpsgd
 from edgeveil.trainer.measures.intervals import mean
 from scripts import record
 from scripts.papers.shipped import Vectors

@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import local, mechanism_stages
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, preprocess_stage
 
 BATCH = 4096

@@ -1,6 +1,7 @@
 """edgeveil.devices.zipapp: the runtime as one file, the same bytes every time."""
 
 import io
+import json
 import os
 import stat
 import subprocess
@@ -9,11 +10,14 @@ import zipfile
 import zipimport
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from edgeveil import edge_runtime
 from edgeveil.devices import zipapp
 from edgeveil.devices.zipapp import build_zipapp, lean, zipapp_bytes
+from edgeveil.edge_runtime import kinds, registry
+from edgeveil.edge_runtime.registry import Kind
 from tests.support import bundles
 
 
@@ -33,11 +37,52 @@ def test_it_holds_the_sources_and_nothing_else():
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         root = Path(edge_runtime.__file__).parent
         wanted = {f"edgeveil/edge_runtime/{path.relative_to(root).as_posix()}" for path in root.rglob("*.py")}
-        assert set(archive.namelist()) == wanted | {"__main__.py", "edgeveil/__init__.py"}
+        assert set(archive.namelist()) == wanted | {
+            *("__main__.py", "edgeveil/__init__.py", "edgeveil/edge_runtime/kinds.json")
+        }
         assert archive.namelist() == sorted(archive.namelist())
         assert {entry.compress_type for entry in archive.infolist()} == {zipfile.ZIP_STORED}
         assert {entry.date_time for entry in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert archive.read("edgeveil/edge_runtime/cli/main.py") == lean((root / "cli/main.py").read_bytes())
+
+
+def test_its_table_of_kinds_is_what_the_folders_give():
+    with zipfile.ZipFile(io.BytesIO(zipapp_bytes())) as archive:
+        written = json.loads(archive.read("edgeveil/edge_runtime/kinds.json"))
+    folders = [f"edgeveil.edge_runtime.{name}" for name in ("sources", "sinks")]
+    assert sorted(written) == sorted(folders) == sorted(one.package for one in kinds.REGISTRIES)
+    for one in kinds.REGISTRIES:
+        assert [Kind(*row[:3], registry._tuples(row[3])) for row in written[one.package]] == list(one.kinds().values())
+
+
+# A run from file to file, in which a folder of kinds is neither listed nor parsed.
+NO_LISTING = """
+import ast, pkgutil, sys
+sys.path[:1] = [sys.argv[1]]
+def refused(*_):
+    raise AssertionError("kinds were looked for")
+pkgutil.iter_modules = refused
+real = ast.parse  # which numpy calls, too, for the header of an array
+ast.parse = lambda source, filename="", mode="exec": refused() if mode == "exec" else real(source, filename, mode)
+from edgeveil.edge_runtime import registry
+registry._classes = registry._entry_points = refused
+from edgeveil.edge_runtime.cli.main import main
+code = main(sys.argv[2:])
+from edgeveil.edge_runtime import kinds
+assert kinds.SOURCES["npz"].facts["file"]
+sys.exit(code)
+"""
+
+
+def test_a_start_neither_lists_a_folder_nor_parses_a_source(tmp_path):
+    app = build_zipapp(tmp_path / "edgeveil-edge.pyz")
+    made = bundles.make_bundle(tmp_path / "bundle", example=bundles.numpy_example())
+    np.savez(tmp_path / "in.npz", x=np.zeros((4, 4), np.uint8))
+    words = ["run", str(made.path), "--trust", str(made.trust), "--source", f"npz:{tmp_path}/in.npz"]
+    words += ["--sink", f"npz:{tmp_path}/out.npz"]
+    command = [sys.executable, "-c", NO_LISTING, str(app), *words]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_it_runs_by_itself_from_anywhere(tmp_path):

@@ -145,7 +145,7 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "capture/crops.py",
         "loop/live.py",
         "sources/feeding.py",  # to the inside, through a pipe
-        "sources/series/timed_lines.py",  # into windows, within the inside
+        "sources/series.py",  # into windows, within the inside
         "bench/loop_rate.py",
     }
 

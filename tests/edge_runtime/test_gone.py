@@ -45,7 +45,7 @@ def test_a_deleted_setting(name, tmp_path):
 
 def test_a_deleted_option_of_a_sink():
     with pytest.raises(BadInput, match=r"taps of an operator were deleted.*baecb1ef"):
-        PreviewSink("0?accept=30m", [], None, {})
+        PreviewSink("preview:0?accept=30m", [], None, {})
 
 
 @pytest.mark.parametrize("kind", ["parameters", "gradient"])

@@ -14,8 +14,7 @@ from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.export.manifest import lint
 from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import keras_macs
-from edgeveil.trainer.perturbers.prgan import build_generator
-from edgeveil.trainer.recipe.perturber import Generator
+from edgeveil.trainer.perturbers.prgan import Generator, build_generator
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import seeds
 

@@ -127,7 +127,7 @@ def fetched(source: str, shape: list[int], trace: Path) -> int:
     given = {"settings": settings, "frames": their_frames, "account": None}
     strace = [str(programs.find("strace")), "-f", "-qq", "-o", str(trace)]
     with subprocess.Popen(
-        [*strace, *command("sources.network.fetch"), json.dumps(given)],
+        [*strace, *command("sources.feeding"), json.dumps(given)],
         pass_fds=[settings, their_frames],
         env=dict(environment(), PYTHONPATH=str(PACKAGES)),
     ) as process:

@@ -28,10 +28,10 @@ NETWORK = {"tcp", "udp", "ipv6", "netlink of routes", "a new thread's socket", "
 NETWORK |= {"sendto", "sendmsg", "connect"}  # without a socket
 FETCHER = PROCESS.format(
     guards="account, allowed_calls, fetcher, hardening, landlock, seccomp",
-    package="sources.network",
-    module="fetch, http",
+    package="sources",
+    module="http",
     reader="http.Pictures.next_jpeg",
-    program="sources.network.fetch",
+    program="sources.feeding",
 )
 OUTSIDE = """
 import sys
@@ -40,7 +40,7 @@ from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.outside import process_table
 real = process_table.command
 ours = [sys.executable, "-c", {fetcher!r}]
-process_table.command = lambda module: ours if module == "sources.network.fetch" else real(module)
+process_table.command = lambda module: ours if module == "sources.feeding" else real(module)
 sys.exit(main({words!r}))
 """
 GUARDS = {

@@ -15,7 +15,9 @@ START = """
 import json, sys
 sys.path[:0] = {paths!r}
 from tests.support import live_fakes
-from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["simulate"]._replace(sensor="wifi")
+from edgeveil.edge_runtime import kinds
+facts = {{"sensor": "wifi", "gives": "WiFi strengths"}}
+kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["simulate"]._replace(facts=facts)
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
 process_table.command = live_fakes.command
 {first}

@@ -6,7 +6,6 @@ import numpy as np
 
 from edgeveil.trainer.datasets import readings, wrist
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.codebook import fit
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support import seeds
@@ -83,7 +82,7 @@ def fit_codebook(run):
     recipe = run.recipe
     goal = Goal(recipe.limits, recipe.classifiers)
     rng = np.random.default_rng(0)
-    return fit.fit(recipe.perturber, run.dataset().for_training(), goal=goal, rng=rng, budget=recipe.budget, log=run)
+    return recipe.perturber.fit(run.dataset().for_training(), goal=goal, rng=rng, budget=recipe.budget, log=run)
 
 
 CLEANER = """

@@ -45,8 +45,8 @@ def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = Non
         >>> recipe.perturber.kind, recipe.data.target, recipe.data.sensitive, recipe.seed
         ('label-only', 'parity', 'less-than-five', 3)
     """
+    from edgeveil.trainer.ext.sweep.axes import with_settings
     from edgeveil.trainer.recipe.schema import Recipe
-    from edgeveil.trainer.sweep.axes import with_settings
 
     found = Recipe.find(recipe)
     return with_settings(found, settings) if settings else found

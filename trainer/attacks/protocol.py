@@ -29,6 +29,12 @@ class Adversary(Protocol):
 
     ``kind`` is what it learns from: *fixed* is the classifier the perturber was trained against, *transfer* another
     one trained on clean data, *adaptive* learns from perturbed data. Only the last is evidence of privacy.
+
+    A class of ``families`` also has an ``order``. It is the place in the table, and what runs first: in a quick audit
+    an attack that reads nearly all of z ends the search, so of the slow ones the strongest come first. Optional facts
+    of any class, as literals: ``of`` ("image" or "series", the only kind of sample that it attacks), ``counts`` (it
+    counts codes, and learns on crossed rows too), ``needs_d_z`` (it needs the classifier that the perturber was trained
+    against), ``swept`` (strong for its time: a sweep runs it).
     """
 
     @property
@@ -60,6 +66,7 @@ class Adaptive:
 
     kind: Kind = "adaptive"
     seeded = False
+    of: str | None = None
 
     def why_not(self, _problem: Problem, /) -> str | None:
         """None: any sample can be attacked."""

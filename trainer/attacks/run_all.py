@@ -15,7 +15,6 @@ from scipy import special
 
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.attacks import counting
-from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.findings import (
     Curve,
     Diverged,
@@ -159,7 +158,6 @@ def warnings(problem: Problem) -> tuple[str, ...]:
 # Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.
 
 
-COUNTING = (CodeCounts.name, BayesKnowingChannel.name)
 NEARLY_ALL = 0.9  # of the bits that z has beyond y
 
 
@@ -251,7 +249,9 @@ def _settings(question: Question, family: Adversary, kept: Sequence[Scored]) -> 
         best = max(adaptive, key=lambda row: row.validation_bits).learned_on if adaptive else None
         return [setting for setting in question.settings if setting.learned_on == best] or question.settings[-1:]
     crossed = question.crossed
-    return question.settings if crossed is None or family.name not in COUNTING else [*question.settings, crossed]
+    return (
+        question.settings if crossed is None or not getattr(family, "counts", False) else [*question.settings, crossed]
+    )
 
 
 def _nothing_hidden(problem: Problem, kept: Sequence[Scored]) -> str | None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -42,10 +42,10 @@ from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.graphs.prediction import asked_once, predict
 from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.linear.linear_problem import LinearSection
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.run import Head, Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -281,8 +281,8 @@ class _Audit:
         """The sections that need no adversaries of z: each asks another question of the outputs."""
         dataset, released = self.dataset, perturbed.released
         found: dict[str, Any] = {}
-        if isinstance(self.run.recipe.perturber, (Cleaner, Noise)):
-            section = self.run.recipe.perturber
+        if self.run.recipe.perturber.unbounded:
+            section = cast(LinearSection, self.run.recipe.perturber)
             found["predictors"] = linear_section.predictors(section, dataset, released.x, seed=self.seed)
         found["certificate"] = self._certificate(perturbed)
         if self.there is None:

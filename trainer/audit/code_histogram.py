@@ -1,6 +1,6 @@
 """How often each code, or each class, left on the test rows: what a stream elsewhere is compared with.
 
-A running service compares what it sends with it (``edgeveil.edge_runtime.shift.distance``).
+A running service compares what it sends with it (``edgeveil.edge_runtime.ext.shift.distance``).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.shift.distance import effective_number
+from edgeveil.edge_runtime.ext.shift.distance import effective_number
 from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.datasets.base import Dataset
 

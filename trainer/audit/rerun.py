@@ -30,8 +30,8 @@ from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import Subject, further_outputs, in_chunks
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent, words
 from edgeveil.trainer.datasets.base import PARTS
-from edgeveil.trainer.export.compilers import rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
+from edgeveil.trainer.export.compilers.vendors import Compiler, simulating
 from edgeveil.trainer.export.export import calibration_of
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.runs.run import Run
@@ -303,31 +303,27 @@ def simulated(folder: ExportFolder, python: Path, artefact: str) -> OnBoard:
     subject: Subject = opened.subject
     subject.sha256()
     load_tensorflow()
-    runners = _runners(subject, opened.run, python)
-    _same_network(subject, runners)
+    compiler, chip, runners = _runners(subject, opened.run, python)
+    _same_network(subject, runners, compiler)
     further = [*subject.manifest["outputs"], *further_outputs(subject), *draws(subject.manifest)]
     pipeline = Pipeline(parse({**subject.manifest, "outputs": further}), tables=subject.tables(), runners=runners)
     try:
         outputs = in_chunks(pipeline.run, opened.run.dataset().part("test").x)
     except NotCompiled as error:
-        raise BadInput(f"The simulator did not compute the test slice: {rockchip.TOOLKIT} {error}.") from None
+        raise BadInput(f"The simulator did not compute the test slice: {compiler.name} {error}.") from None
     infos = {model: runner.info() for model, runner in runners.items()}
-    chip = next(iter(runners.values())).chip
     ran = {"backends": infos, "device": chip, "edge_runtime": __version__, "numpy": np.__version__}
     place = {"architecture": platform.machine(), "system": None, "python": platform.python_version()}
-    rows = RemoteRows(artefact, outputs, ran, {"board": rockchip.SIMULATOR, **place, "simulated": True})
+    rows = RemoteRows(artefact, outputs, ran, {"board": compiler.simulator, **place, "simulated": True})
     return OnBoard(rows, hashlib.sha256((folder.folder / "manifest.json").read_bytes()).hexdigest(), MEANING)
 
 
-def _runners(subject: Subject, run: Run, python: Path) -> dict[str, rockchip.Simulator]:
+def _runners(subject: Subject, run: Run, python: Path) -> tuple[Compiler, str, dict[str, Any]]:
     entries = {name: model["artefacts"] for name, model in subject.manifest["models"].items()}
     compiled = {name: mine[subject.artefact] for name, mine in entries.items()}
-    if any(entry["format"] != "rknn" for entry in compiled.values()):
-        raise BadInput(
-            f"An artefact that {rockchip.TOOLKIT} compiled was expected, since only that has a simulator here; got "
-            f"{subject.artefact}. Audit others as they are, or on their board (--on)."
-        )
-    by = f"{rockchip.TOOLKIT} {rockchip.version(python)}"
+    chip = next(iter(compiled.values())).get("compiled", {}).get("for", "")
+    compiler = simulating(subject.artefact, chip)
+    by = compiler.version(python)
     wrong = {entry["compiled"]["by"] for entry in compiled.values()} - {by}
     if wrong:
         raise BadInput(f"{subject.artefact} was compiled by {wrong.pop()}; {python} has {by}. Name the same version.")
@@ -337,12 +333,11 @@ def _runners(subject: Subject, run: Run, python: Path) -> dict[str, rockchip.Sim
     found = {}
     for name, mine in entries.items():
         source = mine[compiled[name]["compiled"]["from"]]
-        chip, model = compiled[name]["compiled"]["for"], subject.members[source["file"]]
-        found[name] = rockchip.Simulator(python, chip, model, source, calibration[name])
-    return found
+        found[name] = compiler.runner(python, chip, subject.members[source["file"]], source, calibration[name])
+    return compiler, chip, found
 
 
-def _same_network(subject: Subject, runners: dict[str, rockchip.Simulator]) -> None:
+def _same_network(subject: Subject, runners: dict[str, Any], compiler: Compiler) -> None:
     """Raise ``BadInput`` unless the simulator's golden outputs are those that were recorded."""
     golden = subject.manifest["golden"]
 
@@ -354,7 +349,7 @@ def _same_network(subject: Subject, runners: dict[str, rockchip.Simulator]) -> N
     try:
         made = pipeline.run(array(golden["input"]), drawn)
     except NotCompiled as error:
-        raise BadInput(f"The simulator did not compute the golden samples: {rockchip.TOOLKIT} {error}.") from None
+        raise BadInput(f"The simulator did not compute the golden samples: {compiler.name} {error}.") from None
     for name, file in golden["outputs"][subject.artefact].items():
         if not np.array_equal(made[name], array(file)):
             raise BadInput(

@@ -35,9 +35,9 @@ def collect(
     as_json: Json = False,
 ) -> None:
     """Estimate a mean, a histogram or quantiles from the private reports of many devices."""
-    from edgeveil.trainer.collect.blocks import open_feeds
-    from edgeveil.trainer.collect.collect import collect as collect_reports
-    from edgeveil.trainer.collect.reporting import reporting
+    from edgeveil.trainer.ext.local.blocks import open_feeds
+    from edgeveil.trainer.ext.local.collect import collect as collect_reports
+    from edgeveil.trainer.ext.local.reporting import reporting
 
     opened = verified_bundle(bundle, trust)
     reading = reporting(opened, output)

@@ -34,7 +34,6 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
     "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }
-COMPILERS = {"edgetpu_compiler": "an Edge TPU", "hailo": "a Hailo"}
 
 
 @app.command(epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
@@ -65,12 +64,20 @@ def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
         "system": f"{platform.system()} {platform.machine()}",
         "parts": [_part(what, *needs) for what, needs in NEEDS.items()],
         "programs": [
-            {"name": name, "for": f"artefacts of {what}", "there": shutil.which(name) is not None}
-            for name, what in COMPILERS.items()
+            {"name": program, "for": f"artefacts of {what}", "there": shutil.which(program) is not None}
+            for program, what in _compilers()
         ],
         "data": [{"name": name, "missing": missing(paths)} for name, paths in data_sets().items()],
         "boards": [_board(target) for target in boards],
     }
+
+
+def _compilers() -> list[tuple[str, str]]:
+    """The programs that compile for accelerators, and for which; from their facts, without an import of each."""
+    from edgeveil.trainer.export.compilers.vendors import everyone
+
+    facts = [kind.facts for kind in everyone()]
+    return [(one["program"], one["makes_for"]) for one in facts if one.get("program")]
 
 
 def data_sets() -> dict[str, tuple[str, ...]]:

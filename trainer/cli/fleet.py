@@ -251,7 +251,7 @@ def _drawn(rows: dict[str, tuple[str, str]]) -> Any:
 
 _ROUNDS = (
     "training by rounds over MQTT was deleted: estimate from private reports with edgeveil collect, or train on "
-    "recorded or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
+    "recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
 )
 GONE = {
     "accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "

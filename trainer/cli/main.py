@@ -180,10 +180,10 @@ def sweep(
     as_json: Json = False,
 ) -> None:
     """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only."""
+    from edgeveil.trainer.ext.sweep.axes import parse
+    from edgeveil.trainer.ext.sweep.axes import sweep as run_sweep
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.report.frontier import as_text, draw
-    from edgeveil.trainer.sweep.axes import parse
-    from edgeveil.trainer.sweep.axes import sweep as run_sweep
 
     frontier = run_sweep(
         [Recipe.find(name) for name in recipe],

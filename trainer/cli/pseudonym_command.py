@@ -15,13 +15,13 @@ from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, aske
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
-    from edgeveil.trainer.pseudonyms.master_key import MasterKey
-    from edgeveil.trainer.pseudonyms.vault import Holding, Vault
+    from edgeveil.trainer.ext.publish.master_key import MasterKey
+    from edgeveil.trainer.ext.publish.vault import Holding, Vault
 
 
 def opened_key(path: Path, passphrase_file: Path | None) -> MasterKey:
     """The master key, its passphrase asked for where it needs one. Raises ``BadInput``."""
-    from edgeveil.trainer.pseudonyms.master_key import is_sealed, open_key
+    from edgeveil.trainer.ext.publish.master_key import is_sealed, open_key
 
     return open_key(path, passphrase=asked_passphrase(passphrase_file) if is_sealed(path) else None)
 
@@ -32,7 +32,7 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
     if path is None:
         yield None
         return
-    from edgeveil.trainer.pseudonyms.vault import Vault
+    from edgeveil.trainer.ext.publish.vault import Vault
 
     if not new and not path.is_file():
         raise BadInput(f"There is no vault at {path}: name the one that edgeveil publish table was given.")
@@ -60,7 +60,7 @@ def keygen(
     no_passphrase: NoPassphrase = False,
 ) -> None:
     """Make a master key. Without it nothing can be revealed; with it and the vault, everything."""
-    from edgeveil.trainer.pseudonyms.master_key import keygen as make_key
+    from edgeveil.trainer.ext.publish.master_key import keygen as make_key
 
     make_key(key, passphrase=new_passphrase(passphrase_file, none=no_passphrase))
     say(f"Wrote {key} (mode 600: keep it secret, and keep a copy).")
@@ -83,7 +83,7 @@ def reveal(
     as_json: Json = False,
 ) -> None:
     """Show whom pseudonyms stand for."""
-    from edgeveil.trainer.pseudonyms.master_key import Cipher, Scope, unpadded
+    from edgeveil.trainer.ext.publish.master_key import Cipher, Scope, unpadded
 
     master = opened_key(key, passphrase_file)
     cipher = Cipher(master, Scope(recipient, field, epoch))
@@ -108,7 +108,7 @@ def subject(
     as_json: Json = False,
 ) -> None:
     """Show which publications hold a person: the right to know."""
-    from edgeveil.trainer.pseudonyms.vault import holdings
+    from edgeveil.trainer.ext.publish.vault import holdings
 
     master = opened_key(key, passphrase_file)
     with opened_vault(vault, master, new=False) as held:
@@ -138,8 +138,8 @@ def rotate(
     passphrase_file: PassphraseFile = None,
 ) -> None:
     """Write a table with the pseudonyms of another epoch."""
-    from edgeveil.trainer.pseudonyms.master_key import Scope
-    from edgeveil.trainer.publish.table_files import rotate as rotate_table
+    from edgeveil.trainer.ext.publish.master_key import Scope
+    from edgeveil.trainer.ext.publish.table_files import rotate as rotate_table
 
     master = opened_key(key, passphrase_file)
     with opened_vault(vault, master, new=False) as held:
@@ -159,7 +159,7 @@ def erase(
     as_json: Json = False,
 ) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
-    from edgeveil.trainer.pseudonyms.vault import erase as erase_subject
+    from edgeveil.trainer.ext.publish.vault import erase as erase_subject
 
     def show(found: list[Holding]) -> None:
         if as_json:

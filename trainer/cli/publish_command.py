@@ -27,9 +27,9 @@ def plan(
     """Write a plan to fill in: every column, its type and number of values, no action yet, and which column names the
     frames of recordings."""
     from edgeveil.edge_runtime.util.atomic import write_atomic
-    from edgeveil.trainer.publish.publication import draft, frame_columns, names_of
-    from edgeveil.trainer.publish.recordings import uri_of
-    from edgeveil.trainer.publish.table_files import read
+    from edgeveil.trainer.ext.publish.publication import draft, frame_columns, names_of
+    from edgeveil.trainer.ext.publish.recordings import uri_of
+    from edgeveil.trainer.ext.publish.table_files import read
     from edgeveil.trainer.results import locked, require_free
 
     with locked(out, "publish plan"):
@@ -62,8 +62,8 @@ def table_alone(
     """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than
     was asked for, or attacks may learn more than the plan allows."""
     from edgeveil.trainer.cli.pseudonym_command import opened_key, opened_vault
-    from edgeveil.trainer.publish.plan import Plan
-    from edgeveil.trainer.publish.publication import publish as publish_table
+    from edgeveil.trainer.ext.publish.plan import Plan
+    from edgeveil.trainer.ext.publish.publication import publish as publish_table
     from edgeveil.trainer.report.card_markdown import text
 
     asked, master = Plan.read(plan), opened_key(key, passphrase_file)
@@ -119,8 +119,8 @@ def archive(
     """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
     code 3: a limit is not met, or attacks may learn more than the plan allows."""
     from edgeveil.trainer.cli.pseudonym_command import opened_key, opened_vault
-    from edgeveil.trainer.publish.plan import Plan
-    from edgeveil.trainer.publish.publishing import Wanted, publish_archive
+    from edgeveil.trainer.ext.publish.plan import Plan
+    from edgeveil.trainer.ext.publish.publishing import Wanted, publish_archive
     from edgeveil.trainer.sealing.keys import Signer
 
     asked, master = Plan.read(plan), opened_key(key, passphrase_file)
@@ -172,7 +172,7 @@ def verify(
 ) -> None:
     """Check a publication without key or vault: who signed it, every part, its cards, and k. Exit code 0: all is as
     signed."""
-    from edgeveil.trainer.publish.verify_publication import verify_publication
+    from edgeveil.trainer.ext.publish.verify_publication import verify_publication
 
     found = verify_publication(folder, trust)
     if as_json:

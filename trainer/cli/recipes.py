@@ -97,7 +97,7 @@ def list_recipes(
     from edgeveil.trainer.recipe.schema import Recipe
 
     found = [(name, Recipe.find(name)) for name in Recipe.names()]
-    shown = [(name, one) for name, one in found if everything or one.holds]
+    shown = [(name, one) for name, one in found if everything or one.perturber.holds]
     if as_json:
         rows = [{"name": name, "kind": one.perturber.kind, "description": one.description} for name, one in shown]
         print_json({"schema": 1, "recipes": rows})

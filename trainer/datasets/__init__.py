@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -29,7 +29,9 @@ from edgeveil.trainer.datasets.loaders import (
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
 from edgeveil.trainer.recipe.data_section import Data, Series
-from edgeveil.trainer.recipe.schema import Recipe
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.recipe.schema import Recipe
 
 LOADERS: dict[str, Callable[..., Readings]] = {
     "digits": digits.load,
@@ -120,7 +122,7 @@ def _public(recipe: Recipe) -> str | None:
     """Why bounds must be public; None where they need not be."""
     if recipe.private is not None:
         return OF_PEOPLE
-    return OF_RELEASES if recipe.promises else None
+    return OF_RELEASES if recipe.perturber.promises else None
 
 
 def _read(recipe: Recipe) -> Readings:

@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.runners import tensor_names
 from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs
+from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 
@@ -56,18 +57,11 @@ def _tensor(name: str, tensors: Any) -> dict[str, Any]:
 BATCH = 256
 NUMPY = "numpy-float32"
 
-_ROUGH = {
-    "cleaner": "a cleaner squares, divides and takes a root, where fewer digits lose the small values: the error would "
-    "no longer be eps; send the code instead (--emit code)",
-    "noise": "noise this small would be lost with fewer digits",
-}
-_VECTORS = ("cleaner", "noise")  # so small that calling the interpreter costs more than its work
-
 
 def why_not(kind: str, artefact: str) -> str | None:
     """Why a perturber of that kind has no artefact of that name (``tflite-int8``); None where it may."""
     if base(artefact).split("-")[1] != "float32":
-        return _ROUGH.get(kind)
+        return of_kind(kind).only_float32
     return None
 
 
@@ -77,9 +71,10 @@ def variants_for(kind: str, wanted: Sequence[str]) -> list[str]:
     Kinds of few operations are exported in batches too; a cleaner can run without an interpreter.
     """
     names = [name for name in wanted if why_not(kind, name) is None]
-    if kind in _VECTORS:
+    section = of_kind(kind)
+    if section.batched:
         names += [f"{name}-batch{BATCH}" for name in names]
-    return [*names, NUMPY] if kind == "cleaner" else names
+    return [*names, NUMPY] if section.without_interpreter else names
 
 
 def base(artefact: str) -> str:

@@ -32,14 +32,15 @@ from edgeveil.trainer.export import artefact, board_report, folder, golden, mani
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
-from edgeveil.trainer.export.compilers.vendors import check_python, compile_for
+from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_for
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
-from edgeveil.trainer.export.to_onnx import as_code, with_head
+from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.graphs.macs import Graph, keras_macs
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.results import locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Head, Run, package_versions
@@ -250,7 +251,7 @@ def export(
     compared with Keras, and recorded with golden vectors; ``out`` is written whole or not at all. ``emit`` is
     ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
-    that is given. ``compiler_python`` is the Python that has rknn-toolkit2. After Ctrl-C what was made is kept
+    that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
     next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
@@ -259,7 +260,7 @@ def export(
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
-    check_python(chosen, compiler_python)
+    check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:
@@ -284,7 +285,7 @@ def _export(
     if pool is not None and emit != "code":
         raise BadInput("--pool is what the receiver of a code draws from: give it with --emit code.")
     if emit == "code":
-        fitted = as_code(fitted, source.dataset().part("perturber").x, pool)
+        fitted = of_kind(fitted.kind).as_code(fitted, source.dataset().part("perturber").x, pool)
     if emit == "both":
         fitted = with_head(fitted, Head.of_run(source.folder))
     made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -18,9 +18,21 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.multitarget import checked_features, checked_labels
 from edgeveil.trainer.graphs.cost import read_keras
 from edgeveil.trainer.linear.cleaner import RANK_TOLERANCE, checked_operator
-from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 LARGEST_OPERATOR = 1 << 27  # values (1 GiB): the largest unrolled convolution
+
+
+class LinearSection(Protocol):
+    """What a recipe's ``[perturber]`` of a linear kind has."""
+
+    eps: float
+    eps_per: str
+    operator: str
+    ridge: float
+
+    @property
+    def meets_eps(self) -> bool:
+        """Whether the error of each vector is ``eps``, or its largest where that is less."""
 
 
 def homogeneous(x: np.ndarray) -> np.ndarray:
@@ -173,7 +185,7 @@ class LinearProblem:
     mean: np.ndarray
 
 
-def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
+def linear_problem(section: LinearSection, dataset: Dataset) -> LinearProblem:
     """A_d, eps and mean for a recipe's ``[perturber]``, from the training slices of ``dataset`` alone."""
     rows = dataset.slices.classifiers
     x = dataset.x[rows].astype(np.float64)
@@ -194,7 +206,7 @@ def linear_problem(section: Cleaner | Noise, dataset: Dataset) -> LinearProblem:
     return LinearProblem(merged(a_d), eps, mean)
 
 
-def hidden_operator(section: Cleaner | Noise, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
+def hidden_operator(section: LinearSection, dataset: Dataset, mean: np.ndarray) -> np.ndarray:
     """A_c (features, confidential outputs) by least squares on both training slices."""
     rows = dataset.slices.training()
     outputs = confidential(dataset, rows)

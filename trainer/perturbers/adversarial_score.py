@@ -12,13 +12,13 @@ from dataclasses import replace
 import numpy as np
 
 from edgeveil.trainer.attacks.families.forest import Forest
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Released, posed
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore
 
 SMALL = replace(BUDGETS["quick"], name="checkpoint", rows=4000, epochs=12, patience=3, trees=60)
-FAMILIES = (BATCH_NORM_MLP, Forest())
+FAMILIES = (BatchNormMLP(), Forest())
 STOPPING = 0.15  # share of the adversaries' rows that decides when they stop
 
 

@@ -1,17 +1,14 @@
-"""The interface of every kind of perturber, a function ``fit`` in a module of its own, and the stages of a network."""
+"""What a perturber is fitted for, and the stages of one that is a network."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-import numpy as np
-
-from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.recipe.private import Private
-from edgeveil.trainer.recipe.training_sections import Budget, Classifiers, Limits
+from edgeveil.trainer.recipe.training_sections import Classifiers, Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Log
 
 
 @dataclass(frozen=True)
@@ -28,20 +25,6 @@ class Goal:
     target: Any = None
     sensitive: Any = None
     private: Private | None = None
-
-
-class Fit(Protocol):
-    """Trains one kind of perturber. A kind names the arguments that it uses and accepts the others as ``**_``."""
-
-    def __call__(
-        self, section: Any, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
-    ) -> FittedPerturber:
-        """Fit the perturber of ``section``, the kind's model of ``[perturber]``, to ``dataset`` (``for_training()``).
-
-        Everything random comes from ``rng``. ``budget`` bounds the training, which resumes from the checkpoints of
-        ``log``. Raises ``BadInput`` where section and data do not fit, ``LimitNotMet`` where training diverges.
-        """
-        ...
 
 
 def as_perturber(

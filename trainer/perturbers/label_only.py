@@ -10,58 +10,112 @@ class passes randomised response first, and all that leaves is made of its answe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers import private_label_only
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.stream_codes import donors_within, draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.perturbers.randomised_response import channel_of
-from edgeveil.trainer.recipe.perturber import LabelOnly
-from edgeveil.trainer.recipe.training_sections import Budget
+from edgeveil.trainer.recipe.perturber import Perturber
+from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Log
-from edgeveil.trainer.training import classifiers
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.runs.run import Log
 
 SENT = "label"  # the class that leaves, and what pictures are drawn of
 
 
-def fit(
-    section: LabelOnly, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
-) -> FittedPerturber:
-    """Label-only with D_y, or with the small network that the section asks for.
+class LabelOnly(Perturber):
+    """The floor: only the predicted y is sent, drawn as that class's mean training sample or as a donor's."""
 
-    Raises ``LimitNotMet`` where training diverges, ``BadInput`` for donors without consent.
-    """
-    if section.picture == "donor":
-        check_consent(dataset.consent, public=section.public_data)  # before the slow part
-    if section.network == "target":
-        return _draw(dataset, goal.target, section, rng)
-    import keras
+    kinds = ("label-only",)
+    titles = ("Label-only",)
+    certified = True
+    private_slices = ("perturber",)
 
-    keras.utils.set_random_seed(int(rng.integers(2**32)))
-    model = classifiers.build(section.network, dataset.input, len(dataset.y_names), width=section.width)
-    if goal.private is not None:
-        means, training = private_label_only.learn(dataset, model, goal.private, log)
-        return replace(with_means(dataset, model, means, epsilon=section.epsilon), training=training)
-    to_fit, to_choose = fit_and_validation(dataset, "perturber")
-    classifiers.train_one(
-        model,
-        (dataset.unit(to_fit.x), to_fit.y),
-        (dataset.unit(to_choose.x), to_choose.y),
-        settings=goal.classifiers,
-        batch=budget.batch,
-        epochs=budget.epochs,
-        seed=dataset.seed,
-        log=log,
-        stage="perturber",
+    kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
+    network: Literal["target", "small", "table1-wifi"] = Field(
+        default="target",
+        description="The classifier that ships: D_y itself, or one of its own, trained on the second slice.",
     )
-    return _draw(dataset, model, section, rng)
+    width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
+    picture: Literal["mean", "donor"] = Field(
+        default="mean",
+        description='"mean": the mean of the class. "donor": a real sample of the class, drawn anew each time.',
+    )
+    donors: int = Field(default=256, ge=1, le=4096, description="donor: samples of each class, a power of two.")
+    public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
+    epsilon: float | None = Field(
+        default=None,
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha of randomised response (k-rr) behind the class: one release changes the odds of anything "
+        "about its reading by a factor of at most e^alpha. Goes with `[spending]`. Left out: the class is sent as it "
+        "is.",
+    )
+
+    @property
+    def own_network(self) -> bool:
+        """See ``Perturber``."""
+        return self.network != "target"
+
+    def check_private(self) -> None:
+        """See ``Perturber``."""
+        if self.network == "target":
+            raise ValueError(
+                'perturber.network = "small" (pictures) or "table1-wifi" (vectors) with [private]: D_y itself is '
+                "chosen by validation, without noise"
+            )
+        if self.picture == "donor":
+            raise ValueError('perturber.picture = "mean" with [private]: a donor is somebody\'s own sample')
+
+    def fit(
+        self, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+    ) -> FittedPerturber:
+        """Label-only with D_y, or with the small network that the section asks for.
+
+        Raises ``LimitNotMet`` where training diverges, ``BadInput`` for donors without consent.
+        """
+        if self.picture == "donor":
+            check_consent(dataset.consent, public=self.public_data)  # before the slow part
+        if self.network == "target":
+            return _draw(dataset, goal.target, self, rng)
+        import keras
+
+        from edgeveil.trainer.perturbers import private_label_only
+        from edgeveil.trainer.training import classifiers
+
+        keras.utils.set_random_seed(int(rng.integers(2**32)))
+        model = classifiers.build(self.network, dataset.input, len(dataset.y_names), width=self.width)
+        if goal.private is not None:
+            means, training = private_label_only.learn(dataset, model, goal.private, log)
+            return replace(with_means(dataset, model, means, epsilon=self.epsilon), training=training)
+        to_fit, to_choose = fit_and_validation(dataset, "perturber")
+        classifiers.train_one(
+            model,
+            (dataset.unit(to_fit.x), to_fit.y),
+            (dataset.unit(to_choose.x), to_choose.y),
+            settings=goal.classifiers,
+            batch=budget.batch,
+            epochs=budget.epochs,
+            seed=dataset.seed,
+            log=log,
+            stage="perturber",
+        )
+        return _draw(dataset, model, self, rng)
+
+    @classmethod
+    def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
+        """See ``Perturber.draft``."""
+        why = "# The floor: D_y ships, and its prediction is all that is sent, drawn as that class's mean.\n"
+        return why + super().draft(kind, dataset, apart=apart, stream=stream)
 
 
 def from_classifier(dataset: Dataset, model: Any, *, epsilon: float | None = None) -> FittedPerturber:

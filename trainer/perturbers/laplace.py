@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
@@ -22,9 +23,11 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import progress
-from edgeveil.trainer.recipe.perturber import Laplace
+from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
-from edgeveil.trainer.runs.run import Log
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.runs.run import Log
 
 # From little noise to much; five in every factor of 1.8. Paper 001 goes from 10: small data may not bear even that.
 SWEPT = np.geomspace(100.0, 0.01, 81)
@@ -34,26 +37,55 @@ FEWEST_JUDGED = 2000  # samples behind each accuracy; a small validation cut is 
 SPARE = 2.0  # standard errors of that accuracy above the floor: the final check draws other noise
 
 
-def fit(section: Laplace, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -> FittedPerturber:
-    """The recipe's ``eps``, or else the largest noise of eps 100 to 0.01 at which Acc(D_y) on validation is kept.
+class Laplace(Perturber):
+    """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
 
-    The noise is the operating system's, so two fits may differ by a step. Records eps, that of a whole sample, and the
-    scale. Raises ``BadInput`` for samples without a range.
-    """
-    levels = grid(dataset.input, section.levels)
-    scale = scale_for(section.eps, levels) if section.eps is not None else _largest_scale(dataset, levels, goal, log)
-    eps = eps_of(scale, levels)
-    values = int(np.prod(dataset.input.shape))
-    log.record(
-        laplace={
-            "eps": eps,
-            "eps_reading": eps * values,
-            "values": values,
-            "levels": levels,
-            "scale": [scale.numerator, scale.denominator],
-        }
+    kinds = ("laplace",)
+    titles = ("Laplace noise",)
+    baseline = True
+    promised = True
+
+    kind: Literal["laplace"] = Field(description="The Laplace mechanism.")
+    eps: float | None = Field(
+        default=None,
+        ge=1e-3,
+        le=100,
+        description="Epsilon of one value; that of a whole sample is this times the number of values. Left out: the "
+        "smallest of 0.01 to 100 at which Acc(D_y) stays above `limits.target_accuracy` on validation.",
     )
-    return perturber(dataset.input, scale, levels)
+    levels: int = Field(
+        default=255,
+        ge=1,
+        le=65536,
+        description="Steps between the smallest and the largest value; integers of one range have their own.",
+    )
+
+    def fit(self, dataset: Dataset, *, goal: Goal, log: Log, **_: Any) -> FittedPerturber:
+        """The recipe's ``eps``, or else the largest noise of eps 100 to 0.01 at which Acc(D_y) on validation is kept.
+
+        The noise is the operating system's, so two fits may differ by a step. Records eps, that of a whole sample, and
+        the scale. Raises ``BadInput`` for samples without a range.
+        """
+        levels = grid(dataset.input, self.levels)
+        scale = scale_for(self.eps, levels) if self.eps is not None else _largest_scale(dataset, levels, goal, log)
+        eps = eps_of(scale, levels)
+        values = int(np.prod(dataset.input.shape))
+        log.record(
+            laplace={
+                "eps": eps,
+                "eps_reading": eps * values,
+                "values": values,
+                "levels": levels,
+                "scale": [scale.numerator, scale.denominator],
+            }
+        )
+        return perturber(dataset.input, scale, levels)
+
+    @classmethod
+    def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
+        """See ``Perturber.draft``."""
+        why = "# eps is searched: the smallest at which D_y stays above the floor of [limits].\n"
+        return why + super().draft(kind, dataset, apart=apart, stream=stream)
 
 
 def grid(spec: InputSpec, levels: int) -> int:

@@ -10,40 +10,144 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers import held_reports, mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.codebook import fit as codebook
-from edgeveil.trainer.perturbers.codebook import stream_codes
+from edgeveil.trainer.perturbers.codebook import Codebook, stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
 from edgeveil.trainer.perturbers.mechanism_stages import REPORT, Mechanism
-from edgeveil.trainer.recipe.perturber import Local
-from edgeveil.trainer.recipe.training_sections import Budget
+from edgeveil.trainer.recipe.perturber import Perturber
+from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
-from edgeveil.trainer.runs.run import Log
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.runs.run import Log
 
 DECODER = "decoder"
+VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
+CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
+DRAFT = """\
+# Of {of}: one report tells little of anything; a collector who gets many estimates {what}.
+[perturber]
+kind = "local"
+of = "{of}"
+mechanism = "{mechanism}"
+epsilon = 1.0         # alpha: the odds of anything about a reading change by at most e^alpha
+
+[spending]
+unit = "release"      # all releases of a device add up; "subject" where the source says whose each is
+most = 10.0           # epsilon, then nothing leaves any more
+"""
 
 
-def fit(
-    section: Local, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
-) -> FittedPerturber:
-    """The mechanism that the recipe asks for, behind what it reports. Raises ``BadInput`` where the data do not fit."""
-    if section.of == "reading":
-        fitted = reading(section, dataset.input)
-    elif section.codebook is None:
-        fitted = _label(section, dataset, goal.target)
-    else:
-        learned = codebook.fit(section.codebook, dataset, goal=goal, rng=rng, budget=budget, log=log)
-        fitted = _code(section, dataset, learned, len(dataset.y_names) * section.codebook.codes)
-    log.record(local={"of": section.of, "mechanism": _name(fitted), "report": fitted.outputs[0]["shape"]})
-    return fitted
+class Local(Perturber):
+    """A report that is alpha-locally differentially private (paper 002, Definition 3): of many, a collector learns."""
+
+    kinds = ("local",)
+    titles = ("A locally private report",)
+    promised = True
+    reports = True
+
+    kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
+    of: Literal["reading", "label", "code"] = Field(
+        description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
+        "code of a `codebook`."
+    )
+    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
+        description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
+        'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
+        'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
+        "sends an instantaneous one of it with every frame."
+    )
+    epsilon: float = Field(
+        gt=0,
+        le=MOST_EPSILON,
+        description="alpha: one release changes the odds of anything about its reading by a factor of at most e^alpha.",
+    )
+    radius: float = Field(
+        default=1.0,
+        gt=0,
+        le=1e6,
+        description="reading: how far from the middle of `data.low` and `data.high` a value may be, in half ranges "
+        "(duchi-l2: the length of all of them together); what is further is clipped. Smaller has less noise.",
+    )
+    codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
+    hold: str = Field(
+        default="none",
+        pattern=r"^(none|track|period:[1-9][0-9]{0,3}s)$",
+        description='label, code: "track" or "period:600s" answers once for a track or clock period, of its first '
+        'frame; the ledger is charged for that answer, and what is sent of it again costs nothing. "none": every '
+        "frame is answered anew, and charged.",
+    )
+    instantaneous: float | None = Field(
+        default=None,
+        gt=0,
+        lt=MOST_EPSILON,
+        description="rappor: alpha of one instantaneous answer where no other is seen. All those of a permanent answer "
+        "together tell at most `epsilon`, which must be larger, and which is what is charged.",
+    )
+
+    @model_validator(mode="after")
+    def _belongs_together(self) -> Local:
+        wants_vector = self.of == "reading"
+        if (self.mechanism in VECTOR_MECHANISMS) != wants_vector:
+            known = VECTOR_MECHANISMS if wants_vector else CATEGORY_MECHANISMS
+            names = ", ".join(f'"{one}"' for one in known)
+            raise ValueError(f'one of {names} with `of = "{self.of}"`; got "{self.mechanism}"')
+        if self.of != "reading" and self.radius != 1.0:
+            raise ValueError("no `radius` but with readings: classes have no distance")
+        self._keeps(wants_vector)
+        if (self.of == "code") != (self.codebook is not None):
+            wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
+            raise ValueError(f'{wanted} with `of = "{self.of}"`')
+        if self.codebook is not None and self.codebook.hold != "none":
+            raise ValueError("no `hold` in [perturber.codebook]: its code is reported")
+        return self
+
+    def _keeps(self, is_vector: bool) -> None:
+        """Raise ``ValueError`` where what is kept does not fit the mechanism."""
+        if is_vector and self.hold != "none":
+            raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
+        rappor = self.mechanism == "rappor"
+        if rappor and self.hold == "none":
+            raise ValueError(
+                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
+            )
+        if rappor != (self.instantaneous is not None):
+            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
+        if self.instantaneous is not None and self.instantaneous >= self.epsilon:
+            raise ValueError(
+                f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
+                f"{self.instantaneous:g}"
+            )
+
+    def fit(
+        self, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+    ) -> FittedPerturber:
+        """The mechanism asked for, behind what it reports. Raises ``BadInput`` where the data do not fit."""
+        if self.of == "reading":
+            fitted = reading(self, dataset.input)
+        elif self.codebook is None:
+            fitted = _label(self, dataset, goal.target)
+        else:
+            learned = self.codebook.fit(dataset, goal=goal, rng=rng, budget=budget, log=log)
+            fitted = _code(self, dataset, learned, len(dataset.y_names) * self.codebook.codes)
+        log.record(local={"of": self.of, "mechanism": _name(fitted), "report": fitted.outputs[0]["shape"]})
+        return fitted
+
+    @classmethod
+    def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
+        """See ``Perturber.draft``."""
+        if dataset.input.kind == "vector":
+            return DRAFT.format(of="reading", what="means", mechanism="duchi-linf")
+        return DRAFT.format(of="label", what="shares of classes", mechanism="auto")
 
 
 def _name(fitted: FittedPerturber) -> str:

@@ -8,29 +8,31 @@ the first slice is not used. The loss is eq. (11) with the mean over adversaries
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field
 
 from edgeveil.edge_runtime.pipeline.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.perturbers import adversarial_score, prgan
+from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
 from edgeveil.trainer.perturbers.prgan import (
+    Generated,
     descend,
     hinge_loss,
     mean_losses,
     med_cross_entropy,
     train_discriminator,
 )
-from edgeveil.trainer.recipe.perturber import Minimax
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.run import Log
-from edgeveil.trainer.training.checkpoint_score import Judged, run_epochs, score_checkpoint
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.runs.run import Log
 
 
 @dataclass(frozen=True)
@@ -66,69 +68,95 @@ class Networks(prgan.Networks):
         return holders
 
 
-def fit(
-    section: Minimax, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
-) -> FittedPerturber:
-    """Train on the second slice; keep the checkpoint that keeps y and from which new adversaries predict z worst.
+class Minimax(Generated):
+    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
 
-    Raises ``LimitNotMet`` where training diverges.
-    """
-    import tensorflow as tf
+    kinds = ("minimax",)
+    titles = ("Minimax",)
+    why: ClassVar[Mapping[str, str]] = {
+        "minimax": "      # PR-GAN against adversaries that keep learning on its output"
+    }
+    moves = 0.45
+    bottleneck = True
 
-    seed = int(rng.integers(2**31))
-    to_fit, to_choose = fit_and_validation(dataset, "perturber")
-    priced = dataset.as_priced()  # of what the adversaries learn; checkpoints are judged on z itself
-    networks = build(priced, section, goal.target, goal.sensitive, seed=seed)
-    z = tf.constant(priced.z[to_fit.index], tf.int32)
-    u, y = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32)
-    u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
-    step = training_step(networks, priced.theta, section)
-    batch = min(budget.batch, len(to_fit))
-    steps = len(to_fit) // batch
-    rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+    kind: Literal["minimax"] = Field(description="A generator trained against adversaries that keep learning.")
+    noise: int = Field(default=16, ge=1, le=1024, description="Random inputs of the generator per sample.")
+    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
+    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
+    adversary_steps: int = Field(default=2, ge=1, le=20, description="Steps of each adversary per generator step.")
+    renew: int = Field(default=4, ge=1, description="Epochs between resets of one adversary, in turn.")
+    judge_every: int = Field(
+        default=5,
+        ge=1,
+        description="Epochs between checkpoints that freshly trained adversaries score; the last one is scored too.",
+    )
 
-    def epoch(number: int) -> dict[str, float]:
-        if number > 1 and (number - 1) % section.renew == 0:
-            turn = (number - 1) // section.renew
-            networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
-        draw = np.random.default_rng([seed, number])
-        order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(section.adversary_steps + 1)])
-        losses = []
-        for start in range(steps):
-            # One batch for the generator, the others for the adversaries.
-            own = order[start * batch : (start + 1) * batch]
-            learned = order[len(to_fit) :].reshape(section.adversary_steps, -1)[:, start * batch : (start + 1) * batch]
-            rows = np.concatenate([own, learned.reshape(-1)])
-            noise = draw.random((len(rows), section.noise), np.float32)
-            losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
-        return mean_losses(losses)
+    def fit(
+        self, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+    ) -> FittedPerturber:
+        """Train on the second slice; keep the checkpoint that keeps y and from which new adversaries predict z worst.
 
-    def judged(number: int) -> Judged:
-        draw = np.random.default_rng([seed, number, 1])
-        sent = dataset.as_sent(generate(networks.generator, chosen_u, section.noise, draw))
-        found = score_checkpoint(
-            chosen_u,
-            sent,
-            to_choose.y,
-            to_choose.z,
-            theta=dataset.theta,
-            target=networks.target,
-            sensitive=networks.sensitive,
-        )
-        measured = found.as_dict()
-        shown = {"acc_y": found.target_accuracy, "distance": found.distance}
-        if number % section.judge_every and number != budget.epochs:
-            return Judged(measured, None, shown)
-        seen = to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows])
-        made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), section.noise, draw))
-        raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
-        accuracy = adversarial_score.adversarial_accuracy(dataset, seen, raw(made), to_choose, raw(sent))
-        measured["fresh_accuracy"] = accuracy
-        return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
+        Raises ``LimitNotMet`` where training diverges.
+        """
+        import tensorflow as tf
 
-    ships = {"generator": networks.generator}
-    run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return as_perturber(dataset.input, networks.generator, kind="minimax")
+        from edgeveil.trainer.perturbers import adversarial_score
+        from edgeveil.trainer.training.checkpoint_score import Judged, run_epochs, score_checkpoint
+
+        seed = int(rng.integers(2**31))
+        to_fit, to_choose = fit_and_validation(dataset, "perturber")
+        priced = dataset.as_priced()  # of what the adversaries learn; checkpoints are judged on z itself
+        networks = build(priced, self, goal.target, goal.sensitive, seed=seed)
+        z = tf.constant(priced.z[to_fit.index], tf.int32)
+        u, y = dataset.unit(to_fit.x), tf.constant(to_fit.y, tf.int32)
+        u_all, chosen_u = tf.constant(u), dataset.unit(to_choose.x)
+        step = training_step(networks, priced.theta, self)
+        batch = min(budget.batch, len(to_fit))
+        steps = len(to_fit) // batch
+        rule = {"floor": goal.limits.target_accuracy, "most_distance": self.distance_slack * self.distance}
+
+        def epoch(number: int) -> dict[str, float]:
+            if number > 1 and (number - 1) % self.renew == 0:
+                turn = (number - 1) // self.renew
+                networks.adversaries[turn % len(networks.adversaries)].renew((seed + number) % 2**32)
+            draw = np.random.default_rng([seed, number])
+            order = np.concatenate([draw.permutation(len(to_fit)) for _ in range(self.adversary_steps + 1)])
+            losses = []
+            for start in range(steps):
+                # One batch for the generator, the others for the adversaries.
+                own = order[start * batch : (start + 1) * batch]
+                learned = order[len(to_fit) :].reshape(self.adversary_steps, -1)[:, start * batch : (start + 1) * batch]
+                rows = np.concatenate([own, learned.reshape(-1)])
+                noise = draw.random((len(rows), self.noise), np.float32)
+                losses.append(step(tf.gather(u_all, rows), tf.gather(y, rows), tf.gather(z, rows), tf.constant(noise)))
+            return mean_losses(losses)
+
+        def judged(number: int) -> Judged:
+            draw = np.random.default_rng([seed, number, 1])
+            sent = dataset.as_sent(generate(networks.generator, chosen_u, self.noise, draw))
+            found = score_checkpoint(
+                chosen_u,
+                sent,
+                to_choose.y,
+                to_choose.z,
+                theta=dataset.theta,
+                target=networks.target,
+                sensitive=networks.sensitive,
+            )
+            measured = found.as_dict()
+            shown = {"acc_y": found.target_accuracy, "distance": found.distance}
+            if number % self.judge_every and number != budget.epochs:
+                return Judged(measured, None, shown)
+            seen = to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows])
+            made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), self.noise, draw))
+            raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
+            accuracy = adversarial_score.adversarial_accuracy(dataset, seen, raw(made), to_choose, raw(sent))
+            measured["fresh_accuracy"] = accuracy
+            return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
+
+        ships = {"generator": networks.generator}
+        run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+        return as_perturber(dataset.input, networks.generator, kind="minimax")
 
 
 def build(dataset: Dataset, section: Minimax, target: Any, sensitive: Any, *, seed: int) -> Networks:

@@ -6,30 +6,122 @@ where D is sure, so the generator is trained with its non-saturating form, -log 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from pydantic import Field, ValidationInfo, field_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
-from edgeveil.trainer.recipe.perturber import Generator, Minimax, PrGan
-from edgeveil.trainer.recipe.training_sections import Budget
+from edgeveil.trainer.recipe.perturber import Perturber
+from edgeveil.trainer.recipe.training_sections import Budget, Section
 from edgeveil.trainer.runs.fitted import FittedPerturber
-from edgeveil.trainer.runs.run import Log
-from edgeveil.trainer.training.checkpoint_score import (
-    Judged,
-    identity,
-    in_bfloat16,
-    run_epochs,
-    score_checkpoint,
-    straight_through,
-)
-from edgeveil.trainer.training.classifiers import train_joint
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.runs.run import Log
+
+
+DRAFT = """\
+[perturber]
+kind = "{kind}"{why}
+alpha = 10.0          # weight of keeping y and hiding z against looking real; larger hides more
+distance = {distance:<10} # a sample may move this far at no cost; two samples are {apart:.2f} apart{rounded}
+
+[perturber.generator]
+architecture = "{architecture}"
+width = {width}{more}
+"""
+ROUNDED = "\nstraight_through = true # few levels: the losses see samples rounded, as they are sent"
+
+
+class Generator(Section):
+    """The network that maps u to u', both in the unit cube."""
+
+    architecture: Literal["conv", "mlp"] = Field(description='"conv" for images, "mlp" for vectors.')
+    width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
+    halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
+    blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
+    latent: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="mlp only: size of a bottleneck for all of u. Left out: the network's output is added to u.",
+    )
+    clip: Literal["returns"] | None = Field(
+        default=None,
+        description='"returns": in training a clipped value keeps its gradient where a step leads back into the range, '
+        "so that a generator that has made everything black can recover. Left out: it has none. Not with `latent`, "
+        "where nothing is clipped.",
+    )
+
+    @field_validator("clip")
+    @classmethod
+    def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
+        if clip is not None and info.data.get("latent") is not None:
+            raise ValueError("no such key with `latent`, where nothing is clipped")
+        return clip
+
+
+class Generated(Perturber):
+    """What PR-GAN, its baselines and minimax share: a generator and the weights of its losses."""
+
+    baseline = True
+    hides_more = True
+    trained = True
+    not_private = "a generator sees the readings again in every step"
+    why: ClassVar[Mapping[str, str]] = {}  # of a kind, after its name in what `recipe new` writes
+    moves: ClassVar[float] = 0.3  # how far a sample may move at first, of the mean distance of two
+    bottleneck: ClassVar[bool] = False  # of the mlp that `recipe new` writes
+
+    generator: Generator = Field(description="The network that ships.")
+    alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
+    beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
+    distance: float = Field(
+        gt=0, description="c of eq. 10: Euclidean distance between u and u', in the unit cube, that costs nothing."
+    )
+    distance_slack: float = Field(
+        default=1.5,
+        ge=1.0,
+        description="A checkpoint whose mean distance is over `distance` times this is taken only if no other will do.",
+    )
+    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
+    discriminator_learning_rate: float = Field(
+        default=2e-4, gt=0, le=1, description="Adam's rate for the discriminator."
+    )
+    straight_through: bool = Field(
+        default=False,
+        description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
+    )
+
+    @classmethod
+    def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
+        """See ``Perturber.draft``."""
+        spec, image = dataset.input, dataset.input.kind == "image"
+        more, clipped = "", True
+        if image:
+            side = min(spec.shape[:2])
+            more = f"\nhalvings = {1 if side < 16 else 2 if side < 64 else 3}"
+        elif cls.bottleneck:
+            clipped = False
+            more = "\nlatent = 16           # bottleneck for all of x: a new adversary reads what bypasses it"
+        if clipped:
+            more += '\nclip = "returns"      # a clipped value keeps its gradient, or all may end up black'
+        coarse = np.dtype(spec.dtype).kind in "iu" and float(np.max(spec.span)) <= 4
+        return DRAFT.format(
+            kind=kind,
+            why=cls.why.get(kind, ""),
+            distance=round(max(cls.moves * apart, 0.01), 2),
+            apart=apart,
+            rounded=ROUNDED if coarse else "",
+            architecture="conv" if image else "mlp",
+            width=24 if image else int(np.clip(2 * spec.shape[0], 32, 512)),
+            more=more,
+        )
 
 
 @dataclass(frozen=True)
@@ -50,58 +142,75 @@ class Networks:
         return {name: getattr(self, name) for name in names}
 
 
-def fit(
-    section: PrGan, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
-) -> FittedPerturber:
-    """Train on the second slice and keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation cut.
+class PrGan(Generated):
+    """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
 
-    Where more than z is sensitive, the generator is trained against a D_z of the joint label; checkpoints are judged by
-    D_z itself. Raises ``LimitNotMet`` where training diverges.
-    """
-    import tensorflow as tf
+    kinds = ("prgan", "ngp", "ap")
+    titles = ("PR-GAN", "NGP", "AP")
+    why: ClassVar[Mapping[str, str]] = {
+        "ngp": "          # PR-GAN without its discriminator (section 6.2 of the paper)",
+        "ap": "           # PR-GAN without its target classifier (section 6.2 of the paper)",
+    }
 
-    seed = int(rng.integers(2**31))
-    priced, sensitive = dataset.as_priced(), goal.sensitive
-    if dataset.priced is not None:
-        sensitive = train_joint(priced, goal.classifiers, budget, seed=seed, log=log)
-    networks = build(dataset.input, section, goal.target, sensitive, seed=seed)
-    to_fit, to_choose = fit_and_validation(dataset, "perturber")
-    u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
-    against = replace(networks, target=in_bfloat16(goal.target), sensitive=in_bfloat16(sensitive))
-    log.record(bfloat16=against.target is not goal.target)
-    step = training_step(against, priced.theta, section)
-    batch = min(budget.batch, len(to_fit))
-    steps = len(to_fit) // batch
-    rule = {"floor": goal.limits.target_accuracy, "most_distance": section.distance_slack * section.distance}
+    kind: Literal["prgan", "ngp", "ap"] = Field(
+        description="PR-GAN; NGP has no discriminator, AP no target classifier (section 6.2)."
+    )
 
-    def epoch(number: int) -> dict[str, float]:
-        order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
-        batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
-        return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+    def fit(
+        self, dataset: Dataset, *, goal: Goal, rng: np.random.Generator, budget: Budget, log: Log
+    ) -> FittedPerturber:
+        """Train on the second slice; keep the checkpoint that ``CheckpointScore.rank`` puts first on its validation.
 
-    def judged(_number: int) -> Judged:
-        made = score_checkpoint(
-            chosen_u,
-            dataset.as_sent(predict(networks.generator, chosen_u)),
-            to_choose.y,
-            to_choose.z,
-            theta=dataset.theta,
-            target=networks.target,
-            sensitive=goal.sensitive,
-        )
-        shown = {"acc_y": made.target_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
-        return Judged(made.as_dict(), made.rank(**rule), shown)
+        Where more than z is sensitive, the generator is trained against a D_z of the joint label; checkpoints are
+        judged by D_z itself. Raises ``LimitNotMet`` where training diverges.
+        """
+        import tensorflow as tf
 
-    ships = {"generator": networks.generator}
-    run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
-    return as_perturber(dataset.input, networks.generator, kind=section.kind)
+        from edgeveil.trainer.training.checkpoint_score import Judged, in_bfloat16, run_epochs, score_checkpoint
+        from edgeveil.trainer.training.classifiers import train_joint
+
+        seed = int(rng.integers(2**31))
+        priced, sensitive = dataset.as_priced(), goal.sensitive
+        if dataset.priced is not None:
+            sensitive = train_joint(priced, goal.classifiers, budget, seed=seed, log=log)
+        networks = build(dataset.input, self, goal.target, sensitive, seed=seed)
+        to_fit, to_choose = fit_and_validation(dataset, "perturber")
+        u, y, chosen_u = tf.constant(dataset.unit(to_fit.x)), tf.constant(to_fit.y, tf.int32), dataset.unit(to_choose.x)
+        against = replace(networks, target=in_bfloat16(goal.target), sensitive=in_bfloat16(sensitive))
+        log.record(bfloat16=against.target is not goal.target)
+        step = training_step(against, priced.theta, self)
+        batch = min(budget.batch, len(to_fit))
+        steps = len(to_fit) // batch
+        rule = {"floor": goal.limits.target_accuracy, "most_distance": self.distance_slack * self.distance}
+
+        def epoch(number: int) -> dict[str, float]:
+            order = np.random.default_rng([seed, number]).permutation(len(to_fit))[: steps * batch]
+            batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
+            return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
+
+        def judged(_number: int) -> Judged:
+            made = score_checkpoint(
+                chosen_u,
+                dataset.as_sent(predict(networks.generator, chosen_u)),
+                to_choose.y,
+                to_choose.z,
+                theta=dataset.theta,
+                target=networks.target,
+                sensitive=goal.sensitive,
+            )
+            shown = {"acc_y": made.target_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
+            return Judged(made.as_dict(), made.rank(**rule), shown)
+
+        ships = {"generator": networks.generator}
+        run_epochs(log, epochs=budget.epochs, trained=networks.trained(), ships=ships, epoch=epoch, judged=judged)
+        return as_perturber(dataset.input, networks.generator, kind=self.kind)
 
 
-def build(
-    spec: InputSpec, section: PrGan | Minimax, target: Any, sensitive: Any, *, seed: int, noise: int = 0
-) -> Networks:
+def build(spec: InputSpec, section: Generated, target: Any, sensitive: Any, *, seed: int, noise: int = 0) -> Networks:
     """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
+
+    from edgeveil.trainer.training.checkpoint_score import identity, straight_through
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator, noise=noise)

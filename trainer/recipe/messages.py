@@ -24,7 +24,7 @@ RECIPES = {
 
 _ROUNDS = (
     "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil collect, or train "
-    "on recorded or simulated private gradients with edgeveil.trainer.collect.lpsgd; commit baecb1ef has it"
+    "on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
 )
 # By section, kind and key, and by a value of a key: what replaces it.
 GONE = {

@@ -1,284 +1,143 @@
-"""``[perturber]`` of a linear cleaner, and of the noise that it is compared with."""
+"""What every kind of perturber is: its section of a recipe, its facts, how it is fitted; and where kinds are found.
+
+A kind is a class in a file of ``edgeveil.trainer.perturbers``, or in an installed package that names it as an entry
+point of ``edgeveil.perturbers``. Recipes load these files, so what trains (TensorFlow, ``edgeveil.trainer.training``,
+``edgeveil.trainer.runs.run``) is imported in methods and not at the top.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Union, cast
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field
 
-from edgeveil.trainer.recipe.codebook_section import Codebook
-from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Section
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.registry import Registry
+from edgeveil.trainer.recipe.training_sections import Section
 
-
-class _Linear(Section):
-    """What a cleaner and the mechanism it is compared with share: an operator and the error it may make."""
-
-    unbounded: ClassVar[bool] = True
-
-    eps: float = Field(default=0.01, ge=0, description="Allowed squared error of the wanted outputs on each vector.")
-    eps_per: Literal["label", "vector"] = Field(
-        default="label", description="Whether `eps` is for each wanted output or for all of them together."
-    )
-    operator: str = Field(
-        default="data",
-        description='Where A_d, the predictor\'s first operator, is from: "data" (least squares on the first slice), '
-        '"npy:FILE" (features, outputs), or "keras:FILE" (first Dense or Conv2D), relative to the recipe.',
-    )
-    ridge: float = Field(default=0.0, ge=0, description='Added to the diagonal by least squares; for `"data"` and A_c.')
-
-    @field_validator("operator")
-    @classmethod
-    def _known_operator(cls, operator: str) -> str:
-        kind, colon, place = operator.partition(":")
-        if operator != "data" and not (kind in ("npy", "keras") and colon and place):
-            raise ValueError('"data", "npy:FILE" or "keras:FILE"')
-        return operator
+KINDS = Registry("edgeveil.trainer.perturbers", key="kinds", group="edgeveil.perturbers", word="perturber kind")
 
 
-class Cleaner(_Linear):
-    """A linear cleaner (paper 000): removes from a vector what the predictor's operator does not need."""
+class Perturber(Section):
+    """``[perturber]`` of one kind: its keys are fields, with ``kind`` among them, and its facts class attributes."""
 
-    kind: Literal["cleaner"] = Field(description="A linear cleaner.")
-    method: Literal["exact", "approximate", "algorithm1"] = Field(
-        default="algorithm1",
-        description="What is removed first: the null space alone (`eps` counts as 0), what A_d weighs least, or what "
-        "is worth least to the predictor per worth to the adversary.",
-    )
+    if TYPE_CHECKING:
+        kind: str  # a literal of ``kinds`` in each class
 
+    kinds: ClassVar[tuple[str, ...]]  # its names
+    titles: ClassVar[tuple[str, ...]] = ()  # of each name, for people
+    baseline: ClassVar[bool] = False  # there to compare with
+    certified: ClassVar[bool] = False  # sends one of finitely many codes, so that these can be counted
+    hides_more: ClassVar[bool] = False  # than z: further labels and families of them
+    unbounded: ClassVar[bool] = False  # linear: takes vectors as they are, without a range
+    trained: ClassVar[bool] = False  # in the epochs of the budget
+    promised: ClassVar[bool] = False  # one release always has an epsilon
+    reports: ClassVar[bool] = False  # a report leaves, and no sample
+    tries_unseen: ClassVar[bool] = False  # can be tried on people outside its training data
+    private_slices: ClassVar[tuple[Literal["classifiers", "perturber"], ...]] = ()  # what it learns from by [private]
+    not_private: ClassVar[str] = "what it takes from training data carries no noise"  # why it has no [private]
+    whole_pictures: ClassVar[bool] = False  # of whole numbers, what it sends are pictures of a table
+    only_float32: ClassVar[str | None] = None  # why its artefacts have no fewer digits
+    batched: ClassVar[bool] = False  # so small that calling an interpreter costs more than its work
+    without_interpreter: ClassVar[bool] = False  # numpy runs it too
 
-class Noise(_Linear):
-    """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
+    @property
+    def spends(self) -> float | None:
+        """The epsilon of one release that the recipe asks for, by which ``[spending]`` counts."""
+        epsilon: float | None = getattr(self, "epsilon", None)
+        return epsilon
 
-    kind: Literal["noise"] = Field(description="Laplace noise on every feature.")
+    @property
+    def promises(self) -> bool:
+        """Whether one release has an epsilon, which asks for public bounds."""
+        return self.promised or self.spends is not None
 
+    @property
+    def holds(self) -> bool:
+        """Whether it is one to use; the others are there to compare with."""
+        return not self.baseline
 
-# ``[perturber]`` of a locally private report.
+    @property
+    def held(self) -> bool:
+        """Whether one answer is kept for a track or a period."""
+        return False
 
+    @property
+    def own_network(self) -> bool:
+        """Whether a longer training of its own changes it."""
+        return self.trained
 
-VECTOR_MECHANISMS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
-CATEGORY_MECHANISMS = ("auto", "k-rr", "oue", "hrr", "rappor")
+    def check_stream(self) -> None:
+        """Raise ``ValueError`` where it does not fit samples that follow each other in time."""
 
+    def check_private(self) -> None:
+        """Raise ``ValueError`` where it would ship what no budget of ``[private]`` pays for."""
+        raise ValueError(
+            f'no [private] for perturber.kind = "{self.kind}", since {self.not_private}. Take '
+            f"{either(lambda one: bool(one.private_slices))}, or leave it out"
+        )
 
-class Local(Section):
-    """A report that is alpha-locally differentially private (paper 002, Definition 3): of many, a collector learns."""
-
-    kind: Literal["local"] = Field(description="A locally private report, from which a collector estimates.")
-    of: Literal["reading", "label", "code"] = Field(
-        description='What is reported: "reading", the vector itself; "label", the class that D_y predicts; "code", the '
-        "code of a `codebook`."
-    )
-    mechanism: Literal["duchi-linf", "duchi-l2", "laplace", "hybrid", "auto", "k-rr", "oue", "hrr", "rappor"] = Field(
-        description='Of a reading: "duchi-linf" (the minimax one for vectors in a cube), "duchi-l2" (in a '
-        'ball), "laplace", "hybrid" (smallest error). Of classes and codes: "k-rr", "oue", "hrr", or "auto": k-rr '
-        'below 3 e^alpha + 2 of them, else oue. "rappor" keeps a permanent answer for as long as `hold` says, and '
-        "sends an instantaneous one of it with every frame."
-    )
-    epsilon: float = Field(
-        gt=0,
-        le=MOST_EPSILON,
-        description="alpha: one release changes the odds of anything about its reading by a factor of at most e^alpha.",
-    )
-    radius: float = Field(
-        default=1.0,
-        gt=0,
-        le=1e6,
-        description="reading: how far from the middle of `data.low` and `data.high` a value may be, in half ranges "
-        "(duchi-l2: the length of all of them together); what is further is clipped. Smaller has less noise.",
-    )
-    codebook: Codebook | None = Field(default=None, description="code: the codebook whose codes are reported.")
-    hold: str = Field(
-        default="none",
-        pattern=r"^(none|track|period:[1-9][0-9]{0,3}s)$",
-        description='label, code: "track" or "period:600s" answers once for a track or clock period, of its first '
-        'frame; the ledger is charged for that answer, and what is sent of it again costs nothing. "none": every '
-        "frame is answered anew, and charged.",
-    )
-    instantaneous: float | None = Field(
-        default=None,
-        gt=0,
-        lt=MOST_EPSILON,
-        description="rappor: alpha of one instantaneous answer where no other is seen. All those of a permanent answer "
-        "together tell at most `epsilon`, which must be larger, and which is what is charged.",
-    )
-
-    @model_validator(mode="after")
-    def _belongs_together(self) -> Local:
-        wants_vector = self.of == "reading"
-        if (self.mechanism in VECTOR_MECHANISMS) != wants_vector:
-            known = VECTOR_MECHANISMS if wants_vector else CATEGORY_MECHANISMS
-            names = ", ".join(f'"{one}"' for one in known)
-            raise ValueError(f'one of {names} with `of = "{self.of}"`; got "{self.mechanism}"')
-        if self.of != "reading" and self.radius != 1.0:
-            raise ValueError("no `radius` but with readings: classes have no distance")
-        self._keeps(wants_vector)
-        if (self.of == "code") != (self.codebook is not None):
-            wanted = "a section [perturber.codebook]" if self.of == "code" else "no section [perturber.codebook]"
-            raise ValueError(f'{wanted} with `of = "{self.of}"`')
-        if self.codebook is not None and self.codebook.hold != "none":
-            raise ValueError("no `hold` in [perturber.codebook]: its code is reported")
+    def resolved(self, folder: Path) -> Perturber:
+        """The same section with its paths, which are relative to the recipe's ``folder``."""
         return self
 
-    def _keeps(self, is_vector: bool) -> None:
-        """Raise ``ValueError`` where what is kept does not fit the mechanism."""
-        if is_vector and self.hold != "none":
-            raise ValueError(f'no `hold` with `of = "{self.of}"`: a vector that is kept is no stream; report classes')
-        rappor = self.mechanism == "rappor"
-        if rappor and self.hold == "none":
-            raise ValueError(
-                '`hold` of "track" or "period:600s" with "rappor", which keeps its permanent answer so long'
-            )
-        if rappor != (self.instantaneous is not None):
-            raise ValueError(f'{"" if rappor else "no "}`instantaneous` with `mechanism = "{self.mechanism}"`')
-        if self.instantaneous is not None and self.instantaneous >= self.epsilon:
-            raise ValueError(
-                f"`instantaneous` below `epsilon`, which all answers together tell, {self.epsilon:g}; got "
-                f"{self.instantaneous:g}"
-            )
-
-
-# ``[perturber]`` of a generator: PR-GAN, its baselines, and minimax.
-
-
-class Generator(Section):
-    """The network that maps u to u', both in the unit cube."""
-
-    architecture: Literal["conv", "mlp"] = Field(description='"conv" for images, "mlp" for vectors.')
-    width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
-    halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
-    blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
-    latent: int | None = Field(
-        default=None,
-        ge=1,
-        le=4096,
-        description="mlp only: size of a bottleneck for all of u. Left out: the network's output is added to u.",
-    )
-    clip: Literal["returns"] | None = Field(
-        default=None,
-        description='"returns": in training a clipped value keeps its gradient where a step leads back into the range, '
-        "so that a generator that has made everything black can recover. Left out: it has none. Not with `latent`, "
-        "where nothing is clipped.",
-    )
-
-    @field_validator("clip")
     @classmethod
-    def _clips(cls, clip: str | None, info: ValidationInfo) -> str | None:
-        if clip is not None and info.data.get("latent") is not None:
-            raise ValueError("no such key with `latent`, where nothing is clipped")
-        return clip
+    def of_older_run(cls, section: dict[str, Any]) -> None:
+        """Take from the ``section`` of an older run the deleted keys that may be left out; others are refused later."""
+
+    def check(self, dataset: Any) -> None:
+        """Raise ``BadInput`` where the data cannot have it, as far as that is known before any training."""
+
+    def fit(self, dataset: Any, *, goal: Any, rng: Any, budget: Any, log: Any) -> Any:
+        """Fit it to ``dataset`` (``for_training()``): a ``runs.fitted.FittedPerturber``.
+
+        ``goal`` is a ``perturbers.base.Goal``. Everything random comes from ``rng``. ``budget`` bounds the training,
+        which resumes from the checkpoints of ``log``. Raises ``BadInput`` where section and data do not fit,
+        ``LimitNotMet`` where training diverges.
+        """
+        raise NotImplementedError
+
+    @classmethod
+    def as_code(cls, fitted: Any, x: Any, pool: Any = None) -> Any:
+        """``fitted``, sending only its code, for a receiver that makes x' of it. Raises ``BadInput`` if it has none.
+
+        ``x`` are training samples (n, *shape); ``pool`` (codes, m, *shape) are those that a receiver draws from.
+        """
+        raise BadInput(f"A perturber of the kind {fitted.kind!r} has no code to emit; leave out --emit code.")
+
+    @classmethod
+    def draft(cls, kind: str, dataset: Any, *, apart: float, stream: bool) -> str:
+        """The ``[perturber]`` that `recipe new` writes, and the sections it needs, for such data.
+
+        ``apart`` is the mean distance of two samples in the unit cube; ``stream``: a camera gives many frames of a
+        person. Raises ``BadInput`` for data that cannot have it.
+        """
+        return f'[perturber]\nkind = "{kind}"\n'
 
 
-class _Generated(Section):
-    """What PR-GAN, its baselines and minimax share: a generator and the weights of its losses."""
-
-    generator: Generator = Field(description="The network that ships.")
-    alpha: float = Field(default=1.0, gt=0, description="Weight of L_Adv (eq. 8): keep y, bring D_z to MED.")
-    beta: float = Field(default=1.0, ge=0, description="Weight of L_hinge (eq. 10).")
-    distance: float = Field(
-        gt=0, description="c of eq. 10: Euclidean distance between u and u', in the unit cube, that costs nothing."
-    )
-    distance_slack: float = Field(
-        default=1.5,
-        ge=1.0,
-        description="A checkpoint whose mean distance is over `distance` times this is taken only if no other will do.",
-    )
-    learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the generator.")
-    discriminator_learning_rate: float = Field(
-        default=2e-4, gt=0, le=1, description="Adam's rate for the discriminator."
-    )
-    straight_through: bool = Field(
-        default=False,
-        description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
-    )
+def of_kind(kind: str) -> type[Perturber]:
+    """The class of a kind. Raises ``BadInput``, with the nearest name, for one that there is not."""
+    return cast("type[Perturber]", KINDS[kind].load())
 
 
-class PrGan(_Generated):
-    """A generator against fixed D_y and D_z and a discriminator of its own (paper 001, eqs. 7 to 11), and baselines."""
-
-    kind: Literal["prgan", "ngp", "ap"] = Field(
-        description="PR-GAN; NGP has no discriminator, AP no target classifier (section 6.2)."
-    )
+def title(kind: str) -> str:
+    """A kind for people."""
+    section = of_kind(kind)
+    return dict(zip(section.kinds, section.titles)).get(kind, kind)
 
 
-class Minimax(_Generated):
-    """PR-GAN against adversaries that keep learning on what it makes; beyond the paper."""
-
-    kind: Literal["minimax"] = Field(description="A generator trained against adversaries that keep learning.")
-    noise: int = Field(default=16, ge=1, le=1024, description="Random inputs of the generator per sample.")
-    gan: float = Field(default=0.3, ge=0, description="Weight of L_GAN (eq. 9).")
-    adversary_learning_rate: float = Field(default=1e-3, gt=0, le=1, description="Adam's rate for the adversaries.")
-    adversary_steps: int = Field(default=2, ge=1, le=20, description="Steps of each adversary per generator step.")
-    renew: int = Field(default=4, ge=1, description="Epochs between resets of one adversary, in turn.")
-    judge_every: int = Field(
-        default=5,
-        ge=1,
-        description="Epochs between checkpoints that freshly trained adversaries score; the last one is scored too.",
-    )
+def every() -> list[type[Perturber]]:
+    """The class of each kind, a user's own last."""
+    return list(dict.fromkeys(kind.load() for kind in (*KINDS.kinds().values(), *KINDS.plugins().values())))
 
 
-# The ``[perturber]`` section of a recipe: one model per kind, told apart by ``kind``.
-#
-# A new kind adds a model here or in ``kinds``, its name to ``Perturber``, and its module to
-# ``edgeveil.trainer.perturbers.KINDS``.
+def either(fact: Callable[[type[Perturber]], bool]) -> str:
+    """The kinds with a fact, quoted: ``"cleaner" or "noise"``."""
+    return " or ".join(f'"{kind}"' for one in every() if fact(one) for kind in one.kinds)
 
 
-__all__ = [
-    "Cleaner",
-    "Codebook",
-    "Generator",
-    "LabelOnly",
-    "Laplace",
-    "Local",
-    "Minimax",
-    "Noise",
-    "Perturber",
-    "PrGan",
-]
-
-
-class LabelOnly(Section):
-    """The floor: only the predicted y is sent, drawn as that class's mean training sample or as a donor's."""
-
-    kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
-    network: Literal["target", "small", "table1-wifi"] = Field(
-        default="target",
-        description="The classifier that ships: D_y itself, or one of its own, trained on the second slice.",
-    )
-    width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
-    picture: Literal["mean", "donor"] = Field(
-        default="mean",
-        description='"mean": the mean of the class. "donor": a real sample of the class, drawn anew each time.',
-    )
-    donors: int = Field(default=256, ge=1, le=4096, description="donor: samples of each class, a power of two.")
-    public_data: bool = Field(default=False, description="donor: the data are public, so receivers may see samples.")
-    epsilon: float | None = Field(
-        default=None,
-        gt=0,
-        le=MOST_EPSILON,
-        description="alpha of randomised response (k-rr) behind the class: one release changes the odds of anything "
-        "about its reading by a factor of at most e^alpha. Goes with `[spending]`. Left out: the class is sent as it "
-        "is.",
-    )
-
-
-class Laplace(Section):
-    """Discrete Laplace noise on every value: differentially private, and the same for y as for z."""
-
-    kind: Literal["laplace"] = Field(description="The Laplace mechanism.")
-    eps: float | None = Field(
-        default=None,
-        ge=1e-3,
-        le=100,
-        description="Epsilon of one value; that of a whole sample is this times the number of values. Left out: the "
-        "smallest of 0.01 to 100 at which Acc(D_y) stays above `limits.target_accuracy` on validation.",
-    )
-    levels: int = Field(
-        default=255,
-        ge=1,
-        le=65536,
-        description="Steps between the smallest and the largest value; integers of one range have their own.",
-    )
-
-
-Perturber = Annotated[
-    PrGan | Minimax | LabelOnly | Codebook | Cleaner | Noise | Laplace | Local, Field(discriminator="kind")
-]
+def union() -> Any:
+    """The type of ``[perturber]``: the section of any kind, by its ``kind``."""
+    return Annotated[Union[tuple(every())], Field(discriminator="kind")]

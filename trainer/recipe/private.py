@@ -7,12 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.recipe.perturber import Codebook, LabelOnly
+from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import Section
 
 MOST_EPSILON = 50.0
-FIXED = ("pixels", "moments", "ink", "slant", "stroke")  # of `keep`: bounded, and nothing of them is fitted
-SEEN_AGAIN = ("prgan", "ngp", "ap", "minimax")
 
 
 class Private(Section):
@@ -56,26 +54,13 @@ def epsilon_and_delta(text: str) -> dict[str, float]:
     return {"epsilon": epsilon, "delta": delta}
 
 
-def check_private(perturber: Any, prior: str, *, from_training: bool, unseen: bool = False) -> None:
+def check_private(perturber: Perturber, prior: str, *, from_training: bool, unseen: bool = False) -> None:
     """Raise ``ValueError`` where something of the recipe would ship what no budget pays for.
 
     ``prior`` is its kind; ``from_training``: bounds are extremes of training rows; ``unseen``: unseen people are asked
     for.
     """
-    if isinstance(perturber, Codebook):
-        _check_codebook(perturber)
-    elif isinstance(perturber, LabelOnly):
-        _check_label_only(perturber)
-    else:
-        why = (
-            "a generator sees the readings again in every step"
-            if perturber.kind in SEEN_AGAIN
-            else "what it takes from training data carries no noise"
-        )
-        raise ValueError(
-            f'no [private] for perturber.kind = "{perturber.kind}", since {why}. Take "label-only" or "codebook", or '
-            "leave it out"
-        )
+    perturber.check_private()
     if unseen:
         raise ValueError("no `limits.unseen_accuracy` with [private]: encoders of its own are trained without noise")
     if prior == "counted":
@@ -87,32 +72,6 @@ def check_private(perturber: Any, prior: str, *, from_training: bool, unseen: bo
             "no `data.bounds` with [private]: extremes of training rows are somebody's own values. Set `data.low` and "
             "`data.high`"
         )
-
-
-def _check_label_only(perturber: LabelOnly) -> None:
-    if perturber.network == "target":
-        raise ValueError(
-            'perturber.network = "small" (pictures) or "table1-wifi" (vectors) with [private]: D_y itself is chosen by '
-            "validation, without noise"
-        )
-    if perturber.picture == "donor":
-        raise ValueError('perturber.picture = "mean" with [private]: a donor is somebody\'s own sample')
-
-
-def _check_codebook(perturber: Codebook) -> None:
-    """Of what a codebook may take from data, refuse that for which no mechanism is built, with the reason."""
-    if perturber.synthesis != "centroid":
-        raise ValueError(
-            'perturber.synthesis = "centroid" with [private]: a donor is somebody\'s own sample. Where receivers need '
-            "no picture, `edgeveil export --emit code` sends the code alone"
-        )
-    if perturber.method != "funnel":
-        raise ValueError('perturber.method = "funnel" with [private]: the usual T of a class is counted without noise')
-    if unbounded := [name for name in perturber.keep if name not in FIXED]:
-        known = ", ".join(f'"{name}"' for name in FIXED)
-        raise ValueError(f'`perturber.keep` of {known} with [private]: "{unbounded[0]}" has no public bounds')
-    if perturber.hold != "none":
-        raise ValueError('perturber.hold = "none" with [private]: what is held is drawn from k-means, without noise')
 
 
 # The ``[head]`` section of a recipe: a private linear classifier of y that ships next to the perturber.
@@ -204,16 +163,16 @@ class SgdHead(_WithinNorm):
 Head = Annotated[LogisticHead | HuberHead | FunctionalHead | SgdHead, Field(discriminator="kind")]
 
 
-def check_head(head: Any, perturber: Any, *, promises: bool) -> None:
+def check_head(head: Any, perturber: Perturber) -> None:
     """Raise ``ValueError`` where a recipe's head and its perturber do not fit.
 
-    ``promises``: one release has an epsilon, which a label of the reading itself would not be part of.
+    What is promised of a release covers no label of the reading itself.
     """
     if perturber.unbounded:
         raise ValueError(f'no [head] for perturber.kind = "{perturber.kind}", whose samples have no range to rest on')
-    if perturber.kind == "local":
-        raise ValueError('no [head] for perturber.kind = "local": a report leaves, and no sample')
-    held = isinstance(perturber, Codebook) and perturber.hold.startswith(("track", "period"))
-    if head.of == "reading" and (promises or held):
-        why = "what is promised of a release covers no label of the reading" if promises else "the stream is held"
+    if perturber.reports:
+        raise ValueError(f'no [head] for perturber.kind = "{perturber.kind}": a report leaves, and no sample')
+    if head.of == "reading" and (perturber.promises or perturber.held):
+        covers = "what is promised of a release covers no label of the reading"
+        why = covers if perturber.promises else "the stream is held"
         raise ValueError(f'head.of = "sent", since {why}')

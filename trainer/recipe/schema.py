@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tomli_w
 import tomllib
@@ -12,10 +12,9 @@ from pydantic import Field, ValidationError, model_validator
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, reason
 from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import messages
-from edgeveil.trainer.recipe.codebook_section import without_deleted
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.messages import nearest, sentence
-from edgeveil.trainer.recipe.perturber import Cleaner, Codebook, Noise, Perturber
+from edgeveil.trainer.recipe.perturber import KINDS, Perturber, either, every, of_kind, union
 from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private, epsilon_and_delta
 from edgeveil.trainer.recipe.training_sections import (
     Budget,
@@ -32,14 +31,16 @@ from edgeveil.trainer.recipe.training_sections import (
 
 FOLDER = Path(__file__).parent / "library"
 ALIASES = {name: f"{name}-codebook" for name in ("digits", "mnist", "wifi", "depth", "faces")}
-BASELINES = ("prgan", "ngp", "ap", "minimax", "laplace")  # kinds to compare with
 SENSORS = {
     "digits": "camera", "mnist": "camera", "faces": "camera", "wifi": "wifi", "wifi-strength": "wifi",
     "depth": "depth", "overhead": "depth", "utd-mhad": "motion", "wrist": "motion",
 }  # that the built-in data came from; the others are no sensor's  # fmt: skip
 STREAMS = ("depth", "overhead", "utd-mhad", "wrist")  # whose samples follow each other in time, many of each person
-PRICED = ("codebook", "minimax", "prgan", "ngp", "ap")  # kinds that hide more than z
-CERTIFIED = ("codebook", "label-only")  # kinds that send one of finitely many codes
+
+if TYPE_CHECKING:
+    AnyPerturber = Perturber
+else:
+    AnyPerturber = union()
 
 
 class Recipe(Section):
@@ -57,7 +58,7 @@ class Recipe(Section):
         description="What the public knows of z given y."
     )
     classifiers: Classifiers = Field(description="D_y and D_z.")
-    perturber: Perturber = Field(description="What is trained to perturb.")
+    perturber: AnyPerturber = Field(description="What is trained to perturb.")
     spending: Spending | None = Field(
         default=None, description="What the releases of a unit may add up to: of a perturber that promises an epsilon."
     )
@@ -85,54 +86,52 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _belongs_together(self) -> Recipe:
-        linear = self.classifiers.architecture == "linear"
-        if self.data.homogeneous and not self.perturber.unbounded:
-            raise ValueError('`data.homogeneous` is for perturber.kind = "cleaner" or "noise"')
-        if linear and not self.perturber.unbounded:
-            raise ValueError('classifiers.architecture = "linear" is for perturber.kind = "cleaner" or "noise"')
-        if self.certificate is not None and self.perturber.kind not in CERTIFIED:
-            known = " or ".join(f'"{kind}"' for kind in CERTIFIED)
+        linear, perturber = self.classifiers.architecture == "linear", self.perturber
+        kind = f'perturber.kind = "{perturber.kind}"'
+        if self.data.homogeneous and not perturber.unbounded:
+            raise ValueError(f"`data.homogeneous` is for perturber.kind = {either(lambda one: one.unbounded)}")
+        if linear and not perturber.unbounded:
+            known = either(lambda one: one.unbounded)
+            raise ValueError(f'classifiers.architecture = "linear" is for perturber.kind = {known}')
+        if self.certificate is not None and not perturber.certified:
             raise ValueError(
-                f'no `[certificate]` for perturber.kind = "{self.perturber.kind}": what it sends cannot be counted. '
-                f"Leave the section out, or take {known}"
+                f"no `[certificate]` for {kind}: what it sends cannot be counted. Leave the section out, or take "
+                f"{either(lambda one: one.certified)}"
             )
-        if (self.data.also_sensitive or self.data.family) and self.perturber.kind not in PRICED:
+        if (self.data.also_sensitive or self.data.family) and not perturber.hides_more:
+            *others, last = (one.kinds[0] for one in every() if one.hides_more)
             raise ValueError(
-                "one `data.sensitive` and no `data.family`: codebook, prgan and minimax hide more than one attribute, "
-                f'and this is perturber.kind = "{self.perturber.kind}"'
+                f"one `data.sensitive` and no `data.family`: {', '.join(others)} and {last} hide more than one "
+                f"attribute, and this is {kind}"
             )
-        if isinstance(self.perturber, Codebook) and self.data.source in STREAMS and self.perturber.hold == "none":
-            known = '"track:7", "period:600s", "bout:4" or "frame"'
-            raise ValueError(f"`perturber.hold` to be {known}: these data are streams")
-        if self.perturber.unbounded and (self.data.low is not None or self.data.high is not None):
-            raise ValueError(
-                f'no `data.low` and `data.high` for perturber.kind = "{self.perturber.kind}": it has no range'
-            )
+        if self.data.source in STREAMS:
+            perturber.check_stream()
+        if perturber.unbounded and (self.data.low is not None or self.data.high is not None):
+            raise ValueError(f"no `data.low` and `data.high` for {kind}: it has no range")
         self._spends()
         if self.private is not None:
             extremes, unseen = self.data.bounds is not None, self.limits.unseen_accuracy is not None
-            check_private(self.perturber, self.prior.kind, from_training=extremes, unseen=unseen)
+            check_private(perturber, self.prior.kind, from_training=extremes, unseen=unseen)
         if self.head is not None:
-            check_head(self.head, self.perturber, promises=self.promises)
+            check_head(self.head, perturber)
         self._counts()
-        if not isinstance(self.perturber, Codebook) and self.limits.unseen_accuracy is not None:
-            raise ValueError('perturber.kind = "codebook" with `limits.unseen_accuracy`')
+        if not perturber.tries_unseen and self.limits.unseen_accuracy is not None:
+            raise ValueError(f"perturber.kind = {either(lambda one: one.tries_unseen)} with `limits.unseen_accuracy`")
         return self
 
     def _spends(self) -> None:
         """Raise ``ValueError`` where ``[spending]`` and what the perturber promises do not fit."""
-        asked = self.perturber.kind == "local" or getattr(self.perturber, "epsilon", None) is not None
+        asked = self.perturber.spends
         if self.spending is None:
-            if asked:
+            if asked is not None:
                 raise ValueError("a section [spending] with `perturber.epsilon`: what a unit's releases may add up to")
             return
-        if not self.promises:
+        if not self.perturber.promises:
             raise ValueError(
                 f'no [spending] for perturber.kind = "{self.perturber.kind}" without `epsilon`: it promises none'
             )
-        one = getattr(self.perturber, "epsilon", None)
-        if one is not None and self.spending.most < one:
-            raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {one:g}")
+        if asked is not None and self.spending.most < asked:
+            raise ValueError(f"`spending.most` of at least one release's `perturber.epsilon`, {asked:g}")
 
     def _counts(self) -> None:
         """Raise ``ValueError`` where ``[count]`` is not one that a device can follow."""
@@ -144,17 +143,6 @@ class Recipe(Section):
         except BundleRefused as refusal:
             problem = str(refusal).partition(": ")[2].rpartition(". ")[0]
             raise ValueError(f"a section [count] that a device can follow ({problem})") from None
-
-    @property
-    def promises(self) -> bool:
-        """Whether one release has an epsilon, which asks for public bounds."""
-        return self.perturber.kind in ("local", "laplace") or getattr(self.perturber, "epsilon", None) is not None
-
-    @property
-    def holds(self) -> bool:
-        """Whether it is one to use; the others are there to compare with."""
-        hold = getattr(self.perturber, "hold", "none")
-        return self.perturber.kind not in BASELINES and hold != "frame" and not hold.startswith("bout")
 
     @classmethod
     def names(cls) -> list[str]:
@@ -170,8 +158,12 @@ class Recipe(Section):
     @classmethod
     def of_run(cls, path: Path) -> Recipe:
         """The recipe in a run's folder, of an older version too. Raises ``BadInput`` and ``OSError``."""
-        text = tomli_w.dumps(without_deleted(tomllib.loads(path.read_text(encoding="utf-8"))))
-        return cls.parse(text, origin=str(path), folder=path.parent)
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+        perturber = table.get("perturber", {})
+        for section in (perturber, perturber.get("codebook", {})):
+            if KINDS.find(section.get("kind", "")) is not None:
+                of_kind(section["kind"]).of_older_run(section)
+        return cls.parse(tomli_w.dumps(table), origin=str(path), folder=path.parent)
 
     @classmethod
     def text(cls, recipe: str | Path) -> str:
@@ -198,13 +190,8 @@ class Recipe(Section):
             found["source"] = f"{own}:{(folder / path.expanduser()).resolve()}"
         if recipe.data.labels is not None:
             found["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
-        perturber = recipe.perturber
-        if isinstance(perturber, (Cleaner, Noise)) and perturber.operator != "data":
-            kind, _, place = perturber.operator.partition(":")
-            operator = f"{kind}:{(folder / Path(place).expanduser()).resolve()}"
-            perturber = perturber.model_copy(update={"operator": operator})
         data = recipe.data.model_copy(update=found)
-        return recipe.model_copy(update={"data": data, "perturber": perturber})
+        return recipe.model_copy(update={"data": data, "perturber": recipe.perturber.resolved(folder)})
 
     @classmethod
     def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:

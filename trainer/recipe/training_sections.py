@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -19,7 +19,6 @@ class Section(BaseModel):
     """A part of a recipe: every key known, every type exact, nothing changed once it is read."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-    unbounded: ClassVar[bool] = False  # whether a perturber takes vectors as they are, without a range
 
 
 # Sections of a recipe on how it is trained, how long, and what the result must meet.

@@ -18,7 +18,8 @@ from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
 from edgeveil.trainer.recipe.data_section import Data
-from edgeveil.trainer.recipe.schema import PRICED, Recipe
+from edgeveil.trainer.recipe.perturber import of_kind, title
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
@@ -190,11 +191,12 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     if kind is None:
         kind, reason = templates.usual(dataset, stream=stream)
         notes = (
-            f"The perturber is {templates.TITLES[kind].lower()}: {reason}. Another is asked for with --kind.",
+            f"The perturber is {title(kind).lower()}: {reason}. Another is asked for with --kind.",
             *notes,
         )
-    section = templates.section(kind, dataset, apart=_apart(dataset), stream=stream)
-    trained = kind in templates.TRAINED
+    of = of_kind(kind)
+    section = of.draft(kind, dataset, apart=_apart(dataset), stream=stream)
+    trained = of.trained
     names = {"y": guess.data.target, "z": guess.data.sensitive}
     both = (("y", dataset.y_names), ("z", dataset.z_names))
     look = {label: first_look.with_forest(dataset, label, all_) for label, all_ in both}
@@ -202,8 +204,8 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
     per_epoch = max(1, int(fitted // batch))
     epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
-    spec, image, linear = dataset.input, dataset.input.kind == "image", kind in templates.LINEAR
-    reported = kind == "local" and spec.kind == "vector"  # of others, the class is reported
+    spec, image, linear = dataset.input, dataset.input.kind == "image", of.unbounded
+    reported = of.reports and spec.kind == "vector"  # of others, the class is reported
     shift = int(image and np.dtype(spec.dtype).kind in "iu")  # the border of a measurement is no black
     tried = []
     if trial and not linear:
@@ -223,7 +225,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         labels=_labels(guess.data, out.parent),
         columns=_section("data.columns", guess.data.columns),
         capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
-        title=templates.TITLES[kind],
+        title=title(kind),
         file=re.sub(r"[^\w .-]", "_", file.name),
         rows=len(dataset.y),
         spec=spec,
@@ -234,7 +236,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
         source=_quoted(f"{given.kind}:{_from(out.parent, file)}"),
         range=_range(spec, kind, captured=guess.capture is not None),
-        family=_family(dataset, names) if kind in PRICED else "",
+        family=_family(dataset, names) if of.hides_more else "",
         y=_key(dataset.y_names[0]),
         z=_key(dataset.z_names[0]),
         p=float(dataset.theta[0, 0]),
@@ -263,7 +265,7 @@ def _range(spec: InputSpec, kind: str, *, captured: bool) -> str:
     """Lines about the range of x: of pictures as it is; of what promises an epsilon, where training rows have it."""
     if spec.kind == "image" and not captured:
         return f"low = {spec.low}    # x that becomes 0 in the networks\nhigh = {spec.high}    # x that becomes 1\n"
-    if spec.kind == "vector" and kind in templates.PROMISED:
+    if spec.kind == "vector" and of_kind(kind).promised:
         return (
             "# An epsilon asks for public bounds: replace this line by low and high, what the sensor can give.\n"
             'bounds = "from-training"\n'

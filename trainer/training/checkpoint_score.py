@@ -231,10 +231,6 @@ def check_converging(number: int, measured: Mapping[str, float], loss: float, fi
 # second half; nothing is chosen by validation.
 
 
-PRIVATE_SLICES: dict[str, tuple[SliceName, ...]] = {
-    "label-only": ("perturber",),
-    "codebook": ("classifiers", "perturber"),
-}  # that a kind's networks learn from
 BLOCK = 10  # steps between checkpoints, and the most that a kill can cost
 
 

@@ -14,9 +14,8 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.linear.linear_problem import linear_problem
+from edgeveil.trainer.linear.linear_problem import LinearSection, linear_problem
 from edgeveil.trainer.progress import progress, say
-from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
 from edgeveil.trainer.runs.run import Log, Run
 
@@ -281,7 +280,7 @@ def train_linear(run: Run) -> None:
     from edgeveil.models.classifiers import linear
 
     dataset = run.dataset().for_training()
-    section = cast("Cleaner | Noise", run.recipe.perturber)  # only recipes of these kinds have linear classifiers
+    section = cast(LinearSection, run.recipe.perturber)  # only recipes of these kinds have linear classifiers
     part = dataset.part("classifiers")
     x = part.x.astype(np.float64)
     _, choose = fit_and_validation(dataset, "classifiers")

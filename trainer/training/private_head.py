@@ -53,7 +53,7 @@ def check(recipe: Recipe, dataset: Dataset) -> None:
     if section.kind == "functional-logistic" and max(section.sensitive or [0]) >= values:
         raise BadInput(f"`head.sensitive`: expected columns of 0 to {values - 1}; got {max(section.sensitive or [])}.")
     whole = np.dtype(dataset.input.dtype).kind in "iu"
-    if section.of == "sent" and recipe.perturber.kind == "codebook" and whole:
+    if section.of == "sent" and recipe.perturber.whole_pictures and whole:
         raise BadInput('`head.of`: expected "reading"; of such data a codebook sends whole pictures of a table.')
 
 

@@ -74,8 +74,9 @@ def test_there_are_many_of_them_and_every_refusal_is_among_them():
     reasons = {one["refused"] for one in expected if "refused" in one}
     source = "".join(path.read_text() for path in (ROOT / "devices/flashing").glob("*.py"))
     known = {part.split('"')[1] for part in source.split("raise Refused(")[1:]}
+    of_neighbours = {"another-folder", "another-user", "camera-in-use"}  # tests/devices/flashing/test_beside.py
     assert len(CASES) >= 60
-    assert reasons == known
+    assert reasons == known - of_neighbours
 
 
 def test_every_kind_of_step_is_in_some_plan():

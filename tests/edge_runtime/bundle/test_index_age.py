@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.outside.shift_watch import EVERY_S, TrustWatch
+from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
 from edgeveil.edge_runtime.releases.index import Index, check_index, record_seen
 from edgeveil.edge_runtime.releases.store import Releases
 from tests.edge_runtime.bundle.signed_trust import device, trust_file
@@ -161,7 +161,8 @@ def test_a_service_that_is_frozen_from_the_first_day_on_ends(tmp_path, monkeypat
     assert main(["recover", "--root", board.root]) == 0
     now = [0.0]
     bundle = releases.read(releases.current)
-    watch = TrustWatch(str(folder), bundle, lambda *_, **__: None, lambda: now[0])
+    watch = TrustWatch(str(folder), lambda *_, **__: None, lambda: now[0])
+    watch.bundle = bundle
     for day in range(1, 9):
         board.days(1, wall=clock == "right")
         board.wall -= DAY if clock == "back" else 0

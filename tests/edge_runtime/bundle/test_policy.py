@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
@@ -116,16 +117,16 @@ def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
     ],
 )
 def test_an_absurd_audit_meets_no_policy(change, words):
-    """The policy does not lean on whoever read the bundle before."""
+    """The policy takes what ``read_audit`` checked."""
     manifest, members = bundles.artefact_example()
     bundle = read_bundle(bundles.sealed(bundles.with_members(manifest, members), members), bundles.trust())
     policy = Policy([Demand(manifest["perturber"]["sensitive"], 0.2, True)])
     audit = json.loads(members[PRIVACY_MEMBER])
     audit["others"] = [json.loads(members[PRIVACY_MEMBER])]
-    policy.check(bundle.manifest, {**members, PRIVACY_MEMBER: json.dumps(audit).encode()})
+    policy.check(bundle.manifest, read_audit(bundle.manifest, {PRIVACY_MEMBER: json.dumps(audit).encode()}))
     change(audit)
     with pytest.raises(BundleRefused, match=words) as refused:
-        policy.check(bundle.manifest, {**members, PRIVACY_MEMBER: json.dumps(audit).encode()})
+        policy.check(bundle.manifest, read_audit(bundle.manifest, {PRIVACY_MEMBER: json.dumps(audit).encode()}))
     assert refused.value.reason == "bad-audit"
 
 
@@ -133,10 +134,10 @@ def test_the_artefact_that_runs_is_the_one_that_counts():
     manifest, members = bundles.artefact_example()
     bundle = read_bundle(bundles.sealed(bundles.with_members(manifest, members), members), bundles.trust())
     policy = Policy([Demand(manifest["perturber"]["sensitive"], 0.2, True)])
-    policy.check(bundle.manifest, bundle.members)
-    policy.check(bundle.manifest, bundle.members, "tflite-int8")
+    policy.check(bundle.manifest, bundle.audit)
+    policy.check(bundle.manifest, bundle.audit, "tflite-int8")
     with pytest.raises(BundleRefused, match="no audit in it speaks of onnx-float32"):
-        policy.check(bundle.manifest, bundle.members, "onnx-float32")
+        policy.check(bundle.manifest, bundle.audit, "onnx-float32")
 
 
 # The ways back ------------------------------------------------------------------------------------------------------

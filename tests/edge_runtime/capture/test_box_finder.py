@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.capture.crops import BoxFinder, Capture
-from edgeveil.edge_runtime.counting.counter import Counter
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed, FrameDropped
+from edgeveil.edge_runtime.ext.counting.inside import Counter
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import parse

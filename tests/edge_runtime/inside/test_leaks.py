@@ -14,7 +14,7 @@ import threading
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ledger.book import Ledger, create
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
 from tests.support import bundles, leak_scanner, live_fakes, programs
 from tests.support.checkout import ROOT
@@ -28,7 +28,7 @@ sys.path[:0] = {paths!r}
 first = {first!r}
 exec(first)
 from tests.support import live_fakes
-from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["npz"]
+from edgeveil.edge_runtime import kinds; kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["npz"]._replace(facts={{}})
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
 process_table.command = lambda module: live_fakes.command(module, "exec({{!r}})".format(first))
 sys.exit(cli.main(json.loads(sys.argv[1])))

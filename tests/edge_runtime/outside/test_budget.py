@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.bundle.reader import read_bundle
+from edgeveil.edge_runtime.bundle.opened import open_verified
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
 from edgeveil.edge_runtime.ipc.counters import Schedule
-from edgeveil.edge_runtime.ledger.book import Ledger, create
 from edgeveil.edge_runtime.machine import machine_id
 from edgeveil.edge_runtime.outside.emission import Unlimited, open_allowance
 from tests.support import bundles, live_fakes
@@ -23,13 +23,13 @@ MICRO = 10**6
 # The policy of the owner allows less from the moment that a file is there.
 LOWERED = """
 import os
-from edgeveil.edge_runtime.ledger.book import Limit
-from edgeveil.edge_runtime.outside import budget
-plain = budget.price_of
+from edgeveil.edge_runtime.manifest.manifest import Limit
+from edgeveil.edge_runtime.bundle import opened
+plain = opened.price_of
 def price_of(manifest, policy):
     price = plain(manifest, policy)
     return price._replace(limits=[*price.limits, Limit(2 * 10**6, None)]) if os.path.exists({!r}) else price
-budget.price_of = price_of
+opened.price_of = price_of
 """
 
 
@@ -115,7 +115,7 @@ def test_a_reload_renews_nothing(tmp_path):
 
 def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tmp_path):
     """One that was taken over: the inside was told at its start what is left, and makes that many."""
-    first = "from edgeveil.edge_runtime.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
+    first = "from edgeveil.edge_runtime.ext.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
     sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (write_lines(tmp_path), "preview:0", 3))
     for number, (source, sink, ends) in enumerate(sources):
         create(str(tmp_path / f"ledger-{number}"))
@@ -146,16 +146,16 @@ def test_without_a_ledger_nothing_leaves(counted, tmp_path, data):
 
 
 def test_a_bundle_that_counts_nothing_needs_none(tmp_path):
-    manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
+    opened = open_verified(bundles.make_bundle(tmp_path).path, bundles.trust())
     assert isinstance(
-        open_allowance(SimpleNamespace(subject_column=None), manifest, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited
+        open_allowance(SimpleNamespace(subject_column=None), opened, Schedule(0.1, 1, "flat", 60.0, 1)), Unlimited
     )
 
 
 def test_a_service_refuses_a_column_of_subjects(tmp_path):
-    manifest = read_bundle(bundles.make_bundle(tmp_path).path, bundles.trust()).manifest
+    opened = open_verified(bundles.make_bundle(tmp_path).path, bundles.trust())
     with pytest.raises(BadInput, match="--subject-column with files alone"):
-        open_allowance(SimpleNamespace(subject_column=1), manifest, Schedule(0.1, 1, "flat", 60.0, 1))
+        open_allowance(SimpleNamespace(subject_column=1), opened, Schedule(0.1, 1, "flat", 60.0, 1))
 
 
 @pytest.fixture(scope="module")

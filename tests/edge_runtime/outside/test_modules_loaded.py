@@ -50,7 +50,7 @@ OUTSIDE = (
     REPORT
     + """
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["npz"]
+from edgeveil.edge_runtime import kinds; kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["npz"]._replace(facts={{}})
 from edgeveil.edge_runtime.outside import process_table
 process_table.command = lambda module: [sys.executable, "-c", {child!r}.format(module)]
 code = main(json.loads(sys.argv[1]))

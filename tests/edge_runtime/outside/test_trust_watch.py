@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_trust
 from edgeveil.edge_runtime.errors import PrivacyStop
-from edgeveil.edge_runtime.outside.shift_watch import EVERY_S, TrustWatch
+from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
 from tests.edge_runtime.bundle.signed_trust import device, private, role, trust_file
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
@@ -30,7 +30,8 @@ def running(tmp_path):
     folder = device(tmp_path / "trust", trust_file(1))
     bundle = read_bundle(bundles.make_bundle(tmp_path / "b").path, open_trust(folder))
     said, clock = [], Clock()
-    watch = TrustWatch(str(folder), bundle, lambda event, **facts: said.append(event), clock)
+    watch = TrustWatch(str(folder), lambda event, **facts: said.append(event), clock)
+    watch.bundle = bundle
     return folder, watch, clock, said
 
 
@@ -108,7 +109,7 @@ def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):
 def test_nothing_is_verified_again_while_nothing_changes(running, monkeypatch):
     _, watch, clock, _ = running
     watch.check(now=True)
-    monkeypatch.setattr("edgeveil.edge_runtime.outside.shift_watch.open_trust", lambda folder: 1 / 0)
+    monkeypatch.setattr("edgeveil.edge_runtime.outside.trust_watch.open_trust", lambda folder: 1 / 0)
     for minute in range(1, 5):
         clock.now = minute * EVERY_S
         watch.check()

@@ -157,7 +157,7 @@ def coded(rank, dtype, allowed=False):
     arrays = {"encoder": eye, "encoder_bias": np.zeros(rank), "decoder": eye.T, "decoder_bias": np.zeros(6), "eps": 0}
     data = bundles.npz({name: np.asarray(array, np.float32) for name, array in arrays.items()})
     entry = bundles.cleaner_entry(data, rank=rank)
-    entry["tolerance"]["max_abs"] = 2.0
+    entry["tolerance"]["max_abs"] = 1e-4 if dtype == "float32" else 2.0
     members[entry["file"]] = data
     manifest["models"]["cleaner"]["artefacts"]["numpy-float32"] = entry
     manifest["perturber"]["identity_allowed"] = allowed

@@ -3,10 +3,12 @@
 import re
 
 import numpy as np
+import pytest
 
 from edgeveil.edge_runtime import kinds
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.sinks import wire
+from scripts import reference
 from tests.support import network_receivers
 from tests.support.checkout import ROOT
 
@@ -32,14 +34,11 @@ def test_every_command_is_understood():
     assert bundles == ["hall.veil", "hall.veil"]
 
 
-def test_every_kind_of_sink_is_there():
-    for kind in [*kinds.FILE_SINKS, *kinds.LIVE_SINKS, kinds.PREVIEW]:
-        assert f"`{kind}:" in PAGE
-
-
-def test_every_kind_of_source_is_on_the_page_on_sources():
-    page = (ROOT / "docs/reference/sources.md").read_text()
-    for kind in kinds.SOURCES:
+@pytest.mark.parametrize(("name", "registry"), [("sources", kinds.SOURCES), ("sinks", kinds.SINKS)])
+def test_the_tables_of_kinds_are_those_of_the_classes(name, registry):
+    page = (ROOT / f"docs/reference/{name}.md").read_text()
+    assert reference.kinds_page(name, page) == page, reference.HOW
+    for kind in registry.kinds():
         assert f"`{kind}:" in page
 
 

@@ -26,7 +26,7 @@ START = """
 import json, sys
 sys.path[:0] = {paths!r}
 from tests.support import live_fakes
-from edgeveil.edge_runtime import kinds; kinds.SOURCES["fake"] = kinds.SOURCES["npz"]
+from edgeveil.edge_runtime import kinds; kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["npz"]._replace(facts={{}})
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
 process_table.command = live_fakes.command
 sys.exit(cli.main(json.loads(sys.argv[1])))

@@ -11,6 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_document import read_audit
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.manifest.manifest import Privacy, parse
@@ -150,7 +151,8 @@ def shown(**verdict):
     }
     privacy = Privacy(file=PRIVACY_MEMBER, speaks_of=hashes, pipeline=audit["pipeline"])
     manifest = network_receivers.MANIFEST._replace(privacy=privacy)
-    options = {"privacy": json.dumps(audit).encode(), "notes": ["<simulated>"]}
+    audit = read_audit(manifest, {PRIVACY_MEMBER: json.dumps(audit).encode()})
+    options = {"audit": audit, "notes": ["<simulated>"]}
     return open_sink("preview:0", network_receivers.OUTPUTS, manifest, options)
 
 

@@ -186,7 +186,7 @@ def test_a_row_that_did_not_fit_is_cut_off_again(tmp_path):
 
 
 def test_a_film_that_opencv_could_not_write_is_found_out(tmp_path, monkeypatch):
-    monkeypatch.setattr("edgeveil.edge_runtime.sinks.video.free_space.require", lambda *_: None)
+    monkeypatch.setattr("edgeveil.edge_runtime.sinks.video.atomic.require", lambda *_: None)
     with small_disk(tmp_path / "disk", 100) as disk:
         sink = open_sink(f"video:{disk}/out.avi", OUTPUTS)
         for n in range(60):

@@ -130,7 +130,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing(tmp_path, monkeypatch, k
         ("images:{}/new", outputs((4, 5, 2)), "use npz"),
         ("images:{}/new", outputs(dtype="float32"), "uint8 or uint16"),
         ("images:{}/new", outputs()[1:], "use npz"),
-        ("mqtt:broker", outputs(), "npz:FILE or images:DIR"),
+        ("mqtt:broker", outputs(), "npz:FILE, preview:PORT"),
         ("npz:", outputs(), "npz:FILE"),
     ],
 )

@@ -30,13 +30,13 @@ STAND_IN = """
 from tests.support import live_fakes
 from edgeveil.edge_runtime.outside import process_table
 inner = {inner!r}
-process_table.command = lambda module: live_fakes.command(module, inner if module == "sources.daemon_feed" else "")
+process_table.command = lambda module: live_fakes.command(module, inner if module == "sources.feeding" else "")
 """
 INNER = """
 import encodings.idna, os, socket
 import numpy as np
 from edgeveil.edge_runtime.sources.base import Camera
-from edgeveil.edge_runtime.sources.cameras import gst
+from edgeveil.edge_runtime.sources import gst
 def reached(name, attempt):
     try:
         attempt()
@@ -102,7 +102,7 @@ def test_who_needs_a_daemon():
 def test_the_inside_has_no_socket_and_the_process_that_has_one_no_network():
     settings = config.merged({"bundle": "b", "trust": "t", "sink": ["npz:x"]}, {"source": SOURCE})
     feed, inside = process_table(settings, MANIFEST)
-    assert "sources.daemon_feed" in feed.command[-1]
+    assert "sources.feeding" in feed.command[-1]
     assert (feed.network, inside.network) == (False, False)
     assert set(feed.settings) == {"source", "sensor"}, "it gets no sink and no bundle"
     plain = config.merged({"bundle": "b", "trust": "t", "sink": ["npz:x"]}, {"source": "gst:videotestsrc"})

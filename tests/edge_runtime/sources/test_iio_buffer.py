@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, Unsupported
+from edgeveil.edge_runtime.kinds import SOURCES
 from edgeveil.edge_runtime.manifest.manifest import Sampling
 from edgeveil.edge_runtime.sources.iio_buffer import IioBuffer, IioDevice, layout, open_iio
-from edgeveil.edge_runtime.sources.series import READERS
 
 SAMPLING = Sampling(100.0, ("accel_y", "accel_x"), ("m/s^2", "m/s^2"))
 ELEMENTS = {
@@ -139,7 +139,7 @@ def test_a_node_that_is_not_there_stops_the_capture(tree):
 
 
 def test_the_address_says_which_way(tree):
-    assert READERS["iio"] == ("iio_buffer", "open_iio")
+    assert SOURCES["iio"].load() is IioDevice
     made = open_iio("kxcjk,100,buffered", SAMPLING, root=str(tree), dev=str(tree / "dev"))
     assert isinstance(made, IioBuffer)
     made.close()

@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.outside import process_table
 from edgeveil.edge_runtime.sandbox import fetcher
-from edgeveil.edge_runtime.sources import feeding, tls_tunnel
+from edgeveil.edge_runtime.sources import feeding
+from edgeveil.edge_runtime.sources.http import HttpSource
 from tests.support import tiny_models
 from tests.support.broker_services import arguments, finish, start
 
@@ -143,15 +144,15 @@ def test_it_ends_where_the_list_of_name_servers_is_another_file(tmp_path, monkey
     states, turns, sent = iter([1, 1, 2]), iter([1, 2]), []
     monkeypatch.setattr(fetcher, "enter", lambda source, account, own_port: None)
     monkeypatch.setattr(fetcher, "resolver_state", lambda: next(states))
-    monkeypatch.setattr(tls_tunnel, "_forward", lambda *_: sent.append(next(turns)))
+    monkeypatch.setattr(HttpSource, "forward", lambda *_: sent.append(next(turns)))
     monkeypatch.setattr(feeding.time, "sleep", lambda seconds: None)
     monkeypatch.setattr(feeding.os, "nice", lambda by: None)
     monkeypatch.setattr(feeding.hardening, "no_core_dumps", lambda: None)
     monkeypatch.setattr(feeding.hardening, "end_with_parent", lambda: None)
-    (tmp_path / "settings").write_text('{"source": "http://camera/"}')
+    (tmp_path / "settings").write_text('{"source": "http://camera/", "sensor": {}}')
     with (tmp_path / "settings").open() as given, (tmp_path / "frames").open("wb") as frames:
         handles = {"settings": os.dup(given.fileno()), "frames": frames.fileno(), "account": None}
-        assert tls_tunnel.main([json.dumps(handles)]) == 0
+        assert feeding.main([json.dumps(handles)]) == 0
     assert len(sent) == 2
     monkeypatch.undo()
     monkeypatch.setattr(fetcher, "RESOLVER", str(tmp_path / "resolv.conf"))

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from edgeveil.trainer.ext.sweep.axes import Axis, points
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.sweep.axes import Axis, points
 from scripts.papers import figure_7
 from tests.support.checkout import ROOT
 

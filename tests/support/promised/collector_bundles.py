@@ -12,7 +12,7 @@ import numpy as np
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main as edge
-from edgeveil.edge_runtime.ledger.book import create
+from edgeveil.edge_runtime.ext.ledger.book import create
 from tests.support import bundles
 from tests.support.promised import local_examples
 

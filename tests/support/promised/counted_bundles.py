@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.ledger import book
-from edgeveil.edge_runtime.ledger.book import Ledger, Limit, Price, create
+from edgeveil.edge_runtime.ext.ledger import book
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, create
+from edgeveil.edge_runtime.manifest.manifest import Limit, Price
 from tests.support import bundles
 
 COST = 1_609_438  # ln 5: five times as many rights as of each wrong

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeveil.trainer.pseudonyms.master_key import keygen, open_key
-from edgeveil.trainer.pseudonyms.vault import Vault
-from edgeveil.trainer.publish.frames import Wanted
-from edgeveil.trainer.publish.plan import Plan
-from edgeveil.trainer.publish.publishing import publish_archive
+from edgeveil.trainer.ext.publish.frames import Wanted
+from edgeveil.trainer.ext.publish.master_key import keygen, open_key
+from edgeveil.trainer.ext.publish.plan import Plan
+from edgeveil.trainer.ext.publish.publishing import publish_archive
+from edgeveil.trainer.ext.publish.vault import Vault
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.publishing import visit_tables

@@ -7,7 +7,7 @@ from contextlib import closing
 import pytest
 
 from edgeveil.edge_runtime.sources.npz import NpzSource
-from edgeveil.trainer.publish import publishing
+from edgeveil.trainer.ext.publish import publishing
 
 PSEUDONYM = 'action = "pseudonym"\nmode = "vault"\nnormalise = ["nfkc", "case", "spaces"]\nepoch = 1\n'
 

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 
 from edgeveil.trainer.child_processes import Job
-from edgeveil.trainer.publish import frames, publication, publishing
+from edgeveil.trainer.ext.publish import frames, publication, publishing
 
 SPILLS = {"object_spilling_threshold": 0.0, "min_spilling_size": 0}
 SPILLS_JOBS = {**SPILLS, "max_direct_call_object_size": 0, "task_rpc_inlined_bytes_limit": 0}

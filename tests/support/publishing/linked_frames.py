@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from edgeveil.trainer.publish.published import Published
+from edgeveil.trainer.ext.publish.published import Published
 
 
 def made(*, shift=0.0, shape=False, column=False, people=300, each=10, linked=True, z_of_rows=False, seed=0):

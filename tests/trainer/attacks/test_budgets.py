@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.attacks.families import inversion
-from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN, PLAIN_CNN
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.cnn import BatchNormCNN, PlainCNN
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.networks import affordable, join_late
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released
 from edgeveil.trainer.datasets.base import InputSpec
@@ -24,7 +24,7 @@ def network(family: str, budget: str):
     problem = Problem(spec, even, even, rows, rows, rows, rows, BUDGETS[budget])
     if family == inversion.Inversion.name:
         return inversion._network(problem, 2, np.zeros((4, *SHAPE), np.float32))
-    trunk = {one.name: one.trunk for one in (BATCH_NORM_MLP, PLAIN_CNN, BATCH_NORM_CNN)}[family]
+    trunk = {one.name: one.trunk for one in (BatchNormMLP(), PlainCNN(), BatchNormCNN())}[family]
     frame = keras.Input(SHAPE)
     return join_late(problem, frame, trunk(frame, problem.budget.widen), 2)
 

@@ -8,7 +8,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Problem, Released, cut
 from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
@@ -61,10 +61,10 @@ def test_codes_without_a_leak_give_chance_and_never_seen_ones_the_prior():
 
 def test_networks_leave_codes_to_counting_unless_asked_to_confirm():
     asked = problem(*coded(4000, 0.4), frames=True)
-    assert "code counts are exact there" in BATCH_NORM_MLP.why_not(asked)
+    assert "code counts are exact there" in BatchNormMLP().why_not(asked)
     sure = replace(asked, budget=replace(asked.budget, confirm=True, epochs=6))
-    assert BATCH_NORM_MLP.why_not(sure) is None
-    attack = BATCH_NORM_MLP.fit(sure, 0)
+    assert BatchNormMLP().why_not(sure) is None
+    attack = BatchNormMLP().fit(sure, 0)
     right = (attack.probabilities(sure.test).argmax(axis=1) == sure.test.z).mean()
     assert right == pytest.approx(0.4 + 0.6 * 0.5, abs=0.04)  # as much as counting finds
 

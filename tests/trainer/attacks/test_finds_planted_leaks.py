@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.cnn import PlainCNN
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
-from edgeveil.trainer.attacks.registry import BUILT_IN
+from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import Question
 from edgeveil.trainer.attacks.run_all import attack_all
 from edgeveil.trainer.datasets.base import InputSpec
@@ -22,7 +22,7 @@ from edgeveil.trainer.measures import attack_metrics
 DIGITS = InputSpec("image", (8, 8, 1), "uint8", 0.0, 16.0)
 THETA = np.array([[0.6, 0.4], [0.4, 0.6]])  # of even digits 0 2 4 lie below five, of odd ones 1 3
 SLOW = ("transfer", "BatchNorm MLP", "CNN", "BatchNorm CNN", "fine-tuned D_z", "mixed", "inversion", "random forest")
-CHEAP = tuple(family for family in BUILT_IN if family.name not in SLOW)
+CHEAP = tuple(family for family in adversaries() if family.name not in SLOW)
 
 
 def rows(seed: int = 3) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -106,7 +106,7 @@ def test_a_trigger_patch_is_found_at_its_strength(anywhere):
         top, left = rng.integers(0, 7, 2) if anywhere else (6, 6)
         noise[row, top : top + 2, left : left + 2] = 16
     asked = problem(noise, y, z, theta=np.full((2, 2), 0.5))
-    worst = attacked(asked, *((PLAIN_CNN,) if anywhere else ())).worst_adaptive
+    worst = attacked(asked, *((PlainCNN(),) if anywhere else ())).worst_adaptive
     # Marked ones are known, of the others two thirds are z = 0.
     assert worst.accuracy == pytest.approx(0.25 + 0.75 * 2 / 3, abs=0.035)
     assert worst.tpr == pytest.approx(0.5, abs=0.08)
@@ -132,7 +132,7 @@ def test_a_generator_that_copies_a_hundredth_of_the_frames_is_seen_in_bits():
 
 def test_constants_are_at_chance():
     x, y, z = rows()
-    found = attack_all(Question.alone(problem(np.full_like(x, 7), y, z)), families=(*CHEAP, BATCH_NORM_MLP))
+    found = attack_all(Question.alone(problem(np.full_like(x, 7), y, z)), families=(*CHEAP, BatchNormMLP()))
     assert at_chance(found)
     adaptive = [row for row in found.rows if row.kind == "adaptive"]
     assert [row.accuracy for row in adaptive] == [pytest.approx(found.chance.majority)] * len(adaptive)
@@ -148,7 +148,7 @@ def test_shuffled_z_is_at_chance():
     for value in (0, 1):
         members = np.flatnonzero(y == value)
         z[members] = z[rng.permutation(members)]
-    assert at_chance(attacked(problem(x, y, z), BATCH_NORM_MLP))
+    assert at_chance(attacked(problem(x, y, z), BatchNormMLP()))
 
 
 def test_label_only_is_at_its_known_level():
@@ -166,14 +166,14 @@ def test_an_output_beside_the_frame_is_attacked_too():
         name: replace(getattr(leaky, name), also=np.eye(2, dtype=np.float32)[getattr(leaky, name).z])
         for name in ("fit", "stop", "choose", "test")
     }
-    found = attacked(replace(leaky, **parts), BATCH_NORM_MLP)
+    found = attacked(replace(leaky, **parts), BatchNormMLP())
     by_name = {row.name: row.accuracy for row in found.rows}
     assert {name for name, accuracy in by_name.items() if accuracy < 0.99} == set()
 
 
 def test_the_same_seed_gives_the_same_numbers():
     x, y, z = rows()
-    families = tuple(family for family in BUILT_IN if family.name in ("gradient boosting", "BatchNorm MLP"))
+    families = tuple(family for family in adversaries() if family.name in ("gradient boosting", "BatchNorm MLP"))
     asked = problem(x, y, z, budget=replace(BUDGETS["quick"], epochs=3, trees=10))
     once, again = (attack_all(Question.alone(asked), families=families, curve=False) for _ in range(2))
     assert len(once.rows) == 3  # and their ensemble

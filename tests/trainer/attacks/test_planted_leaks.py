@@ -17,12 +17,12 @@ from edgeveil.trainer.attacks.families import parities
 from edgeveil.trainer.attacks.findings import Scored, answers, score
 from edgeveil.trainer.attacks.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
-from edgeveil.trainer.attacks.registry import BUILT_IN
+from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.datasets import LOADERS, readings
 from edgeveil.trainer.measures.attack_metrics import permutation_test
 from tests.support import planted
 
-FAMILIES = {family.name: family for family in BUILT_IN}
+FAMILIES = {family.name: family for family in adversaries()}
 BUDGET = replace(BUDGETS["quick"], trees=60)
 
 

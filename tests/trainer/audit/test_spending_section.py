@@ -11,7 +11,7 @@ from edgeveil.trainer.audit import card
 from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import laplace, local, promise
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.recipe.training_sections import Spending
 from tests.support.checkout import ROOT
 

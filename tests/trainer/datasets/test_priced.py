@@ -100,7 +100,7 @@ def test_thresholds_need_an_order_and_a_joint_label_rows(tmp_path):
 def test_a_kind_that_prices_nothing_says_so():
     table = Recipe.find("digits-laplace").model_dump(exclude_none=True)
     table["data"]["family"] = "finest"
-    with pytest.raises(BadInput, match="codebook, prgan and minimax hide more than one"):
+    with pytest.raises(BadInput, match="codebook, minimax and prgan hide more than one"):
         Recipe.check(table)
 
 

@@ -13,9 +13,9 @@ from edgeveil.trainer.datasets import readings, utd_mhad, wrist
 from edgeveil.trainer.datasets import recordings as attributes
 from edgeveil.trainer.datasets import recordings as windows
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.ext.sweep.axes import with_settings
 from edgeveil.trainer.recipe.data_section import Series
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.sweep.axes import with_settings
 from tests.support.small_runs import write_watch
 
 RATE_HZ = 20.0

@@ -92,7 +92,7 @@ def test_what_a_compiler_on_path_made_is_an_artefact_of_its_own(run, tmp_path, m
 )
 def test_a_compiler_that_made_nothing_of_use_is_a_row_too(run, tmp_path, monkeypatch, script, why):
     monkeypatch.setenv("PATH", f"{compiler(tmp_path / 'bin', script)}:{os.environ['PATH']}")
-    (one,) = compile_for([load("coral-dev-board")], [int8_of(run)]).values()
+    (one,) = compile_for([load("coral-dev-board")], [int8_of(run)], None).values()
     assert one.text() == f"exported uncompiled: edgetpu_compiler {why}"
     assert one.files == {}
 

@@ -12,7 +12,6 @@ from edgeveil.edge_runtime.manifest.count import COIN
 from edgeveil.edge_runtime.manifest.spending import epsilon_of, repeats
 from edgeveil.trainer.measures import exact_law
 from edgeveil.trainer.perturbers import held_reports, mechanism_stages, promise
-from edgeveil.trainer.perturbers.codebook import stream_codes
 from tests.trainer.perturbers.test_local import LABEL, READING, recipe
 
 OUTPUTS = [{"tensor": "report"}]
@@ -66,13 +65,6 @@ def test_a_held_report_costs_what_it_costs_once(name):
     assert epsilon_of(held.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
     assert (repeats(plain.stages, OUTPUTS), repeats(held.stages, OUTPUTS)) == (False, True)
     assert (held.shape, held.dtype) == (plain.shape, plain.dtype)
-
-
-@pytest.mark.parametrize("classes", [2, 3, 7])
-def test_a_track_without_a_vote_answers_with_any_class_alike(classes):
-    row = stream_codes.alike(classes)
-    assert row.sum(dtype=np.uint64) == 2**32
-    assert np.ptp(row) <= 1
 
 
 RAPPOR = {"kind": "local", "of": "label", "mechanism": "rappor", "epsilon": 1.0, "hold": "track", "instantaneous": 0.5}

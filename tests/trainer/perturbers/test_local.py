@@ -13,7 +13,7 @@ from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import local, mechanism_stages
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
 from tests.support.small_runs import FEATURES, small_recipe, write_npz
@@ -56,9 +56,8 @@ def test_a_class_is_reported_and_decoded(tmp_path, mechanism):
     assert fitted.frames(run.validation().x).shape == (len(run.validation()), FEATURES)
 
 
-@pytest.mark.parametrize("kind", ["label-only", "codebook"])
-def test_an_epsilon_behind_a_class_or_a_code_covers_all_that_leaves(tmp_path, kind):
-    section = {"kind": kind, "epsilon": 1.0, **(CODES if kind == "codebook" else {})}
+def test_an_epsilon_behind_a_class_covers_all_that_leaves(tmp_path):
+    section = {"kind": "label-only", "epsilon": 1.0}
     run = train(recipe(write_npz(tmp_path), section, epochs=30), tmp_path / "run")
     fitted = run.perturber()
     found = spending_section.section(fitted.description(), dict(fitted.tables), from_training=False)

@@ -9,7 +9,8 @@ from edgeveil.models.classifiers import table1_wifi
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import adversarial_score, minimax
-from edgeveil.trainer.recipe.perturber import Generator, Minimax
+from edgeveil.trainer.perturbers.minimax import Minimax
+from edgeveil.trainer.perturbers.prgan import Generator
 from edgeveil.trainer.train import train
 from edgeveil.trainer.training.checkpoint_score import CheckpointScore
 from tests.support.small_runs import small_recipe, write_npz

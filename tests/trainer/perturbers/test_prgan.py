@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.models.classifiers import table1_wifi
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import prgan
-from edgeveil.trainer.recipe.perturber import Generator, PrGan
+from edgeveil.trainer.perturbers.prgan import Generator, PrGan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train

@@ -128,7 +128,7 @@ def test_fine_data_get_no_warning(tmp_path):
 
 
 def test_a_codebook_of_one_person_is_refused_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(templates, "_fewest", lambda *_, **__: np.array([3, 1]))
+    monkeypatch.setattr(templates.synthesis, "fewest_drawn", lambda *_, **__: np.array([3, 1]))
     path = write_npz(tmp_path)
     with pytest.raises(BadInput, match=r'y "1" has 1 in the slices .*take `kind = "label-only"`'):
         new(path, tmp_path / "mine.toml", kind="codebook")

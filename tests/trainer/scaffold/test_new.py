@@ -9,10 +9,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.recipe.perturber import KINDS
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
-from edgeveil.trainer.scaffold.templates import KINDS
 from edgeveil.trainer.train import train
 from tests.support.small_runs import ROWS, write_npz
 from tests.trainer.datasets.made_pictures import write_folder
@@ -41,7 +41,7 @@ def test_it_trains_on_images(tmp_path):
     assert run.perturber().input.shape == (10, 12, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", KINDS.kinds())
 def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
     write_npz(tmp_path)
     write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind=kind)

@@ -1,1 +1,1 @@
-"""One family of attribute inference attacks a file; trainer/attacks/registry.py lists them."""
+"""Families of attribute inference attacks: each class with a ``name`` is one (trainer/attacks/registry.py)."""

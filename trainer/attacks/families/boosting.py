@@ -16,9 +16,10 @@ MOST_CLASSES = 10  # each class of z is a forest of its own; beyond this a rando
 
 
 class GradientBoosting(Adaptive):
-    """Boosted trees on all values, where z has few values."""
+    """Boosted trees on all values, where z has at most 10: thresholds and combinations."""
 
     name = "gradient boosting"
+    order = 16
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:

@@ -48,5 +48,21 @@ def _block(x: Any, width: int, strides: int) -> Any:
     return layers.ReLU()(layers.BatchNormalization(momentum=0.9)(x))
 
 
-PLAIN_CNN = Network("CNN", plain_trunk, rate=1e-3, of="image")
-BATCH_NORM_CNN = Network("BatchNorm CNN", batch_norm_trunk, rate=2e-3, of="image")
+class BatchNormCNN(Network):
+    """A convolutional network with BatchNorm that strides, for pictures."""
+
+    name = "BatchNorm CNN"
+    order = 9
+    trunk = staticmethod(batch_norm_trunk)
+    rate = 2e-3
+    of = "image"
+
+
+class PlainCNN(Network):
+    """A plain convolutional network that pools, for pictures."""
+
+    name = "CNN"
+    order = 10
+    trunk = staticmethod(plain_trunk)
+    rate = 1e-3
+    of = "image"

@@ -25,6 +25,8 @@ class CodeCounts(Adaptive):
     """Counting: each code's share of every z, the strongest attack there is on a code alone."""
 
     name = "code counts"
+    order = 6
+    counts = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Outputs that do not repeat are not codes."""
@@ -57,6 +59,8 @@ class BayesKnowingChannel(Adaptive):
     """
 
     name = "Bayes knowing the channel"
+    order = 7
+    counts = True
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs a channel, and the codes that went into it."""

@@ -16,7 +16,9 @@ class FineTuned(Adaptive):
     """Starts from the fixed classifier's weights; y and every further output join behind its logits."""
 
     name = "fine-tuned D_z"
+    order = 14
     seeded = True
+    needs_d_z = True
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs a sensitive classifier to start from."""

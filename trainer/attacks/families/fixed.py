@@ -17,8 +17,10 @@ class Fixed:
     """D_z on x'. It never saw a perturbed sample, and the perturber was trained against it: no evidence of privacy."""
 
     name = "fixed D_z"
+    order = 1
     kind: Kind = "fixed"
     seeded = False
+    needs_d_z = True
 
     def why_not(self, problem: Problem) -> str | None:
         """It needs a sensitive classifier."""

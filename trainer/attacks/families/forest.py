@@ -15,9 +15,11 @@ from edgeveil.trainer.attacks.protocol import Adaptive
 
 
 class Forest(Adaptive):
-    """A random forest on all values."""
+    """A random forest on all values, also where z has more than 10: thresholds and combinations."""
 
     name = "random forest"
+    order = 8
+    swept = True
     # Not seeded: a forest of hundreds of trees hardly depends on its seed.
 
     def why_not(self, problem: Problem) -> str | None:

@@ -24,9 +24,10 @@ from edgeveil.trainer.attacks.protocol import Adaptive
 
 
 class Inversion(Adaptive):
-    """Reconstruction, then recognition. The recogniser never sees a reconstruction while it learns."""
+    """Reconstruction of x, learned from pairs (x', x), then recognition by what is known of clean samples."""
 
     name = "inversion"
+    order = 19
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:

@@ -19,9 +19,11 @@ COMPONENTS = 120
 
 
 class ShrinkageLDA(Adaptive):
-    """Linear discriminants within each y, on at most 120 principal components."""
+    """Linear discriminants within each y, on at most 120 principal components: many z with few rows each, as faces."""
 
     name = "shrinkage LDA on PCA"
+    order = 4
+    swept = True
 
     def fit(self, problem: Problem, seed: int) -> WithinY:
         """Fit the components on all training rows, then a discriminant to the rows of each y."""

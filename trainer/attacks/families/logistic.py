@@ -16,6 +16,7 @@ class Logistic(Adaptive):
     """A linear boundary in all values; its ridge penalty is chosen on the stopping rows."""
 
     name = "logistic regression"
+    order = 3
 
     def fit(self, problem: Problem, _seed: int) -> EstimatorAttack:
         """Fit each strength on ``fit`` and keep the one with the smallest log-loss on ``stop``."""

@@ -21,9 +21,10 @@ KEPT = 48
 
 
 class LowBits(Adaptive):
-    """Boosted trees (a forest, where z has many values) on the lowest bits that depend most on z."""
+    """Trees on those lowest bits of a value or step, and remainders of the sum, that depend most on z."""
 
     name = "lowest bits"
+    order = 5
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""

@@ -16,6 +16,7 @@ class Mixed(Adaptive):
     """A BatchNorm CNN for pictures, a BatchNorm MLP for vectors, on half clean rows and half perturbed ones."""
 
     name = "mixed"
+    order = 15
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:

@@ -20,4 +20,12 @@ def mlp_trunk(frame: Any, widen: int) -> Any:
     return x
 
 
-BATCH_NORM_MLP = Network("BatchNorm MLP", mlp_trunk, rate=2e-3, confirms=True)
+class BatchNormMLP(Network):
+    """A network of two hidden layers with BatchNorm on all values."""
+
+    name = "BatchNorm MLP"
+    order = 13
+    trunk = staticmethod(mlp_trunk)
+    rate = 2e-3
+    confirms = True
+    swept = True

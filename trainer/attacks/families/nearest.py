@@ -22,9 +22,10 @@ NEIGHBOURS = 5
 
 
 class NearestInShape(Adaptive):
-    """Nearest neighbours by dynamic time warping on a subset."""
+    """The nearest of 400 windows of its y, where time may be stretched by some steps."""
 
     name = "nearest by DTW"
+    order = 18
     seeded = True
     of = "series"
 

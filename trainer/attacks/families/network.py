@@ -39,5 +39,21 @@ def recurrent_trunk(frame: Any, widen: int) -> Any:
     return layers.Dense(128 * widen, activation="relu")(layers.Dropout(0.3)(x))
 
 
-SERIES_CNN = Network("series CNN", series_trunk, rate=2e-3, of="series")
-SERIES_GRU = Network("series GRU", recurrent_trunk, rate=4e-3, of="series")
+class SeriesCNN(Network):
+    """Strided convolutions over time: shapes in a series."""
+
+    name = "series CNN"
+    order = 11
+    trunk = staticmethod(series_trunk)
+    rate = 2e-3
+    of = "series"
+
+
+class SeriesGRU(Network):
+    """Recurrent units in both directions of time: what follows what in a series."""
+
+    name = "series GRU"
+    order = 12
+    trunk = staticmethod(recurrent_trunk)
+    rate = 4e-3
+    of = "series"

@@ -7,14 +7,14 @@ is exactly at chance.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Literal
+from typing import Any, Callable
 
 import numpy as np
 from scipy import special
 
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
-from edgeveil.trainer.attacks.protocol import Kind
+from edgeveil.trainer.attacks.protocol import Adaptive
 from edgeveil.trainer.graphs.prediction import compile_built, predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
@@ -25,17 +25,13 @@ FEWEST_NETWORK_ROWS = 256
 MUCH_DATA = 1e7  # values of the training rows; with more the quick audit leaves costly variations out
 
 
-@dataclass(frozen=True)
-class Network:
+class Network(Adaptive):
     """A family of neural adversaries: an architecture and the first step of its optimiser."""
 
-    name: str
     trunk: Trunk
     rate: float
-    of: Literal["image", "series"] | None = None  # the only kind of sample that it attacks; None: any (``meant_for``)
-    confirms: bool = False  # also attacks where counting is exact, in a thorough audit
-    kind: Kind = "adaptive"
-    seeded: bool = True
+    confirms = False  # also attacks where counting is exact, in a thorough audit
+    seeded = True
 
     def why_not(self, problem: Problem) -> str | None:
         """Vectors have no neighbourhoods to convolve; and where x' takes few values, counting is exact."""

@@ -56,9 +56,10 @@ Parity = tuple[int, ...]  # column numbers
 
 
 class Parities(Adaptive):
-    """Boosted trees on the parities of bits that depend most on z, and on no single bit."""
+    """Boosted trees on the XOR of two or three low bits, under noise, and on an exact one of any number."""
 
     name = "parities of bits"
+    order = 20
     seeded = True
 
     def why_not(self, problem: Problem) -> str | None:

@@ -51,9 +51,10 @@ def _correlations(centred: np.ndarray, spread: np.ndarray) -> np.ndarray:
 
 
 class SignalBoosting(Adaptive):
-    """Gradient boosting on the features of ``signal_features``, y and every further output."""
+    """Gradient boosting on statistics and spectra of a signal, y and every further output."""
 
     name = "boosted signal features"
+    order = 17
     seeded = True
     of = "series"
 

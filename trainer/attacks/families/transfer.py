@@ -21,6 +21,7 @@ class Transfer:
     """A BatchNorm CNN for pictures, one over time for series, a BatchNorm MLP for vectors."""
 
     name = "transfer"
+    order = 2
     kind: Kind = "transfer"
     seeded = False  # not evidence: one will do
 

@@ -33,6 +33,7 @@ class WrongLabels:
     """The best of four attacks trained on rows with a wrong label; P(z|y) of right labels elsewhere."""
 
     name = "wrong labels"
+    order = 21
     kind: Kind = "adaptive"
     seeded = True
 

@@ -14,20 +14,18 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
-from edgeveil.trainer.attacks.families.cnn import BATCH_NORM_CNN
+from edgeveil.trainer.attacks.families.cnn import BatchNormCNN
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.finetuned import FineTuned
-from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.forest import Forest
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
-from edgeveil.trainer.attacks.registry import adversaries, meant_for
+from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
 from edgeveil.trainer.audit.before_after.pairs import Match, Pairs, match, spec, units, without_rare
@@ -124,11 +122,10 @@ READERS: tuple[Adversary, ...] = (
     GradientBoosting(),
     Forest(),
     CodeCounts(),
-    BATCH_NORM_MLP,
-    BATCH_NORM_CNN,
+    BatchNormMLP(),
+    BatchNormCNN(),
     Transfer(),  # trained on rows before, tried on rows after
 )  # of y, and of z in rows before: a reference needs no more
-NEED_D_Z = (Fixed.name, FineTuned.name)  # there is no classifier that the mechanism was trained against
 NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",
@@ -231,7 +228,7 @@ def audit_pairs(
     else:
         load_tensorflow()
         every = meant_for(adversaries(), after.kind)
-        attackers = tuple(families or [one for one in every if one.name not in NEED_D_Z])
+        attackers = tuple(families or without_d_z(every))
         total = len(attackers) + (3 if read is None else 1)
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
         with answers as journal, progress("audit", total=total) as advance:

@@ -10,11 +10,10 @@ import numpy as np
 from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import predictor_metrics
-from edgeveil.trainer.linear.linear_problem import confidential, linear_problem, wanted
+from edgeveil.trainer.linear.linear_problem import LinearSection, confidential, linear_problem, wanted
 from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
-from edgeveil.trainer.recipe.perturber import Cleaner, Noise
 
 MEANING = {
     "e_utility": "squared error that cleaning makes in what the predictor sees, per vector",
@@ -25,7 +24,7 @@ MEANING = {
 }
 
 
-def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
+def predictors(section: LinearSection, dataset: Dataset, sent: np.ndarray, *, seed: int) -> dict[str, Any]:
     """Adversaries who know the linear predictors, or refit on the output, linearly and by boosting; LEACE to compare.
 
     ``sent`` (n, features) is the output for the rows of all slices, in their order. LEACE is fitted on the rows that
@@ -39,7 +38,7 @@ def predictors(section: Cleaner | Noise, dataset: Dataset, sent: np.ndarray, *, 
     problem = linear_problem(section, dataset.for_training())
     moved = e_utility(problem.a_d, x, sent)
     most = promised(problem.a_d, x - problem.mean, problem.eps)
-    exact = isinstance(section, Cleaner) and section.method != "exact"
+    exact = section.meets_eps
 
     known_c = LinearRefit(x[:first], hidden[:first])
     on_raw = known_c.predict(x[first:])

@@ -11,7 +11,7 @@ import numpy as np
 from edgeveil.trainer.attacks.exposure import MOST_CLASSES, Answer, groupings, holm, thresholds, worst
 from edgeveil.trainer.attacks.families.code_counts import BayesKnowingChannel, CodeCounts
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.findings import Scored
 from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.protocol import Adversary
@@ -166,7 +166,7 @@ def _too_few(rows: Labelled, values: np.ndarray) -> str:
 
 
 COUNTING: tuple[Adversary, ...] = (CodeCounts(), BayesKnowingChannel())
-FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BATCH_NORM_MLP)
+FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BatchNormMLP())
 MOST_LABELS = 12  # in a quick audit
 QUICKER = 10  # by which a network's budget is divided: the label is not what is priced
 GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"

@@ -1,1 +1,1 @@
-"""Vendors' compilers: what their boards' accelerators run, made of an exported artefact."""
+"""Vendors' compilers: what their boards' accelerators run, made of an exported artefact. Found by ``vendors``."""

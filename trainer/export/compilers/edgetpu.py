@@ -22,31 +22,41 @@ from edgeveil.trainer.export.compilers.compiled import (
     entry_of,
     run_compiler,
 )
+from edgeveil.trainer.export.compilers.quantising import Quantising
+from edgeveil.trainer.export.compilers.vendors import Compiler
 from edgeveil.trainer.graphs.macs import read_tflite
 
 SUFFIX = "_edgetpu.tflite"  # of the files that edgetpu_compiler writes
 _TENSOR = ("shape", "dtype", "scale", "zero_point")
 
 
-def compiled(one: Artefact, compiler: str, program: str) -> Compiled:
-    """An artefact compiled for the Edge TPU; the row says why not where the compiler cannot."""
-    found = Compiled(one.name, EDGETPU)
-    try:
-        lines = run_compiler([program, "--version"], VERSION_LIMIT_S).strip().splitlines()
-        by = lines[0].strip()[:100] if lines else compiler
-        files = {model: _file(program, data) for model, data in one.data.items()}
-        found.entries = {model: _entry(one.name, one.entries[model], files[model], by) for model in files}
-        found.files, found.by = files, by
-    except NotCompiled as error:
-        found.why = f"{compiler} {error}"
-    return found
+class EdgeTpuCompiler(Compiler):
+    """Google's compiler for the Edge TPU."""
+
+    name = "edgetpu_compiler"
+    program = "edgetpu_compiler"
+    devices = ("edgetpu",)
+    makes_for = "an Edge TPU"
+
+    def compile(self, one: Artefact, _device: str, program: Path, _ready: Quantising) -> Compiled:
+        """An artefact compiled for the Edge TPU; the row says why not where the compiler cannot."""
+        found = Compiled(one.name, EDGETPU)
+        try:
+            lines = run_compiler([str(program), "--version"], VERSION_LIMIT_S).strip().splitlines()
+            by = lines[0].strip()[:100] if lines else self.name
+            files = {model: _file(program, data) for model, data in one.data.items()}
+            found.entries = {model: _entry(one.name, one.entries[model], files[model], by) for model in files}
+            found.files, found.by = files, by
+        except NotCompiled as error:
+            found.why = f"{self.name} {error}"
+        return found
 
 
-def _file(program: str, model: bytes) -> bytes:
+def _file(program: Path, model: bytes) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "model.tflite"
         source.write_bytes(model)
-        run_compiler([program, "-s", "-o", folder, str(source)], COMPILE_LIMIT_S)
+        run_compiler([str(program), "-s", "-o", folder, str(source)], COMPILE_LIMIT_S)
         out = Path(folder) / f"model{SUFFIX}"
         if not out.is_file():
             raise NotCompiled(f"left no {out.name}")

@@ -24,6 +24,7 @@ from edgeveil.trainer.export.compilers.compiled import (
     run_compiler,
 )
 from edgeveil.trainer.export.compilers.quantising import Quantising
+from edgeveil.trainer.export.compilers.vendors import Compiler
 
 # 3.x is for the Hailo-8 family; 5.x for the Hailo-10H and Hailo-15.
 VERSIONS = SpecifierSet(">=3.27,<4")
@@ -32,29 +33,37 @@ MEASURE = "tflite-int8"
 _NUMBER = re.compile(r"\d+\.\d+(\.\d+)?")
 
 
-def compiled(one: Artefact, device: str, program: str, ready: Quantising) -> Compiled:
-    """An artefact compiled for a Hailo; the row says why not where the compiler cannot."""
-    found = Compiled(one.name, device)
-    try:
-        by = f"Hailo Dataflow Compiler {_version(program)}"
-        if MEASURE not in ready.manifest["golden"]["outputs"]:
-            raise NotCompiled(f"needs {MEASURE} beside it, to say how far 8 bits may be off: export it as well")
-        allowed = ready.tolerance(ready.recorded(MEASURE), ready.recorded(one.name))
-        for model, data in one.data.items():
-            file = _file(program, data, device, list(ready.calibration[model].values()))
-            found.files[model] = file
-            found.entries[model] = {
-                **entry_of(one.entries[model], file, device, one.name, by),
-                "tolerance": {"max_abs": allowed},
-            }
-    except NotCompiled as error:
-        return Compiled(one.name, device, why=f"hailo {error}")
-    found.by = by
-    return found
+class Hailo(Compiler):
+    """Hailo's Dataflow Compiler."""
+
+    name = "hailo"
+    program = "hailo"
+    devices = ("hailo8", "hailo8l")
+    makes_for = "a Hailo"
+
+    def compile(self, one: Artefact, device: str, program: Path, ready: Quantising) -> Compiled:
+        """An artefact compiled for a Hailo; the row says why not where the compiler cannot."""
+        found = Compiled(one.name, device)
+        try:
+            by = f"Hailo Dataflow Compiler {_version(program)}"
+            if MEASURE not in ready.manifest["golden"]["outputs"]:
+                raise NotCompiled(f"needs {MEASURE} beside it, to say how far 8 bits may be off: export it as well")
+            allowed = ready.tolerance(ready.recorded(MEASURE), ready.recorded(one.name))
+            for model, data in one.data.items():
+                file = _file(program, data, device, list(ready.calibration[model].values()))
+                found.files[model] = file
+                found.entries[model] = {
+                    **entry_of(one.entries[model], file, device, one.name, by),
+                    "tolerance": {"max_abs": allowed},
+                }
+        except NotCompiled as error:
+            return Compiled(one.name, device, why=f"hailo {error}")
+        found.by = by
+        return found
 
 
-def _version(program: str) -> str:
-    said = run_compiler([program, "--version"], VERSION_LIMIT_S)
+def _version(program: Path) -> str:
+    said = run_compiler([str(program), "--version"], VERSION_LIMIT_S)
     number = _NUMBER.search(said)
     if number is None:
         raise NotCompiled("does not say its version")
@@ -63,7 +72,7 @@ def _version(program: str) -> str:
     return number[0]
 
 
-def _file(program: str, model: bytes, device: str, calibration: list[np.ndarray]) -> bytes:
+def _file(program: Path, model: bytes, device: str, calibration: list[np.ndarray]) -> bytes:
     if len(calibration) != 1:
         raise NotCompiled("was not tried with a network of several inputs, such as one with noise")
     with tempfile.TemporaryDirectory() as name:
@@ -76,7 +85,7 @@ def _file(program: str, model: bytes, device: str, calibration: list[np.ndarray]
             ["optimize", "model.har", *chip, "--calib-set-path", "calibration.npy"],
             ["compiler", "model_optimized.har", *chip],
         ):
-            run_compiler([program, *command], COMPILE_LIMIT_S, cwd=folder)
+            run_compiler([str(program), *command], COMPILE_LIMIT_S, cwd=folder)
         path = folder / "model.hef"
         if not path.is_file():
             raise NotCompiled("left no model.hef")

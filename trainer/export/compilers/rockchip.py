@@ -29,9 +29,8 @@ from edgeveil.trainer.export.compilers.compiled import (
     run_compiler,
 )
 from edgeveil.trainer.export.compilers.quantising import Quantising
+from edgeveil.trainer.export.compilers.vendors import Compiler
 
-TOOLKIT = "rknn-toolkit2"
-SIMULATOR = "rknn-toolkit2's simulator"
 VERSIONS = SpecifierSet(">=2.3,<3")
 MAGIC = b"RKNN"
 _ROW = re.compile(r"^D RKNN: \S+ +\d+ +(?P<kind>\w+) +\w+ +(?P<place>NPU|CPU) ", re.MULTILINE)
@@ -51,7 +50,7 @@ class Simulation:
 
 def version(python: Path) -> str:
     """The toolkit's version in that Python. Raises ``BadInput`` where it has none, or one that is not supported."""
-    asked = f"import importlib.metadata as m; print(m.version({TOOLKIT!r}))"
+    asked = f"import importlib.metadata as m; print(m.version({Rockchip.name!r}))"
     try:
         done = subprocess.run(  # noqa: S603 - the Python that the user named, and fixed words
             [str(python.absolute()), "-I", "-c", asked],
@@ -65,11 +64,11 @@ def version(python: Path) -> str:
         found = None
     if found is None:
         raise BadInput(
-            f"A Python with {TOOLKIT} was expected; {python} has none. Make one: uv venv rknn --python 3.11, then "
-            f"uv pip install --python rknn/bin/python {TOOLKIT} 'setuptools<80', and name rknn/bin/python."
+            f"A Python with {Rockchip.name} was expected; {python} has none. Make one: uv venv rknn --python 3.11, "
+            f"then uv pip install --python rknn/bin/python {Rockchip.name} 'setuptools<80', and name rknn/bin/python."
         )
     if found not in VERSIONS:
-        raise BadInput(f"{TOOLKIT} {VERSIONS} was expected; {python} has {found}. Install another version there.")
+        raise BadInput(f"{Rockchip.name} {VERSIONS} was expected; {python} has {found}. Install another version there.")
     return found
 
 
@@ -135,35 +134,58 @@ class Simulator:
 
     def info(self) -> dict[str, Any]:
         """As a backend's."""
-        return {"backend": SIMULATOR, "version": version(self.python), "threads": 1, "kernels": "simulated"}
+        return {"backend": Rockchip.simulator, "version": version(self.python), "threads": 1, "kernels": "simulated"}
 
     def close(self) -> None:
         """Nothing is open between runs."""
 
 
-def compiled(one: Artefact, chip: str, python: Path, ready: Quantising) -> Compiled:
-    """An artefact compiled for a chip, with the simulator's golden outputs. Raises ``BadInput`` as ``version``."""
-    by = f"{TOOLKIT} {version(python)}"
-    found = Compiled(one.name, chip)
-    runners = {
-        model: Simulator(python, chip, data, one.entries[model], ready.calibration[model])
-        for model, data in one.data.items()
-    }
-    try:
-        made = ready.run_golden(runners, by)
-        allowed = ready.tolerance(made, ready.recorded(one.name))
-    except NotCompiled as error:
-        found.why = f"{TOOLKIT} {error}"
-        return found
-    for model, runner in runners.items():
-        if runner.last is None:
-            found.why = f"the golden samples do not reach {model}"
-            return found
-        found.files[model] = runner.last.file
-        found.left += runner.last.on_cpu
-        found.entries[model] = {
-            **entry_of(one.entries[model], runner.last.file, chip, one.name, by),
-            "tolerance": {"max_abs": allowed},
+class Rockchip(Compiler):
+    """Rockchip's toolkit, with its simulator."""
+
+    name = "rknn-toolkit2"
+    devices = ("rk3588",)
+    makes_for = "a Rockchip NPU"
+    simulator = "rknn-toolkit2's simulator"
+
+    def version(self, python: Path) -> str:
+        """The toolkit and its version in that Python. Raises ``BadInput`` as ``version``."""
+        return f"{self.name} {version(python)}"
+
+    def runner(
+        self,
+        python: Path,
+        chip: str,
+        model: bytes,
+        entry: Mapping[str, Any],
+        calibration: Mapping[str, np.ndarray],
+    ) -> Simulator:
+        """The simulator of an ONNX file."""
+        return Simulator(python, chip, model, entry, calibration)
+
+    def compile(self, one: Artefact, chip: str, python: Path, ready: Quantising) -> Compiled:
+        """An artefact compiled for a chip, with the simulator's golden outputs. Raises ``BadInput`` as ``version``."""
+        by = self.version(python)
+        found = Compiled(one.name, chip)
+        runners = {
+            model: Simulator(python, chip, data, one.entries[model], ready.calibration[model])
+            for model, data in one.data.items()
         }
-    found.by, found.golden = by, dict(made)
-    return found
+        try:
+            made = ready.run_golden(runners, by)
+            allowed = ready.tolerance(made, ready.recorded(one.name))
+        except NotCompiled as error:
+            found.why = f"{self.name} {error}"
+            return found
+        for model, runner in runners.items():
+            if runner.last is None:
+                found.why = f"the golden samples do not reach {model}"
+                return found
+            found.files[model] = runner.last.file
+            found.left += runner.last.on_cpu
+            found.entries[model] = {
+                **entry_of(one.entries[model], runner.last.file, chip, one.name, by),
+                "tolerance": {"max_abs": allowed},
+            }
+        found.by, found.golden = by, dict(made)
+        return found

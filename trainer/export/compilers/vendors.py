@@ -1,63 +1,130 @@
-"""Each board's compiler, called for the artefact that its accelerator's file is made of."""
+"""Vendors' compilers: the interface of one, how they are found, and the call for each board of an export.
+
+A compiler is a class of this folder with a ``name``, which is a profile's ``compiler``; an entry point of the group
+``edgeveil.compilers`` adds a user's own.
+"""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import numpy as np
+
+from edgeveil.devices import profiles as boards
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime.device import EDGETPU, FORMS
+from edgeveil.edge_runtime.device import FORMS
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.registry import Kind, Registry
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.export.compilers import edgetpu, hailo, rockchip
 from edgeveil.trainer.export.compilers.compiled import Compiled, Key, key_of
 from edgeveil.trainer.export.compilers.quantising import Quantising
 
+COMPILERS = Registry(__package__, key="name", group="edgeveil.compilers", word="compiler")
 
-def check_python(profiles: Sequence[Profile], python: Path | None) -> None:
-    """Raise ``BadInput`` where ``python`` has no rknn-toolkit2 of the right version, or no board of these needs it."""
+
+class Compiler:
+    """The interface of a compiler, and the defaults of one.
+
+    ``devices`` are the words of --device that it compiles for (their formats: ``edge_runtime.device``). ``program`` is
+    looked for on PATH; one without is a package of the Python that --compiler-python names. ``makes_for`` is its
+    accelerator, with its article.
+    """
+
+    name: str
+    devices: tuple[str, ...]
+    makes_for: str
+    program: str | None = None
+    simulator: str | None = None  # what ``runner`` is called, where there is one
+
+    def version(self, _python: Path, /) -> str:
+        """The compiler in that Python with its version; raises ``BadInput`` without it. For one without ``program``."""
+        raise NotImplementedError
+
+    def compile(self, one: Artefact, device: str, program: Path, ready: Quantising, /) -> Compiled:
+        """An artefact compiled for a device by the program or Python at ``program``; says why not where it cannot."""
+        raise NotImplementedError
+
+    def runner(
+        self,
+        _python: Path,
+        _device: str,
+        _model: bytes,
+        _entry: Mapping[str, Any],
+        _calibration: Mapping[str, np.ndarray],
+        /,
+    ) -> Any:
+        """What the simulator computes of a model's file, with the manifest's ``entry``."""
+        raise NotImplementedError
+
+
+def everyone() -> list[Kind]:
+    """All compilers there are: EdgeVeil's, and those of installed packages."""
+    return [*COMPILERS.kinds().values(), *COMPILERS.plugins().values()]
+
+
+def simulating(artefact: str, device: str) -> Compiler:
+    """The compiler with a simulator of that device; raises ``BadInput`` where there is none."""
+    known = [kind for kind in everyone() if kind.facts.get("simulator")]
+    kind = next((kind for kind in known if device in kind.facts["devices"]), None)
+    if kind is None:
+        raise BadInput(
+            f"An artefact that {' or '.join(kind.name for kind in known)} compiled was expected, since only that has a "
+            f"simulator here; got {artefact}. Audit others as they are, or on their board (--on)."
+        )
+    return kind.load()()
+
+
+def check_compilers(profiles: Sequence[Profile], python: Path | None) -> None:
+    """Raise ``BadInput`` where a board's compiler is none or is not for its accelerator, or ``python`` does not fit.
+
+    ``python`` must have the compiler of one of these boards, in a right version.
+    """
+    for profile in profiles:
+        if (key := key_of(profile)) is not None:
+            devices = COMPILERS[key[0]].facts["devices"]
+            if key[1] not in devices:
+                raise BadInput(f"{profile.name}: {key[0]} compiles for {', '.join(devices)}; its device is {key[1]}.")
     if python is None:
         return
-    if not any(profile.compiler == rockchip.TOOLKIT for profile in profiles):
+    known = [kind.name for kind in everyone() if kind.facts.get("program") is None]
+    wanted = {profile.compiler for profile in profiles} & set(known)
+    if not wanted:
+        fitting = ", ".join(name for name in boards.names() if boards.load(name).compiler in known)
         raise BadInput(
-            f"--compiler-python is the Python that has {rockchip.TOOLKIT}: name a board with --for that it compiles "
-            "for (rockchip-rk3588), or leave it out."
+            f"--compiler-python is the Python that has {' or '.join(known)}: name a board with --for that it compiles "
+            f"for ({fitting}), or leave it out."
         )
-    rockchip.version(python)
+    for name in sorted(filter(None, wanted)):
+        COMPILERS[name].load()().version(python)
 
 
 def compile_for(
     profiles: Sequence[Profile],
     made: Sequence[Artefact],
-    ready: Quantising | None = None,
+    ready: Quantising,
     *,
     python: Path | None = None,
 ) -> dict[Key, Compiled]:
     """The results of these boards' compilers, by compiler and device.
 
-    ``ready`` is what the compilers need that quantise (None: those are not called), ``python`` the one with
-    rknn-toolkit2.
+    ``ready`` is what the compilers need that quantise, ``python`` the one that has the compilers that are no program.
     """
     wanted = {key_of(profile) for profile in profiles}
     found = {}
     for key in sorted(key for key in wanted if key is not None):
         source = "-".join(FORMS[key[1]].source)
         if (one := next((one for one in made if one.name == source), None)) is not None:
-            found[key] = _compiled(*key, one, ready, python)
+            found[key] = _compiled(COMPILERS[key[0]].load()(), key[1], one, ready, python)
     return found
 
 
-def _compiled(compiler: str, device: str, one: Artefact, ready: Quantising | None, python: Path | None) -> Compiled:
-    if compiler == rockchip.TOOLKIT:
-        if python is None or ready is None:
-            return Compiled(one.name, device, why=f"no Python with {compiler} was named (--compiler-python)")
-        return rockchip.compiled(one, device, python, ready)
-    program = shutil.which(compiler)
-    if program is None:
-        return Compiled(one.name, device, why=f"{compiler} not on PATH")
-    if device == EDGETPU:
-        return edgetpu.compiled(one, compiler, program)
-    if ready is None:
-        return Compiled(one.name, device, why=f"{compiler} needs rows to calibrate on")
-    return hailo.compiled(one, device, program, ready)
+def _compiled(compiler: Compiler, device: str, one: Artefact, ready: Quantising, python: Path | None) -> Compiled:
+    if compiler.program is None:
+        place, why = python, f"no Python with {compiler.name} was named (--compiler-python)"
+    else:
+        program = shutil.which(compiler.program)
+        place, why = (Path(program) if program else None), f"{compiler.program} not on PATH"
+    return Compiled(one.name, device, why=why) if place is None else compiler.compile(one, device, place, ready)

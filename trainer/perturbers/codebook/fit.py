@@ -17,7 +17,7 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.base import Goal
-from edgeveil.trainer.perturbers.codebook import funnel, private_fit, stream_codes, synthesis, training
+from edgeveil.trainer.perturbers.codebook import Codebook, funnel, private_fit, stream_codes, synthesis, training
 from edgeveil.trainer.perturbers.codebook.funnel import Values, fit_kept
 from edgeveil.trainer.perturbers.codebook.stream_codes import (
     class_stages,
@@ -29,7 +29,6 @@ from edgeveil.trainer.perturbers.codebook.stream_codes import (
     pictured,
 )
 from edgeveil.trainer.progress import Steps, progress, say
-from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Log

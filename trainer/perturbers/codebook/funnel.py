@@ -11,7 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.measures.certificate import information
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
-from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.perturbers.codebook import Codebook
 
 
 def group_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:

@@ -15,11 +15,10 @@ import numpy as np
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
-from edgeveil.trainer.perturbers.codebook import funnel, training
+from edgeveil.trainer.perturbers.codebook import Codebook, funnel, training
 from edgeveil.trainer.perturbers.codebook.funnel import IMITATION_SHARE, LARGEST_LOGIT, RAMP_SHARE
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.private.noise import Secret
-from edgeveil.trainer.recipe.perturber import Codebook
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.run import Log
 from edgeveil.trainer.training.checkpoint_score import cross_entropy, guarded, noisy_pictures, train_encoder

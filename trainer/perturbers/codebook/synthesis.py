@@ -9,14 +9,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.recipe.perturber import Codebook
-from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.perturbers.codebook import Codebook
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+if TYPE_CHECKING:
+    from edgeveil.trainer.datasets.base import Dataset
+    from edgeveil.trainer.runs.run import Run
 
 SURE = 0.95  # the least probability of the true y that makes a sample a good donor
 
@@ -176,6 +180,15 @@ def _nearest_subjects(
     order = pool[np.argsort(((kept[pool] - centre) ** 2).sum(axis=1), kind="stable")]
     _, first = np.unique(who[order], return_index=True)
     return np.union1d(rows, order[: np.sort(first)[fewest - 1] + 1])
+
+
+def fewest_drawn(dataset: Dataset, *, stream: bool) -> np.ndarray:
+    """How many people (samples, where none are named) each class of y has among the rows that codes are drawn from."""
+    part, _ = fit_and_validation(dataset, "perturber")
+    if not stream:
+        first, _ = fit_and_validation(dataset, "classifiers")
+        part = dataset.rows(np.concatenate([part.index, first.index]))
+    return fewest_people(part.y, part.cluster, classes=len(dataset.y_names))
 
 
 # The samples from which the receiver of a codebook's codes draws x': any of a code, not its most typical ones.

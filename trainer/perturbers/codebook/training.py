@@ -16,9 +16,8 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.prediction import compile_built, predict
 from edgeveil.trainer.measures.certificate import count, information
-from edgeveil.trainer.perturbers.codebook import funnel
+from edgeveil.trainer.perturbers.codebook import Codebook, funnel
 from edgeveil.trainer.perturbers.codebook.funnel import group_means, group_sums
-from edgeveil.trainer.recipe.perturber import Codebook
 
 
 def changed_images(u: np.ndarray, *, shift: int, scale: float, offset: float, rng: np.random.Generator) -> np.ndarray:

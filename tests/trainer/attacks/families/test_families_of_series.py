@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.families.cnn import PLAIN_CNN
-from edgeveil.trainer.attacks.families.mlp import BATCH_NORM_MLP
+from edgeveil.trainer.attacks.families.cnn import PlainCNN
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.nearest import NearestInShape, dtw
-from edgeveil.trainer.attacks.families.network import SERIES_CNN, SERIES_GRU
+from edgeveil.trainer.attacks.families.network import SeriesCNN, SeriesGRU
 from edgeveil.trainer.attacks.families.signal_boosting import SignalBoosting, signal_features
 from edgeveil.trainer.attacks.families.transfer import trunk_for
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released, cut
@@ -19,7 +19,7 @@ STEPS, CHANNELS, N = 32, 2, 450
 SPEC = InputSpec(
     "series", (STEPS, CHANNELS), "float32", (-3.0,) * 2, (3.0,) * 2, Sampling(20.0, ("a", "b"), ("g", "g"))
 )
-FAMILIES = (SERIES_CNN, SERIES_GRU, SignalBoosting(), NearestInShape())
+FAMILIES = (SeriesCNN(), SeriesGRU(), SignalBoosting(), NearestInShape())
 
 
 def problem(planted):
@@ -60,9 +60,9 @@ def test_nothing_is_found_where_nothing_is(family):
 
 def test_of_the_others_pictures_alone_are_left_out():
     asked = problem(planted=False)
-    assert PLAIN_CNN.why_not(asked) == "x is a series, not a picture"
-    assert BATCH_NORM_MLP.why_not(asked) is None
-    assert trunk_for(asked) is SERIES_CNN.trunk
+    assert PlainCNN().why_not(asked) == "x is a series, not a picture"
+    assert BatchNormMLP().why_not(asked) is None
+    assert trunk_for(asked) is SeriesCNN.trunk
 
 
 def test_a_bent_clock_costs_little_and_another_shape_much():

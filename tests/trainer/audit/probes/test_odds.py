@@ -8,7 +8,7 @@ from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers import local
-from edgeveil.trainer.recipe.perturber import Local
+from edgeveil.trainer.perturbers.local import Local
 
 SPEC = InputSpec("vector", (3,), "float32", (-1.0,) * 3, (1.0,) * 3)
 SURE = 1 - 1e-6  # the noise is the operating system's: one run in a million fails for nothing

@@ -12,15 +12,16 @@ from typer.testing import CliRunner
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.profiles import load
 from edgeveil.edge_runtime.api import Perturber
-from edgeveil.edge_runtime.device import NoDevice
+from edgeveil.edge_runtime.device import FORMS, NoDevice
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.cli.doctor import examine
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export import to_onnx
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import hailo, rockchip
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
-from edgeveil.trainer.export.compilers.vendors import check_python
+from edgeveil.trainer.export.compilers.vendors import COMPILERS, check_compilers
 from edgeveil.trainer.export.export import calibration_of, export
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal
@@ -143,7 +144,7 @@ def test_a_wrong_compiler_is_a_row_with_the_reason(run, made, tmp_path, program,
     fitted = run.perturber()
     ready = Quantising(fitted, calibration_of(run, fitted)[0], folder.manifest, folder.members)
     place = stand_ins.hailo(tmp_path / "bin", **program)
-    found = hailo.compiled(one, "hailo8", str(place / "hailo"), ready)
+    found = hailo.Hailo().compile(one, "hailo8", place / "hailo", ready)
     assert found.text() == f"exported uncompiled: {why}"
     assert found.files == {} == found.entries
 
@@ -161,7 +162,57 @@ def test_a_wrong_python_ends_the_export_with_one_sentence_and_nothing_made(run, 
         assert says in str(done.exception)
         assert not (tmp_path / "out").exists()
     with pytest.raises(BadInput, match="name a board with --for that it compiles for"):
-        check_python([load("workstation")], other)
+        check_compilers([load("workstation")], other)
+
+
+@pytest.fixture
+def own_board(tmp_path, monkeypatch):
+    """A profile whose compiler is that of an installed package, and the program it calls."""
+    monkeypatch.syspath_prepend(str(ROOT / "tests/support/plugins/own_compiler"))
+    path = tmp_path / "own-board.toml"
+    text = (ROOT / "devices/profiles/raspberry-pi5-hailo8.toml").read_text()
+    path.write_text(text.replace("raspberry-pi5-hailo8", "own-board").replace('"hailo"', '"own-compiler"'))
+    (tmp_path / "bin").mkdir()
+    program = tmp_path / "bin/own-compiler"
+    program.write_text('#!/bin/sh\n{ printf "\\001HEF"; cat "$1"; } > "$2"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    yield path
+    sys.modules.pop("own_compiler", None)
+
+
+def test_the_compiler_of_an_installed_package_compiles_for_its_board(run, own_board, tmp_path):
+    exported = export(run.folder, [str(own_board)], tmp_path / "out")
+    entry = exported.manifest["models"]["generator"]["artefacts"][HAILO]
+    assert entry["compiled"]["by"] == "own-compiler 1"
+    assert exported.members[entry["file"]].startswith(hailo.MAGIC)
+    assert exported.manifest["profiles"]["own-board"]["artefacts"][0] == HAILO
+    keygen(tmp_path / "key", development=True)
+    assert seal(exported.folder, tmp_path / "key/signing.key", tmp_path / "a.veil", allow_unaudited=True).exists()
+    assert {"name": "own-compiler", "for": "artefacts of a Hailo-8", "there": True} in examine()["programs"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {'"own-compiler"': '"own-compilr"'},
+            "expected a compiler of .*; got 'own-compilr'. Did you mean own-compiler",
+        ),
+        ({'"hailo8"': '"hailo8l"'}, "own-board: own-compiler compiles for hailo8; its device is hailo8l"),
+    ],
+)
+def test_a_compiler_that_there_is_not_ends_the_export_before_it_begins(run, own_board, tmp_path, changes, says):
+    for old, new in changes.items():
+        own_board.write_text(own_board.read_text().replace(old, new))
+    with pytest.raises(BadInput, match=says):
+        export(run.folder, [str(own_board)], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_each_compiler_is_for_accelerators_that_run_compiled_files_alone():
+    devices = [device for kind in COMPILERS.kinds().values() for device in kind.facts["devices"]]
+    assert sorted(devices) == sorted(FORMS)
 
 
 def test_what_the_toolkit_says_only_in_passing_is_a_failure(tmp_path, network):

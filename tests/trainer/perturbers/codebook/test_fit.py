@@ -6,9 +6,8 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.export.to_onnx import as_code
 from edgeveil.trainer.measures.certificate import count, information
-from edgeveil.trainer.perturbers.codebook import funnel
+from edgeveil.trainer.perturbers.codebook import Codebook, funnel
 from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber, drawn
@@ -128,7 +127,7 @@ def test_a_run_of_before_they_were_deleted_is_opened(tmp_path):
 
 def test_a_receiver_draws_the_same_donors_of_a_code_that_leaves_alone(fitted):
     run, perturber = fitted()
-    alone = as_code(perturber, run.dataset().x)
+    alone = Codebook.as_code(perturber, run.dataset().x)
     test = run.dataset().part("test")
     there, here = perturber.perturb(test.x), alone.perturb(test.x)
     assert set(here) == {"code", "label"}
@@ -150,7 +149,7 @@ def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
     pool = receiver_pool(run, 32)
     assert pool.shape == (16, 32, 8, 8, 1)
     assert pool.dtype == dataset.x.dtype
-    alone = as_code(perturber, dataset.x, pool)
+    alone = Codebook.as_code(perturber, dataset.x, pool)
     assert alone.tables["decoder"] is pool
     known = dataset.for_training()
     sent = perturber.perturb(known.x)

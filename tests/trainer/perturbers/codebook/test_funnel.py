@@ -6,8 +6,7 @@ from scipy import stats
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.measures.certificate import bayes_accuracy, count, information
-from edgeveil.trainer.perturbers.codebook import funnel
-from edgeveil.trainer.recipe.perturber import Codebook
+from edgeveil.trainer.perturbers.codebook import Codebook, funnel
 from tests.support import seeds
 
 

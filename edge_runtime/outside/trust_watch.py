@@ -1,0 +1,113 @@
+"""Reads a running service's trust again, so that a key that was revoked meanwhile ends it."""
+
+import os
+from typing import Any, Callable, Dict, Optional, Tuple
+
+from edgeveil.edge_runtime.bundle.archive import index_seen
+from edgeveil.edge_runtime.bundle.reader import Bundle
+from edgeveil.edge_runtime.bundle.trust_file import Trust
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
+
+EVERY_S, DAY_S = 60.0, 86400
+
+
+class TrustWatch(object):
+    """Reads the trust in ``folder``, and holds the verified ``bundle`` that runs against it; assign ``bundle``.
+
+    ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
+    where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
+    ``index`` is what the board last saw of its update index (``bundle.index_seen``), None where nothing is known.
+    """
+
+    def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
+        self.folder, self.problem = folder, ""
+        self.bundle: Optional[Bundle] = None
+        self._trust: Optional[Trust] = None
+        self._say, self._clock = say, clock
+        self.index: Optional[Dict[str, Any]] = None
+        self._stale_days: Optional[int] = None
+        self._seen: Optional[Tuple[Tuple[str, int, int, int], ...]] = None
+        self._due_s = clock() + EVERY_S
+
+    def read(self) -> Trust:
+        """The trust, read and verified: once at a start and once at a reload. Raises as ``open_trust`` does."""
+        self._seen = None
+        seen = self._look()
+        self._trust = open_trust(self.folder)
+        self._seen = seen
+        return self._trust
+
+    def check(self, *, now: bool = False) -> None:
+        """Read the trust where it changed since it was read, at most once a minute, or at once for ``now``.
+
+        Raises ``PrivacyStop`` where it does not take the running bundle any more: its key was revoked or removed, or
+        the least security version or the audience is another; and where it wants a newer index than there is. The
+        policy is held at the next start.
+        """
+        if not now and self._clock() < self._due_s:
+            return
+        self._due_s = self._clock() + EVERY_S
+        try:
+            if self._look() != self._seen or self._trust is None or self.problem:
+                self.read()
+            self._hold()
+            self.index = index_seen(os.path.dirname(os.path.abspath(self.folder)))
+        except PrivacyStop:
+            raise
+        except EdgeVeilError as error:
+            if not self.problem:
+                self._say("trust-unreadable", message="{} What runs goes on; nothing new is accepted.".format(error))
+            self.problem = str(error)
+            return
+        self.problem = ""
+        self._hold_fresh()
+
+    def gauges(self) -> Dict[str, float]:
+        """For /metrics: whether the trust can be read, the age of the update index, and the one that ends the service.
+
+        The ages are in seconds, and left out where nothing is known of the first, or no second one was set.
+        """
+        found = {"trust-readable": float(not self.problem)}
+        if self.index is not None:
+            found["index-age-seconds"] = float(self.index["age_s"])
+        if self._stale_days is not None:
+            found["index-stale-seconds"] = float(self._stale_days * DAY_S)
+        return found
+
+    def _hold(self) -> None:
+        trust, bundle = self._trust, self.bundle
+        if trust is None or bundle is None:
+            return
+        self._stale_days = trust.index_stale_days
+        try:
+            trust.check_claims(bundle.manifest, trust.key_of(bundle.key))
+        except BundleRefused as error:
+            raise PrivacyStop(
+                "This device's trust does not take the running bundle any more: {}".format(error)
+            ) from None
+
+    def _hold_fresh(self) -> None:
+        """Its age is counted from the first flash on, and by the time that the board is up (``bundle.index_seen``)."""
+        if self._stale_days is None or self.index is None or self.index["age_s"] <= self._stale_days * DAY_S:
+            return
+        what = "The update index of this board is of version {}".format(self.index["version"])
+        raise PrivacyStop(
+            "{} for {:.0f} days, and its trust file allows {}. It may be kept from newer ones. Run edgeveil-edge "
+            "update, or ask the owner for a newer index.".format(
+                what if self.index["name"] else "No update index came to this board",
+                self.index["age_s"] / DAY_S,
+                self._stale_days,
+            )
+        )
+
+    def _look(self) -> Tuple[Tuple[str, int, int, int], ...]:
+        """What tells a changed folder without reading it: verifying costs a small board tens of milliseconds."""
+        found = []
+        try:
+            for entry in sorted(os.listdir(self.folder)):
+                facts = os.stat(os.path.join(self.folder, entry))
+                found.append((entry, facts.st_ino, facts.st_mtime_ns, facts.st_size))
+        except OSError:
+            return ()
+        return tuple(found)

@@ -1,0 +1,67 @@
+"""Who may leave of a file, in order, and how seldom the disk is asked."""
+
+import pytest
+
+from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD, Payer
+from edgeveil.edge_runtime.ext.ledger.book import LedgerUnfit
+from tests.support.promised.counted_bundles import Board, price
+
+
+@pytest.fixture
+def board(tmp_path):
+    return Board(tmp_path)
+
+
+def payer(board, releases, period_s=None, by_subject=False):
+    return Payer(board.ledger(), price(releases, period_s), by_subject=by_subject, clock=board.clock)
+
+
+def test_a_block_is_charged_at_once_and_what_is_over_does_not_leave(board):
+    paying = payer(board, 10)
+    assert paying.pay([0] * 7) == [True] * 7
+    assert board.spent() == 7
+    assert paying.pay([0] * 7) == [True] * 3 + [False] * 4
+    assert paying.pay([0]) == [False]
+    assert board.spent() == 10
+
+
+def test_one_by_one_they_are_reserved_ahead_and_the_rest_is_lost(board):
+    paying = payer(board, 100)
+    assert paying.pay([0], 1000) == [True]
+    assert board.spent() == AHEAD
+    assert all(paying.pay([0], 1000) == [True] for _ in range(AHEAD - 1))
+    assert board.spent() == AHEAD
+    assert payer(board, 100).pay([0], 1000) == [True]  # a restart: nothing is given back
+    assert board.spent() == 100
+    assert paying.pay([0], 1000) == [False]
+
+
+def test_of_a_short_file_no_more_is_reserved_than_can_follow(board):
+    paying = payer(board, 100)
+    assert [paying.pay([0], more)[0] for more in (2, 1, 0)] == [True] * 3
+    assert board.spent() == 3
+
+
+def test_each_subject_in_a_block_stops_for_itself(board):
+    paying = payer(board, 2, by_subject=True)
+    assert paying.pay([5, 6, 5, 5, 6, 7]) == [True, True, True, False, True, True]
+    assert paying.pay([5, 7, 7]) == [False, True, False]
+    assert board.spent() == 6
+
+
+def test_without_a_column_all_are_one_unit(board):
+    assert payer(board, 2).pay([5, 6, 7]) == [True, True, False]
+
+
+def test_what_was_reserved_in_one_period_does_not_leave_in_the_next(board):
+    paying = payer(board, 70, period_s=60)
+    assert paying.pay([0], 1000) == [True]
+    board.up_s += 61
+    assert sum(paying.pay([0], 1000)[0] for _ in range(100)) == 70
+
+
+def test_without_a_ledger_nothing_is_paid_for(board):
+    paying = payer(board, 10)
+    board.path.write_bytes(b"{}")
+    with pytest.raises(LedgerUnfit):
+        paying.pay([0])

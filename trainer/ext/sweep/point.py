@@ -1,0 +1,224 @@
+"""One point of a frontier: train the recipe, attack its output, measure its utility.
+
+Points measure the run's networks on the test slice, so that hundreds can be compared; ``edgeveil audit`` attacks the
+exported artefact, which is what ships.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.problem import BUDGETS, Problem
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.audit.card import limits_of
+from edgeveil.trainer.audit.document import environment, interval
+from edgeveil.trainer.audit.floor import examine, raw_rates
+from edgeveil.trainer.audit.sections.retained import correlations
+from edgeveil.trainer.audit.sections.retained_table import cross_validated
+from edgeveil.trainer.audit.subject import perturb_with
+from edgeveil.trainer.audit.verdict import judge
+from edgeveil.trainer.datasets.base import Dataset, Part
+from edgeveil.trainer.measures import attack_metrics, certificate
+from edgeveil.trainer.measures.certificate import over_null
+from edgeveil.trainer.perturbers.label_only import from_classifier
+from edgeveil.trainer.recipe.perturber import of_kind
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.recipe.training_sections import Limits
+from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.train import train
+from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
+
+FLOOR = "label-only"
+
+
+def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:
+    """The document of one point: figures, or ``failed`` and why. ``floor`` measures label-only on the recipe's data.
+
+    Trains in ``out/runs`` and shares D_y and D_z through ``out/classifiers``, one process at a time. ``attacks`` is
+    ``codes``, ``quick``, ``all``, or ``auto``: ``codes`` for a perturber that sends few codes, else ``quick``.
+    """
+    lent = shared_classifiers(recipe, out, budget=budget)
+    try:
+        run = lent if floor else _trained(recipe, out, lent, budget=budget)
+    except EdgeVeilError as error:
+        return {"failed": str(error)}
+    dataset, two = run.dataset(), lent.classifiers()
+    fitted = from_classifier(dataset.for_training(), two["target"]) if floor else run.perturber()
+    named = tuple(getattr(recipe.perturber, "keep", ()))
+    figures = measure(dataset, fitted, two, attacks=attacks, seed=recipe.seed, limits=recipe.limits, named=named)
+    versions, machine = environment()
+    spent = round(sum(run.facts["wall_time_s"].values()), 1)
+    limit_met = floor or bool(run.facts["limit_met"])
+    return {**figures, "limit_met": limit_met, "training_s": spent, "versions": versions, "machine": machine}
+
+
+def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
+    """A run with D_y and D_z for this recipe's data, slices and seed: trained once, by the first process."""
+    shared = recipe.with_budget(budget)
+    what = shared.model_dump(include={"data", "prior", "classifiers", "seed"})
+    what |= shared.budget.model_dump(include={"rows", "batch", "classifier_epochs"})
+    if shared.private is not None:  # its slices are cut by unit
+        what["private"] = shared.private.unit
+    text = json.dumps([what, recipe.perturber.unbounded], sort_keys=True)
+    folder = out / "classifiers" / hashlib.sha256(text.encode()).hexdigest()[:12]
+    with _locked(folder):
+        if not (folder / "run.json").is_file():
+            Run.create(folder, recipe, budget=budget)
+        run = Run.open(folder)
+        if run.facts["state"] != "classifiers":
+            (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
+            run.record(state="classifiers")
+    return run
+
+
+def measure(
+    dataset: Dataset,
+    fitted: FittedPerturber,
+    two: Mapping[str, Any],
+    *,
+    attacks: str,
+    seed: int,
+    limits: Limits | None = None,
+    named: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """Leakage, utility and kept properties of ``fitted`` on the test slice; ``two`` are D_y and D_z.
+
+    The verdict is an audit's, by the recipe's ``limits``; ``named`` is what it asks to keep.
+    """
+    rows = dataset.slices.rows()
+    perturbed = perturb_with(fitted, dataset, rows)
+    chosen = partial(_families, attacks, fitted.kind)
+    audited = examine(dataset, perturbed.released, two, BUDGETS["quick"], seed, families=chosen)
+    found, outputs = audited.findings, perturbed.outputs
+    worst = found.worst_adaptive
+    leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
+    fixed = next((row for row in found.rows if row.kind == "fixed"), None)
+    document: dict[str, Any] = {
+        "attacked_by": [row.name for row in found.rows],
+        "not_run": [left_out._asdict() for left_out in found.not_run],
+        "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
+    }
+    part = dataset.part("test")
+    first = len(rows) - len(part)
+    counted = attack_metrics.counted_prior(dataset.y[rows[:first]], dataset.z[rows[:first]], dataset.theta.shape)
+    code = next((o["name"] for o in fitted.outputs if o["kind"] == "code"), None)
+    sent = outputs.get(code or "label") if code or of_kind(fitted.kind).certified else None
+    if sent is not None:
+        values, codes = sent.astype(np.int64)[first:], int(sent.max()) + 1
+        rng = np.random.default_rng([seed, 2])
+        rate = cross_validated(part, values, counted, codes=codes, chance=found.chance.majority, rng=rng)
+        # Codes leak less on the rows they were learned on, so they are counted on test folds too.
+        if rate["accuracy"] > leak["accuracy"]:
+            leak = {"name": "code counts, crossed", **rate}
+        shape = (len(dataset.y_names), codes, len(dataset.z_names))
+        document["bits_over_null"] = bits_over_null(part, values, shape, rng)
+    frames = perturbed.released.x[first:]
+    distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
+    units = len(part) if part.cluster is None else len(np.unique(part.cluster))
+    clusters = None if part.cluster is None else {"kind": dataset.cluster_kind, "test": units}
+    counted_rows = {"rows": {"test": len(part)}, "clusters": clusters}
+    asked = {} if limits is None else limits_of(limits)
+    return _plain(
+        {
+            **document,
+            "perturber": fitted.kind,
+            "rows": len(part),
+            "chance": found.chance._asdict(),
+            "verdict": judge(audited.as_dict(), asked, counted_rows),
+            "leak": leak,
+            "target": interval(audited.target),
+            "raw": raw_rates(dataset, two),
+            "kept": {
+                name: correlation(value, units)
+                for name, value in correlations(dataset, part, frames, named=named).items()
+            },
+            "distance": float(np.linalg.norm(distance, axis=1).mean()),
+        }
+    )
+
+
+def bits_over_null(
+    part: Part, code: np.ndarray, shape: tuple[int, int, int], rng: np.random.Generator
+) -> dict[str, float]:
+    """Bits about z beyond y in codes (n,), less those about z permuted over whole clusters (the null), by unit."""
+    design: dict[str, Any] = {
+        "q": np.eye(shape[1]),
+        "classes": (shape[0], shape[2]),
+        "rng": rng,
+        "cluster": part.cluster,
+    }
+    null = certificate.null_distribution(part.y, code, part.z, shuffles=60, **design)[:, 1]
+    found = over_null(part.y, code, part.z, null_bits=float(null.mean()), **design)
+    return {
+        "estimate": found.estimate,
+        "low": found.low,
+        "high": found.high,
+        "null": null.mean(),
+        "null_95": np.quantile(null, 0.95),
+    }
+
+
+def correlation(value: float, units: int) -> dict[str, float]:
+    """A correlation with its 95 % interval over independent units (Fisher's z)."""
+    half = float(stats.norm.ppf(0.975)) / float(np.sqrt(max(units - 3, 1)))
+    middle = float(np.arctanh(np.clip(value, -0.999999, 0.999999)))
+    return {"correlation": value, "low": float(np.tanh(middle - half)), "high": float(np.tanh(middle + half))}
+
+
+def _trained(recipe: Recipe, out: Path, lent: Run, *, budget: str) -> Run:
+    digest = hashlib.sha256((recipe.model_dump_json() + budget).encode()).hexdigest()[:12]
+    folder = out / "runs" / digest
+    resume = (folder / "run.json").is_file()
+    if not resume or Run.open(folder).facts["state"] != "finished":
+        try:
+            train(recipe, folder, budget=budget, resume=resume, classifiers=lent.folder)
+        except LimitNotMet:
+            # Utility below the recipe's limit is a point of the frontier like any other; a diverged training is none.
+            if Run.open(folder).facts["state"] != "finished":
+                raise
+    return Run.open(folder)
+
+
+def _families(attacks: str, kind: str, problem: Problem) -> tuple[Adversary, ...]:
+    every = adversaries()
+    if attacks == "all":
+        return every
+    by_code = tuple(family for family in every if family.kind == "fixed" or getattr(family, "counts", False))
+    countable = CodeCounts().why_not(problem) is None
+    if countable and (attacks == "codes" or (attacks == "auto" and of_kind(kind).certified)):
+        return by_code
+    return tuple(family for family in every if family in by_code or getattr(family, "swept", False))
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of ``folder``: one process at a time, also across machines if the file system locks."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with Path(f"{folder}.lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _plain(value: Any) -> Any:
+    """``value`` as JSON values; NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(one) for one in value]
+    if isinstance(value, (float, np.floating)):
+        return round(float(value), 6) if np.isfinite(value) else None
+    return value
