@@ -281,8 +281,7 @@ def parts(description: Mapping[str, Any], records: Mapping[str, Any]) -> Iterato
 def page(name: str) -> str:
     """The page of that name as Markdown."""
     description = described(name)
-    how = f"Written by `python -m scripts.pages {name}`."
-    body = [f"# {description['title']}", *parts(description, records_of(description)), f"{footer(description)} {how}"]
+    body = [f"# {description['title']}", *parts(description, records_of(description)), footer(description)]
     return "\n\n".join(body) + "\n"
 
 

@@ -10,7 +10,7 @@ from tests.walk.examples import edgeveil
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MOST_WORDS = 37_600  # 300 since boards report: what they tell, and whom the owner believes
+MOST_WORDS = 34_800  # the pages after the redesign's cut; see also the budget of tests/test_rooms.py
 
 _FENCE = re.compile(r"^( *)```.*?^\1```", re.MULTILINE | re.DOTALL)
 _GENERATED = re.compile(r"<!-- recorded: .*?<!-- end -->", re.DOTALL)

@@ -31,14 +31,14 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(78_900, 66_000, "The tree after the deletions and merges of the redesign."),
-    "spine lines": Budget(78_900, 52_000, "As the product: no extension has been moved to ext/ yet."),
+    "spine lines": Budget(71_900, 52_000, "The product without ext/."),
     "modules": Budget(434, 400, "The tree after the merge of 858 modules."),
     "folders": Budget(60, 60, "The target."),
-    "folders of fewer than four modules": Budget(13, 0, "Folders that the merge left, each until it joins another."),
-    "modules under 40 lines": Budget(8, 0, "Modules that several packages import and none of them owns."),
+    "folders of fewer than four modules": Budget(9, 0, "Folders that the merge left, each until it joins another."),
+    "modules under 40 lines": Budget(9, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
-    "scripts lines": Budget(7_000, 7_000, "The target."),
-    "words of docs": Budget(70_000, 60_000, "The target."),
+    "scripts lines": Budget(7_100, 7_000, "The tables of sources, sinks and attacks, written from the classes."),
+    "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(70_100, 55_000, "The tests of the tree after the deletions."),
 }
 
@@ -52,12 +52,6 @@ def test_a_circle_is_found():
     edges = {"p.a.x": {"p.b.y"}, "p.b.z": {"p.a.w"}, "p.c": {"p.a.x"}}
     assert import_graph.circles(import_graph.children("p", edges)) == [["a", "b"]]
     assert import_graph.circles(edges) == []
-
-
-@pytest.fixture(scope="module")
-def measured() -> dict[str, Any]:
-    """The size of this checkout."""
-    return size()
 
 
 def exceeded(measured: dict[str, Any]) -> list[str]:
