@@ -21,8 +21,9 @@ ROOTS = ("edge_runtime", "trainer", "devices", "models")
 PROCESSES = ("edge_runtime/inside", "edge_runtime/outside")  # packages of one process: they may be small
 # Folders of siblings of one kind, one file each: such a file may be short.
 KINDS = """
-devices/agents edge_runtime/backends edge_runtime/sinks edge_runtime/sources edge_runtime/stages models trainer/attacks/families trainer/audit/probes trainer/datasets trainer/datasets/loaders
-trainer/export/compilers trainer/perturbers trainer/private/estimators
+devices/agents edge_runtime/backends edge_runtime/sinks edge_runtime/sources edge_runtime/stages models
+trainer/attacks/families trainer/audit/probes trainer/datasets trainer/datasets/loaders trainer/export/compilers
+trainer/perturbers trainer/private/estimators
 """.split()  # noqa: SIM905
 SMALL, SHORT, LONG = 4, 40, 500  # modules of a folder; lines of a module
 

@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any, Iterator
 
+from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.cli.options import Document, add_command, add_json, print_document
 from edgeveil.edge_runtime.paths import LEDGER
 
@@ -29,19 +30,17 @@ def add_commands(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ext.ledger.book import create
-
-    create(arguments.file)
+    ext.part("ledger", "book").create(arguments.file)
     sys.stdout.write("made {}\n".format(arguments.file))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.ext.ledger.book import DEVICE, Account, Ledger
     from edgeveil.edge_runtime.uptime import uptime
 
-    book = Ledger(arguments.file).book().counted(*uptime())
-    device = book.accounts.get(DEVICE, Account())
-    subjects = [account.total for name, account in book.accounts.items() if name != DEVICE]
+    of = ext.part("ledger", "book")
+    book = of.Ledger(arguments.file).book().counted(*uptime())
+    device = book.accounts.get(of.DEVICE, of.Account())
+    subjects = [account.total for name, account in book.accounts.items() if name != of.DEVICE]
     document = {
         "schema": 1,
         "lifetime_epsilon": book.lifetime / _MICRO,

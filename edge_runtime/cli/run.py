@@ -6,7 +6,7 @@ import os
 import sys
 from typing import Any, Callable, Dict, Iterator, Optional
 
-from edgeveil.edge_runtime import config
+from edgeveil.edge_runtime import config, ext
 from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, LimitNotMet
@@ -160,9 +160,6 @@ def _file_to_file(settings: Settings) -> Document:
 
 def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
     """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
-    from edgeveil.edge_runtime.ext.ledger.allowance import Payer
-    from edgeveil.edge_runtime.ext.ledger.book import Ledger
-
     spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
     if by_subject and (spending is None or spending.unit == "release"):
         raise BadInput(
@@ -173,7 +170,8 @@ def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
         )
     if perturber.price is None:
         return {}
-    return {"pay": Payer(Ledger(settings.ledger), perturber.price, by_subject=by_subject).pay}
+    ledger = ext.part("ledger", "book").Ledger(settings.ledger)
+    return {"pay": ext.part("ledger", "allowance").Payer(ledger, perturber.price, by_subject=by_subject).pay}
 
 
 def _refuse_overwriting(settings: Settings, sink: str) -> None:

@@ -13,7 +13,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime import ext, machine
 from edgeveil.edge_runtime.bundle.board_state import files_beside
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all
 from edgeveil.edge_runtime.config import Settings, choices
@@ -28,11 +28,10 @@ from edgeveil.edge_runtime.errors import (
     Unsupported,
     describe,
 )
-from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, InsideCount, PaidDraws
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
+from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
-from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout
+from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws
 from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, device_file, fact_of, needs_daemon
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
@@ -205,7 +204,7 @@ class Inside(object):
             plan = schedule(perturber.manifest, settings.fps)
             layout = Layout.of(perturber.manifest)
             if perturber.price is not None:
-                self._may_make = InsideCount(self._counters, perturber.price).take
+                self._may_make = ext.part("ledger", "allowance").InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
             capture = Capture(perturber.manifest, counter, perturber.detector)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
@@ -309,14 +308,12 @@ class Inside(object):
         manifest, price = perturber.manifest, perturber.count_price
         if manifest.counts is None:
             return None
-        from edgeveil.edge_runtime.ext.counting.inside import Counter
-
         if price is not None:
-            self._may_count = InsideCount(self._counters, price, of=COUNTS).take
+            self._may_count = ext.part("ledger", "allowance").InsideCount(self._counters, price, of=COUNTS).take
         finder = manifest.detector or manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
         steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
-        return Counter(manifest.counts, shape, clock=time.monotonic, **steps)
+        return ext.part("counting", "inside").Counter(manifest.counts, shape, clock=time.monotonic, **steps)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()

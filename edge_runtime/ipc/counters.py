@@ -24,6 +24,7 @@ _VALUE = struct.Struct("<q")
 _NAME = re.compile(r"[a-z0-9:.-]{1,%d}" % _NAME_SIZE)
 LEVEL = "level:"  # levels of the camera aid, while it is on
 DROP = "drop:"  # frames that were dropped, by reason
+COUNTS = "count:"  # before names of what counts of people may spend: they are released apart from frames
 
 
 class Counters(object):

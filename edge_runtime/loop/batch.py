@@ -7,8 +7,8 @@ import time
 from typing import Any, Callable, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import SPENT, BadInput, FrameDropped, PrivacyStop
-from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.manifest import AHEAD
 
 Summary = NamedTuple(
     "Summary",

@@ -153,6 +153,9 @@ class Spending(NamedTuple):
     period_s: Optional[float]
 
 
+AHEAD = 64  # releases that are reserved at once: SD cards wear
+
+
 class Limit(NamedTuple):
     """The most that one unit may spend in each period; ``period_s`` None: ever."""
 

@@ -9,16 +9,15 @@ fault would hold, which costs nothing, and a spent budget is announced as a faul
 """
 
 import collections
-from typing import Any, Callable, Deque, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
+from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.bundle.opened import Opened
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyStop
-from edgeveil.edge_runtime.ext.ledger.allowance import COUNTS, Allowance, PaidDraws
-from edgeveil.edge_runtime.ext.ledger.book import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import DROP, SLACK_S, Counters, Schedule
-from edgeveil.edge_runtime.ipc.record import FLAT, Counted, Record
+from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, SLACK_S, Counters, Schedule
+from edgeveil.edge_runtime.ipc.record import FLAT, Counted, PaidDraws, Record
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
@@ -226,7 +225,7 @@ def promises(opened: Opened) -> Tuple[Any, ...]:
     return opened.bundle.manifest.spending, opened.price, opened.count_price
 
 
-def open_allowance(settings: Settings, opened: Opened, plan: Schedule) -> Union[Allowance, Unlimited]:
+def open_allowance(settings: Settings, opened: Opened, plan: Schedule) -> Any:
     """The allowance for a verified bundle. Raises ``PrivacyStop`` where it needs a ledger and none can be charged,
     ``BadInput`` where the settings ask to charge each subject."""
     if settings.subject_column is not None:
@@ -238,20 +237,17 @@ def open_allowance(settings: Settings, opened: Opened, plan: Schedule) -> Union[
     return _allowance(settings, opened.price, slots=plan.slots, tick_s=plan.tick_s, repeats=repeats)
 
 
-def open_count_allowance(settings: Settings, opened: Opened) -> Union[Allowance, Unlimited]:
+def open_count_allowance(settings: Settings, opened: Opened) -> Any:
     """As ``open_allowance``, for one record of counts a period."""
     counts = opened.bundle.manifest.counts
     period_s = 0.0 if counts is None else float(counts.period_s)
     return _allowance(settings, opened.count_price, slots=1, tick_s=period_s, of=COUNTS)
 
 
-def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Union[Allowance, Unlimited]:
+def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Any:
     if price is None:
         return Unlimited()
-    try:
-        return Allowance(Ledger(settings.ledger), price, **options)
-    except LedgerUnfit as error:
-        raise PrivacyStop(str(error)) from None
+    return ext.part("ledger", "allowance").open_allowance(settings.ledger, price, **options)
 
 
 # The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.
@@ -322,7 +318,7 @@ def open_count_emission(
     rules: Optional[CountRules],
     sinks: SinkGroup,
     counters: Counters,
-    allowance: Union[Allowance, Unlimited],
+    allowance: Any,
     *,
     clock: Callable[[], float],
 ) -> Optional[CountEmission]:

@@ -7,17 +7,16 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
+from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.bundle.opened import Opened
 from edgeveil.edge_runtime.bundle.reader import open_file, read_all, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import SPENT, BadInput, EdgeVeilError, LimitNotMet, PrivacyStop
-from edgeveil.edge_runtime.ext.ledger.allowance import PaidDraws
-from edgeveil.edge_runtime.ext.shift.outside import ShiftWatch
 from edgeveil.edge_runtime.ipc.counters import DROP, LEVEL, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Event
-from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record
+from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
 from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.outside import status
@@ -323,8 +322,10 @@ class Service(object):
                 self.counts.begin()
             self.begun = True
 
-    def _watch_shift(self, opened: Opened) -> ShiftWatch:
-        return ShiftWatch(opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
+    def _watch_shift(self, opened: Opened) -> Any:
+        return ext.part("shift", "outside").ShiftWatch(
+            opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift
+        )
 
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""

@@ -14,7 +14,6 @@ from edgeveil.edge_runtime.bundle.policy import IDENTITY_ALLOWED, NOT_AUDITED_ON
 from edgeveil.edge_runtime.camera_address import is_private
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ext.shift.distance import SHIFTED
 from edgeveil.edge_runtime.ipc.counters import drops
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.outside.board_health import Gauge, board_gauges
@@ -365,13 +364,10 @@ class Status(object):
             "identity-allowed": float(service.bundle.manifest.perturber.identity_allowed),
             "isolated": float(service.isolation not in ("", CONVENTION)),
             "set-seconds": service.link.inside.get("last-busy-us") / 1e6,
-            "label-only": float(service.shift.label_only),
+            **service.shift.gauges(),
             **service.trust_watch.gauges(),
             **self._audited(),
         }
-        if service.shift.last is not None:
-            gauges.update({"shift": service.shift.last.distance, "shift-low": service.shift.last.low})
-            gauges["shifted"] = float(service.shift.last.state == SHIFTED)
         board = board_gauges(service.link.manifest_sha256)
         counts = service.link.inside.all(), service.counters.all(), service.sinks.counts_by_sink()
         yield from metrics(*counts, gauges, board)

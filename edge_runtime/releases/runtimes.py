@@ -23,7 +23,7 @@ import sys
 import tempfile
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime import config, paths
+from edgeveil.edge_runtime import config, ext, paths
 from edgeveil.edge_runtime.bundle.archive import index_seen, read_archive
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import ROOT, RUNTIME, Trust
@@ -31,7 +31,6 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
-from edgeveil.edge_runtime.ext.ledger.book import board_total
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
 from edgeveil.edge_runtime.releases import confinement
 from edgeveil.edge_runtime.releases.store import BUNDLE, Releases
@@ -434,5 +433,5 @@ def status(root: str) -> Dict[str, Any]:
         "reason": state.reason,
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
-        "spent": board_total(),
+        "spent": ext.part("ledger", "book").board_total(),
     }

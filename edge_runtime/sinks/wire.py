@@ -12,10 +12,10 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 
 import numpy as np
 
+from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ext.shift.distance import reference_of
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 
@@ -108,7 +108,7 @@ def about(manifest: Optional[Manifest], audit: Optional[Mapping[str, Any]], runs
     if manifest is None:
         return document
     document.update(bundle=manifest.name, version=manifest.created, sensitive=manifest.perturber.sensitive)
-    document["watched"] = reference_of(audit, manifest.crops) is not None
+    document["watched"] = ext.part("shift", "distance").reference_of(audit, manifest.crops) is not None
     if audit is not None:
         device = runs.get("device", CPU)
         shown = [audit] if device == CPU else audits_of(audit, runs.get("artefact", ""), device, current_place())

@@ -7,17 +7,17 @@ have, and is read once. Each limit begins its next period by the inside's own cl
 import collections
 import threading
 import time
-from typing import Callable, Counter, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Counter, List, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
-from edgeveil.edge_runtime.ext.ledger.book import Ledger
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.ipc.counters import Counters
-from edgeveil.edge_runtime.manifest.manifest import Price
+from edgeveil.edge_runtime.ipc.record import PaidDraws
+from edgeveil.edge_runtime.manifest.manifest import AHEAD, Price
 from edgeveil.edge_runtime.uptime import up_s
 
 _LEFT, _RENEWS = "left:{}", "renews-s:{}"
 INSIDE_SPENT = "inside-spent"  # 1 while it makes no more
-COUNTS = "count:"  # of counts of people, which are released apart from frames
 _NEVER = -1
 
 
@@ -67,46 +67,9 @@ class InsideCount(object):
         return True
 
 
-# Which draws of a stream were paid for: to release one again costs nothing.
-#
-# A draw is known by its name (``PerturbedFrame.drawn``); 0 names none, and is always paid for. Names are forgotten, the
-# oldest first: such a draw is then paid for again.
-
-
-MOST = 4096  # as many as tracks are remembered
-
-
-class PaidDraws(object):
-    """The names of the draws that were paid for last."""
-
-    def __init__(self, most: int = MOST) -> None:
-        self._most = most
-        self._names: "collections.OrderedDict[int, None]" = collections.OrderedDict()
-
-    def __contains__(self, name: int) -> bool:
-        return name in self._names
-
-    def unpaid(self, names: Iterable[int]) -> int:
-        """How many releases these are that must be paid for: each 0, and each other name once."""
-        names = list(names)
-        return names.count(0) + len({name for name in names if name and name not in self._names})
-
-    def add(self, names: Iterable[int]) -> None:
-        """Count these as paid for, from now on."""
-        for name in names:
-            if name:
-                self._names[name] = None
-                self._names.move_to_end(name)
-        while len(self._names) > self._most:
-            self._names.popitem(last=False)
-
-
 # Spend, then release: which releases of a bundle are paid for, each of them exactly once.
 #
 # What was reserved on the disk and not released is lost, never given back.
-
-
-AHEAD = 64  # releases that are reserved at once: SD cards wear
 
 
 class Payer(object):
@@ -280,3 +243,11 @@ class Allowance(object):
                 self._low.wait()
             self._low.clear()
             self._try_reserve()
+
+
+def open_allowance(path: str, price: Price, **options: Any) -> Allowance:
+    """The allowance on the ledger at ``path``. Raises ``PrivacyStop`` where there is none that can be charged."""
+    try:
+        return Allowance(Ledger(path), price, **options)
+    except LedgerUnfit as error:
+        raise PrivacyStop(str(error)) from None

@@ -74,6 +74,14 @@ class ShiftWatch(object):
         found = {"state": "unknown", "most": self._most} if self.last is None else self.last.document()
         return dict(found, label_only=self.label_only)
 
+    def gauges(self) -> Dict[str, float]:
+        """For /metrics."""
+        found = {"label-only": float(self.label_only)}
+        if self.last is not None:
+            found.update({"shift": self.last.distance, "shift-low": self.last.low})
+            found["shifted"] = float(self.last.state == SHIFTED)
+        return found
+
     def _look(self, histogram: Histogram) -> None:
         before, reference = self.last, self._reference
         if reference is None:

@@ -6,8 +6,9 @@ import pytest
 
 from edgeveil.edge_runtime.errors import PrivacyStop
 from edgeveil.edge_runtime.ext.ledger import allowance as module
-from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD, Allowance, InsideCount
+from edgeveil.edge_runtime.ext.ledger.allowance import Allowance, InsideCount
 from edgeveil.edge_runtime.ipc.counters import Counters
+from edgeveil.edge_runtime.manifest.manifest import AHEAD
 from tests.support.promised.counted_bundles import Board, price
 
 

@@ -1,6 +1,8 @@
 """A draw is paid for once, and one that was forgotten again."""
 
-from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD, PaidDraws, Payer
+from edgeveil.edge_runtime.ext.ledger.allowance import Payer
+from edgeveil.edge_runtime.ipc.record import PaidDraws
+from edgeveil.edge_runtime.manifest.manifest import AHEAD
 from tests.support.promised.counted_bundles import Board, price
 
 

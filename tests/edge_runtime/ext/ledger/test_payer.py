@@ -2,8 +2,9 @@
 
 import pytest
 
-from edgeveil.edge_runtime.ext.ledger.allowance import AHEAD, Payer
+from edgeveil.edge_runtime.ext.ledger.allowance import Payer
 from edgeveil.edge_runtime.ext.ledger.book import LedgerUnfit
+from edgeveil.edge_runtime.manifest.manifest import AHEAD
 from tests.support.promised.counted_bundles import Board, price
 
 
