@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
+from edgeveil.trainer.recipe import training_sections
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import Budget, Section
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -42,7 +43,7 @@ ROUNDED = "\nstraight_through = true # few levels: the losses see samples rounde
 class Generator(Section):
     """The network that maps u to u', both in the unit cube."""
 
-    architecture: Literal["conv", "mlp"] = Field(description='"conv" for images, "mlp" for vectors.')
+    architecture: training_sections.Generator = Field(description='"conv" for images, "mlp" for vectors.')
     width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
     halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
     blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
@@ -240,30 +241,7 @@ def build_generator(spec: InputSpec, section: Generator, *, noise: int = 0) -> A
 
     Raises ``BadInput`` where section and samples do not fit.
     """
-    from edgeveil.models.generators import conv_generator, mlp_generator, series_generator
-
-    if (section.architecture == "mlp") != (spec.kind == "vector"):
-        raise BadInput(
-            f'The data are {spec.kind}s of shape {spec.shape} and the generator is "{section.architecture}": '
-            'vectors take "mlp", images and series "conv".'
-        )
-    returns = section.clip == "returns"
-    if section.architecture == "mlp":
-        return mlp_generator(
-            spec.shape[0], width=section.width, blocks=section.blocks, latent=section.latent, noise=noise,
-            returns=returns,
-        )  # fmt: skip
-    sides = spec.shape[:-1]
-    if min(sides) < 2**section.halvings:
-        what = f"{sides[0]} steps" if spec.kind == "series" else f"{sides[0]} x {sides[1]} pixels"
-        raise BadInput(
-            f"`perturber.generator.halvings` is {section.halvings}, too many for samples of {what}: take at most "
-            f"{min(sides).bit_length() - 1}."
-        )
-    make: Callable[..., Any] = series_generator if spec.kind == "series" else conv_generator
-    return make(
-        spec.shape, width=section.width, halvings=section.halvings, blocks=section.blocks, noise=noise, returns=returns
-    )
+    return network(section.architecture, spec).build(spec, settings=section, noise=noise)
 
 
 def build_discriminator(spec: InputSpec) -> Any:

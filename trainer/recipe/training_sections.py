@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.count import LEAST_PERIOD_S, MICRO, MOST_EACH, MOST_PERIOD_S, CountRules
+from edgeveil.edge_runtime.registry import Registry
 
 MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
 
@@ -44,7 +45,20 @@ class TrainingPrior(Section):
     )
 
 
-Architecture = Literal["small", "normed-cnn", "table1-mnist", "normed-mlp", "table1-wifi", "series", "linear"]
+# The networks that come along, and those of installed packages. Of their classes only the literals are read here.
+NETWORKS = Registry("edgeveil.trainer.networks", key="names", group="edgeveil.networks", word="network")
+
+
+def networks(role: str) -> tuple[str, ...]:
+    """The names of all classifiers, or of all generators."""
+    every = {**NETWORKS.kinds(), **NETWORKS.plugins()}
+    return tuple(name for name, one in every.items() if one.facts["role"] == role)
+
+
+if TYPE_CHECKING:
+    Architecture = Generator = str
+else:
+    Architecture, Generator = Literal[(*networks("classifier"), "linear")], Literal[networks("generator")]
 
 
 class Classifiers(Section):

@@ -15,7 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
-from edgeveil.trainer.recipe.training_sections import Classifiers
+from edgeveil.trainer.recipe.training_sections import NETWORKS, Classifiers, networks
 from edgeveil.trainer.runs.run import Checkpoint
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.training.classifiers import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
@@ -24,7 +24,6 @@ ROWS = 3000  # that are looked at, of each slice
 VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
 HARDLY = 0.2  # of what is left above guessing: who reads less of y has little to keep
 TRIAL_S = 50.0  # for all networks together
-CANDIDATES = {"vector": ("normed-mlp", "table1-wifi"), "image": ("normed-cnn", "small"), "series": ("series",)}
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,13 @@ def with_forest(dataset: Dataset, label: str, names: Sequence[str]) -> Look:
     return Look(accuracy, commonest(truth), len(names))
 
 
+def candidates(kind: str) -> list[str]:
+    """The classifiers to try on samples of a ``kind``, the first one first."""
+    facts = {name: NETWORKS[name].facts for name in networks("classifier")}
+    fit = {name: one["tried"] for name, one in facts.items() if one.get("tried") and kind in one["of"]}
+    return sorted(fit, key=fit.__getitem__)
+
+
 def with_networks(
     dataset: Dataset, *, batch: int, epochs: int, shift: int, clock: Callable[[], float] = time.monotonic
 ) -> list[Tried]:
@@ -86,7 +92,7 @@ def with_networks(
     most = min(ROWS, affordable(dataset))
     fit = fit.take(np.arange(min(len(fit), most)))
     u, held = dataset.unit(fit.x), dataset.unit(choose.x)
-    names = CANDIDATES[dataset.input.kind]
+    names = candidates(dataset.input.kind)
     tried = []
     for name in names:
         keras.utils.set_random_seed(0)

@@ -242,7 +242,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         p=float(dataset.theta[0, 0]),
         remark=_remark(look),
         tried="".join(f"#   y: {one.accuracy:.1%} by the network {one.architecture}\n" for one in tried),
-        classifier="linear" if linear else tried[0].architecture if tried else first_look.CANDIDATES[spec.kind][0],
+        classifier="linear" if linear else tried[0].architecture if tried else first_look.candidates(spec.kind)[0],
         seen="" if linear else f"\nlook = {reads:.3f}          # of y; training stops where D_y lies ten points below",
         shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
         if shift

@@ -8,20 +8,20 @@ from typing import Any, cast
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.linear.linear_problem import LinearSection, linear_problem
+from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.progress import progress, say
-from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
+from edgeveil.trainer.recipe.training_sections import NETWORKS, Budget, Classifiers
 from edgeveil.trainer.runs.run import Log, Run
 
 MARGIN = 0.05  # of what is left above the commonest class, that D_y must read of it
 LOOK_POINTS = 0.10  # that it may lie below the look of `recipe new`
-ANOTHER = {"table1-wifi": "normed-mlp", "normed-mlp": "table1-wifi", "normed-cnn": "small"}  # else "normed-cnn"
 
 
 def commonest(labels: np.ndarray) -> float:
@@ -55,7 +55,7 @@ def check_reads_y(run: Run, model: Any) -> None:
     if beats_guessing(found, guessing) and not far:
         return
     seen = "" if look is None else f", and the look of `recipe new` read {look:.1%}"
-    another = ANOTHER.get(recipe.classifiers.architecture, "normed-cnn")
+    another = NETWORKS[recipe.classifiers.architecture].load().another
     smaller = " or, if that is enough for your use, lower `classifiers.look`" if far else ""
     sentence = (
         f"D_y reads y in {found:.1%} of the second slice; always guessing the commonest class is right in "
@@ -74,34 +74,11 @@ def check_reads_y(run: Run, model: Any) -> None:
 
 
 NAMES = ("target", "sensitive")
-_KINDS = {"normed-mlp": "vector", "table1-wifi": "vector", "series": "series"}  # all others are for images
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
     """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
-    from edgeveil.models import classifiers
-
-    if spec.kind != _KINDS.get(architecture, "image"):
-        raise BadInput(
-            f'The data are {spec.plural} of shape {spec.shape} and the classifier is "{architecture}": vectors take '
-            '"normed-mlp" or "table1-wifi", series "series", images "small", "normed-cnn" or "table1-mnist".'
-        )
-    if spec.kind == "series":
-        from edgeveil.models import series
-
-        steps, channels = spec.shape
-        return series.classifier((steps, channels), classes, **({} if width is None else {"width": width}))
-    if architecture == "table1-wifi":
-        return classifiers.table1_wifi(spec.shape[0], classes)
-    if architecture == "normed-mlp":
-        return classifiers.normed_mlp(spec.shape[0], classes)
-    height, wide, channels = spec.shape
-    if architecture == "table1-mnist":
-        if min(height, wide) < 9:
-            raise BadInput(f'"table1-mnist" needs at least 9 x 9 pixels; got {height} x {wide}. Take "small".')
-        return classifiers.table1_mnist((height, wide, channels), classes)
-    network = classifiers.normed_cnn if architecture == "normed-cnn" else classifiers.small
-    return network((height, wide, channels), classes, **({} if width is None else {"width": width}))
+    return network(architecture, spec).build(spec, settings=width, classes=classes)
 
 
 def train_classifiers(run: Run) -> None:
