@@ -11,7 +11,6 @@ halves, and is not a-private (ln(e^a + 1) = 1.313 at d = 2, a = 1). Here an even
 every v and does not leave: what does leave of a private report is private.
 """
 
-import functools
 import math
 from decimal import Decimal
 from typing import Any, Callable, Mapping, Sequence
@@ -70,7 +69,7 @@ class DuchiCube(Mechanism):
 
     name = "mechanism duchi-linf"
     mechanism = "duchi-linf"
-    fields = {"places": functools.partial(whole, low=0)}
+    fields = {"places": whole}  # which number is that of the shape
     fair = 1
 
     @classmethod

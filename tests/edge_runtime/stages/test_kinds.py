@@ -1,0 +1,58 @@
+"""Every stage kind is one class: what the JSON Schema of a manifest has of it is what its table of fields has."""
+
+import functools
+import io
+import json
+import zipfile
+
+import pytest
+
+from edgeveil.devices.zipapp import zipapp_bytes
+from edgeveil.edge_runtime import registry
+from edgeveil.edge_runtime.stages import STAGES, choices, kind_of, name_of
+from edgeveil.edge_runtime.util.validate import one_of, real, whole
+from tests.support.checkout import ROOT
+from tests.support.promised import local_examples
+
+SCHEMA = json.loads((ROOT / "docs/reference/schemas/manifest.schema.json").read_text())["$defs"]
+STAGE_SCHEMAS = {name: one for name, one in SCHEMA.items() if "stage" in one.get("properties", {})}
+
+
+def in_schema(name):
+    name = name.replace(" ", "_").replace("-", "_")
+    return STAGE_SCHEMAS[name if name in STAGE_SCHEMAS else name + "_stage"]
+
+
+def test_the_schema_has_these_kinds_and_no_others():
+    assert len({id(in_schema(name)) for name in STAGES.kinds()}) == len(STAGES.kinds()) == len(STAGE_SCHEMAS)
+
+
+@pytest.mark.parametrize("name", STAGES.kinds())
+def test_the_schema_has_the_keys_and_ranges_of_the_class(name):
+    kind, schema = STAGES[name].load(), in_schema(name)
+    assert sorted(kind.keys()) == sorted(schema["required"]) == sorted(schema["properties"])
+    word, _, chosen = name.partition(" ")
+    assert schema["properties"]["stage"] == {"const": word}
+    assert choices()[word] == kind.chooses
+    if chosen:
+        assert schema["properties"][kind.chooses] == {"const": chosen}
+    for key, check in kind.fields.items():
+        if isinstance(check, functools.partial) and check.func in (whole, real):
+            limits = {"minimum": check.keywords["low"], "maximum": check.keywords["high"]}
+            numbers = {"type": "integer" if check.func is whole else "number", **limits}
+            assert schema["properties"][key] == numbers
+        if isinstance(check, functools.partial) and check.func is one_of:
+            there = schema["properties"][key]
+            assert list(check.keywords["options"]) == SCHEMA["dtype"]["enum"] if "$ref" in there else there["enum"]
+
+
+@pytest.mark.parametrize("op", [*local_examples.OPS, "k-rr"])
+def test_a_stage_is_named_by_what_it_is(op):
+    for stage in local_examples.document(op, 1.0, 4)[0]["stages"]:
+        assert kind_of(stage).name == name_of(stage)
+
+
+def test_a_zipapp_has_the_table_of_the_folder():
+    with zipfile.ZipFile(io.BytesIO(zipapp_bytes())) as archive:
+        table = json.loads(archive.read(f"edgeveil/edge_runtime/{registry.TABLE}"))
+    assert [row[:3] for row in table[STAGES.package]] == [list(row[:3]) for row in STAGES.rows()]
