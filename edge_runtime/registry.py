@@ -98,9 +98,10 @@ class Registry(object):
         """Module -> its source text, of the folder's files; the package itself is not imported."""
         import pkgutil
 
-        spec = importlib.util.find_spec(self.package)
-        found = {}
-        for finder, name, _ in sorted(pkgutil.iter_modules(spec.submodule_search_locations or ()), key=_name_of):
+        spec: Any = importlib.util.find_spec(self.package)
+        found: Dict[str, Optional[str]] = {}
+        modules: List[Any] = sorted(pkgutil.iter_modules(spec.submodule_search_locations), key=_name_of)
+        for finder, name, _ in modules:
             module = self.package + "." + name
             loader = finder if hasattr(finder, "get_source") else finder.find_spec(module).loader  # a zip, a folder
             found[module] = loader.get_source(module)
@@ -129,13 +130,13 @@ def _entry_points(path: Tuple[str, ...]) -> Dict[str, List[Tuple[str, str]]]:
     for folder in dict.fromkeys(path):
         names = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ()
         for name in names:
-            path = os.path.join(folder or ".", name, "entry_points.txt")
-            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(path):
+            file = os.path.join(folder or ".", name, "entry_points.txt")
+            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(file):
                 continue
             parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
             parser.optionxform = str  # type: ignore[assignment, method-assign]
             try:
-                parser.read(path, encoding="utf-8")
+                parser.read(file, encoding="utf-8")
             except configparser.Error:
                 continue  # another package's damage is not ours to report
             for group in parser.sections():

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime.device import EDGETPU, FORMS
+from edgeveil.edge_runtime.device import EDGETPU, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.export.compilers import edgetpu, hailo, rockchip
@@ -42,7 +42,7 @@ def compile_for(
     wanted = {key_of(profile) for profile in profiles}
     found = {}
     for key in sorted(key for key in wanted if key is not None):
-        source = "-".join(FORMS[key[1]].source)
+        source = "-".join(forms()[key[1]].source)
         if (one := next((one for one in made if one.name == source), None)) is not None:
             found[key] = _compiled(*key, one, ready, python)
     return found
