@@ -22,6 +22,7 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends import available, open_backend
 from edgeveil.edge_runtime.bench.protocol import LEAST_CPU, MOST_LOAD
 from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.kinds import backends
 
 MOST_OTHERS = 0.25  # cores; a second program at full speed is 1
 _BUSY = (0, 1, 2, 5, 6, 7)  # user, nice, system, irq, softirq, steal: proc(5)
@@ -130,8 +131,12 @@ def begin(*, anyway: bool) -> None:
 # new random order; ratios are taken within rounds, and their interval is a bootstrap over rounds.
 
 
-# tflite_runtime first: it does not start once another library of TensorFlow's has been loaded.
-ORDER = ("tflite-runtime", "ai-edge-litert", "onnxruntime", "openvino")
+# Those first that do not start once another library has been loaded; none that runs compiled files alone.
+ORDER = tuple(
+    kind.name
+    for kind in sorted(backends(), key=lambda kind: not kind.facts.get("first"))
+    if {"tflite", "onnx"} & set(kind.facts["formats"])
+)
 
 
 def contenders(spec: dict[str, Any]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:

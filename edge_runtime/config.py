@@ -10,7 +10,7 @@ import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.camera_address import on_network, parse
-from edgeveil.edge_runtime.device import WORDS, check_device
+from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
@@ -78,7 +78,7 @@ SETTINGS = {
     "sink": Setting(list, None, "KIND:WHERE", "csv:FILE (- for stdout), npz:FILE, images:DIR, mqtt:..., or several"),
     "artefact": Setting(str, "auto", "NAME", "such as tflite-int8 (auto: the preferred)"),
     "backend": Setting(str, "auto", "NAME", "such as onnxruntime (auto: the first here)"),
-    "device": Setting(str, "cpu", "WORD", "what runs the model: {} (cpu)".format(" | ".join(WORDS))),
+    "device": Setting(str, "cpu", "WORD", "what runs the model: cpu, or the word of an accelerator (cpu)"),
     "threads": Setting(int, 1, "N", "for the interpreter (1)", 1, 1024),
     "strict": Setting(bool, False, "", "stop at the first refused line, with exit code 2"),
     "realtime": Setting(bool, False, "", "play a recording at its own pace, as if it were live"),

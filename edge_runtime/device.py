@@ -18,18 +18,14 @@ word                         interpreter       what runs the operations
 """
 
 import re
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, NamedTuple, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.kinds import backends
 
 CPU, EDGETPU, MYRIAD, CUDA, TENSORRT = "cpu", "edgetpu", "myriad", "cuda", "tensorrt"
-HAILO8, HAILO8L, RK3588 = "hailo8", "hailo8l", "rk3588"
 AND_CPU = ",cpu"
 OPENVINO = "openvino:"
-WORDS = (
-    *(CPU, EDGETPU, MYRIAD, MYRIAD + AND_CPU, CUDA, CUDA + AND_CPU, TENSORRT, TENSORRT + AND_CPU),
-    *(HAILO8, HAILO8L, RK3588),
-)
 
 
 class Form(NamedTuple):
@@ -45,26 +41,7 @@ class Form(NamedTuple):
         return self.source[1] != self.made[1]
 
 
-# The accelerators that run nothing but such a file.
-FORMS = {
-    EDGETPU: Form(("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH"),
-    HAILO8: Form(("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
-    HAILO8L: Form(("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
-    RK3588: Form(("onnx", "float32"), ("rknn", "int8"), "--compiler-python"),
-}
-# accelerator -> format -> the backends that run that format on it; it does not run other formats
-_BACKENDS: Dict[str, Dict[str, Tuple[str, ...]]] = {
-    EDGETPU: {"tflite": ("ai-edge-litert", "tflite-runtime")},
-    MYRIAD: {"onnx": ("openvino",)},  # OpenVINO reads TFLite from 2023 on, when the stick's plugin was gone
-    CUDA: {"onnx": ("onnxruntime",)},
-    TENSORRT: {"onnx": ("onnxruntime",)},
-    OPENVINO: {"onnx": ("openvino",), "tflite": ("openvino",)},
-    HAILO8: {"hef": ("hailo-platform",)},
-    HAILO8L: {"hef": ("hailo-platform",)},
-    RK3588: {"rknn": ("rknn-toolkit-lite2",)},
-}
 OPEN_S, BUILD_S = 180.0, 1800.0
-COMPILED_FORMATS = {form.made[0] for form in FORMS.values() if form.made[0] != form.source[0]}
 _OPENVINO_WORDS = r"[A-Z][A-Za-z0-9_.:,()-]{0,79}"
 # The one operation into which edgetpu_compiler puts all that it compiles; only libedgetpu can read it.
 EDGETPU_OPERATION = b"edgetpu-custom-op"
@@ -74,12 +51,33 @@ class NoDevice(DeviceFailed):
     """The requested device is not available here; nothing ran on another one instead. Exit code 4."""
 
 
+def words(*, every: bool = False) -> Tuple[str, ...]:
+    """The words of devices, without those that OpenVINO itself gives; ``every`` one, of other packages too."""
+    found = [CPU]
+    for kind in backends(every=every):
+        for device in kind.facts.get("devices", ()):
+            found += [device] * (device != OPENVINO) + [device + AND_CPU] * (device in kind.facts.get("and_cpu", ()))
+    return tuple(dict.fromkeys(found))
+
+
+def forms() -> Dict[str, Form]:
+    """The accelerators that run nothing but a vendor compiler's file, each with that file."""
+    return {device: Form(*form) for kind in backends() for device, form in kind.facts.get("compiled", {}).items()}
+
+
+def compiled_formats() -> Set[str]:
+    """The formats that only vendors' compilers make."""
+    return {form.made[0] for form in forms().values() if form.made[0] != form.source[0]}
+
+
 def check_device(text: str) -> str:
     """``text`` if it names a device; raises ``BadInput``."""
-    if text in WORDS or (text.startswith(OPENVINO) and re.fullmatch(_OPENVINO_WORDS, text[len(OPENVINO) :])):
+    if text in words() or (text.startswith(OPENVINO) and re.fullmatch(_OPENVINO_WORDS, text[len(OPENVINO) :])):
+        return text
+    if text in words(every=True):
         return text
     raise BadInput(
-        "expected the device {}, or {}HETERO:CPU and the like; got {!r}".format(" | ".join(WORDS), OPENVINO, text)
+        "expected the device {}, or {}HETERO:CPU and the like; got {!r}".format(" | ".join(words()), OPENVINO, text)
     )
 
 
@@ -87,12 +85,15 @@ def backends_on(device: str, format: str) -> Optional[Tuple[str, ...]]:
     """The names of the backends that run a format on a device; None for the processor: all that know the format."""
     if device == CPU:
         return None
-    return _BACKENDS[OPENVINO if device.startswith(OPENVINO) else accelerator(device)].get(format, ())
+    word = OPENVINO if device.startswith(OPENVINO) else accelerator(device)
+    able = [kind for kind in backends() if word in kind.facts.get("devices", ())]
+    able = able or [kind for kind in backends(every=True) if word in kind.facts.get("devices", ())]
+    return tuple(kind.name for kind in able if format in kind.facts["devices"][word])
 
 
 def accelerator(device: str) -> str:
     """The device without its ``,cpu``: ``cuda`` of ``cuda,cpu``."""
-    return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and device in WORDS else device
+    return device[: -len(AND_CPU)] if device.endswith(AND_CPU) and not device.startswith(OPENVINO) else device
 
 
 def open_limit_s(device: str) -> float:
@@ -101,7 +102,11 @@ def open_limit_s(device: str) -> float:
     TensorRT builds an engine first: 5 minutes were reported of a Jetson Nano, 10 of an Orin (neo-ai-dlr issue 220,
     roboflow inference issue 2703). The rest is what a slow card and an emulator take.
     """
-    return BUILD_S if accelerator(device) == TENSORRT else OPEN_S
+    return BUILD_S if _is("slow_to_open", device) else OPEN_S
+
+
+def _is(fact: str, device: str) -> bool:
+    return any(accelerator(device) in kind.facts.get(fact, ()) for kind in backends())
 
 
 def may_use_cpu(device: str) -> bool:
@@ -114,12 +119,12 @@ def hears_of_usb(device: str) -> bool:
 
     udev announces only in the network namespace of the system. libedgetpu looks for its stick itself.
     """
-    return accelerator(device) == MYRIAD or (device.startswith(OPENVINO) and "MYRIAD" in device)
+    return _is("hears_usb", device) or (device.startswith(OPENVINO) and "MYRIAD" in device)
 
 
 def suits(artefact: Any, device: str) -> bool:
     """Whether an artefact (``manifest.Artefact``) is one for ``device``."""
-    if artefact.compiled_for is not None or device in FORMS:
+    if artefact.compiled_for is not None or device in forms():
         return bool(artefact.compiled_for == device)
     return backends_on(device, artefact.format) != ()
 

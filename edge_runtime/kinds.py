@@ -11,13 +11,26 @@ from edgeveil.edge_runtime.registry import PACKAGE, Kind, Registry
 
 SOURCES = Registry(PACKAGE + ".sources", key="schemes", group="edgeveil.sources", word="source")
 SINKS = Registry(PACKAGE + ".sinks", key="schemes", group="edgeveil.sinks", word="sink")
-REGISTRIES = [SOURCES, SINKS]  # devices/zipapp.py writes the table of each
+BACKENDS = Registry(PACKAGE + ".backends", key="name", group="edgeveil.backends", word="backend")
+REGISTRIES = [SOURCES, SINKS, BACKENDS]  # devices/zipapp.py writes the table of each
 
 
 def fact_of(registry: Registry, uri: str, name: str) -> Any:
     """A fact of the kind that a source or sink names before its colon; None where there is no such fact, or kind."""
     kind = registry.find(uri.partition(":")[0])
     return None if kind is None else kind.facts.get(name)
+
+
+def backends(*, every: bool = False) -> List[Kind]:
+    """Our backends in the order in which they are tried; ``every`` one, those of other packages too, last."""
+    found = list(BACKENDS.kinds().values())
+    found.sort(key=lambda kind: bool(kind.facts.get("last")))
+    return found + (list(BACKENDS.plugins().values()) if every else [])
+
+
+def formats() -> List[str]:
+    """The formats of artefacts that ours run, and that a manifest may name."""
+    return list(dict.fromkeys(format for kind in backends() for format in kind.facts["formats"]))
 
 
 def needs_daemon(source: str) -> bool:

@@ -98,10 +98,10 @@ class Registry(object):
         """Module -> its source text, of the folder's files; the package itself is not imported."""
         import pkgutil
 
-        spec = importlib.util.find_spec(self.package)  # type: Any
-        found = {}
-        finder = None  # type: Any
-        for finder, name, _ in sorted(pkgutil.iter_modules(spec.submodule_search_locations or ()), key=_name_of):
+        spec: Any = importlib.util.find_spec(self.package)
+        found: Dict[str, Optional[str]] = {}
+        modules: List[Any] = sorted(pkgutil.iter_modules(spec.submodule_search_locations), key=_name_of)
+        for finder, name, _ in modules:
             module = self.package + "." + name
             # The finder of a zip is its loader; that of a folder finds one.
             loader = finder if hasattr(finder, "get_source") else finder.find_spec(module).loader  # type: Any
@@ -131,13 +131,13 @@ def _entry_points(path: Tuple[str, ...]) -> Dict[str, List[Tuple[str, str]]]:
     for folder in dict.fromkeys(path):
         names = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ()
         for name in names:
-            place = os.path.join(folder or ".", name, "entry_points.txt")
-            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(place):
+            file = os.path.join(folder or ".", name, "entry_points.txt")
+            if not name.endswith((".dist-info", ".egg-info")) or not os.path.isfile(file):
                 continue
             parser = configparser.ConfigParser(delimiters=("=",), interpolation=None)
             parser.optionxform = str  # type: ignore[assignment, method-assign]
             try:
-                parser.read(place, encoding="utf-8")
+                parser.read(file, encoding="utf-8")
             except configparser.Error:
                 continue  # another package's damage is not ours to report
             for group in parser.sections():

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from edgeveil.devices import profiles
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
-from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.util.atomic import write_atomic
@@ -164,8 +164,8 @@ def kinds_table(registry: Registry, heading: str) -> str:
     facts = {one.facts["forms"]: one.facts for one in registry.kinds().values()}
     columns = [registry.word, heading, *(["needs"] if any("needs" in one for one in facts.values()) else [])]
     rows = [
-        [", ".join(f"`{form}`" for form in forms), one["help"], one.get("needs", "")][: len(columns)]
-        for forms, one in facts.items()
+        [", ".join(f"`{form}`" for form in names), one["help"], one.get("needs", "")][: len(columns)]
+        for names, one in facts.items()
     ]
     return "".join(
         f"| {' | '.join(row)} |\n".replace("|  |", "| |") for row in [columns, ["---"] * len(columns), *rows]
@@ -201,7 +201,7 @@ def _board(profile: Profile) -> Iterator[str]:
     commands = [f"edgeveil devices check --on ssh://USER@HOST --for {profile.name}"]
     if any(install.packages for install in profile.install if install.python == profile.python):
         commands.append(f"edgeveil wheels {profile.name} --out wheels")
-    form = next((FORMS[backend.device] for backend in profile.backends if backend.device in FORMS), None)
+    form = next((forms()[backend.device] for backend in profile.backends if backend.device in forms()), None)
     if form is not None and form.requantised:
         how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
         commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")

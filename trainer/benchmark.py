@@ -11,14 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil import devices, edge_runtime
+from edgeveil.edge_runtime.backends.select import kinds_of_format
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.trainer.progress import say
 
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
-BACKENDS = {
-    "tflite": ("tflite-runtime", "ai-edge-litert", "openvino"),
-    "onnx": ("onnxruntime", "openvino"),
-}
+BACKENDS = {format: [kind.name for kind in kinds_of_format(format)] for format in ("tflite", "onnx")}
 LIMIT_S = 3600
 
 

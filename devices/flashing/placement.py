@@ -26,7 +26,7 @@ from edgeveil.devices.flashing.records import (
     WriteService,
 )
 from edgeveil.devices.profiles import Backend, Profile
-from edgeveil.edge_runtime.device import CPU, FORMS
+from edgeveil.edge_runtime.device import CPU, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.releases.store import MOST_FAILURES
@@ -267,7 +267,7 @@ def _check_client(facts: Facts, profile: Profile, wheels: Wheels | None, backend
 
 def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend: Backend) -> bool:
     """Whether an interpreter of compiled files alone has its accelerator and a file for it."""
-    form = FORMS.get(backend.device or "")
+    form = forms().get(backend.device or "")
     if form is None or form.made[0] == form.source[0]:
         return True
     there = bool(facts.accelerator) and backend.device in facts.devices
@@ -359,7 +359,7 @@ def compiled_artefact(
         raise Refused(
             "not-compiled",
             f"The {backend.accelerator or device} runs {compiled}, and the bundle has "
-            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {FORMS[device].compiler} and seal it "
+            f"{', '.join(bundle.artefacts) or 'no artefacts'}. Export with {forms()[device].compiler} and seal it "
             "again, or choose --device cpu.",
         )
     return artefact

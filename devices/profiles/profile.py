@@ -8,8 +8,9 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, model_validator
 
 from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Texts, checked, matching
-from edgeveil.edge_runtime.device import FORMS, backends_on, check_device
+from edgeveil.edge_runtime.device import backends_on, check_device, compiled_formats, forms
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import backends
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 # What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
@@ -18,14 +19,15 @@ SENSORS = (
     *("power_mode", "expected_power_mode", "clock_floor_khz", "clock_ceiling_khz"),
 )
 PAGE = "docs/reference/boards.md"
-_FORMATS = {"ai-edge-litert": "tflite", "tflite-runtime": "tflite", "onnxruntime": "onnx", "openvino": "onnx"}
-# These run what a compiler made of an artefact, and nothing else: the formats that it may be made of.
-_COMPILED = {
-    name: form.source[0]
-    for device, form in FORMS.items()
-    if form.made[0] != form.source[0]
-    for name in backends_on(device, form.made[0]) or ()
-}
+_BACKENDS = {kind.name: kind.facts for kind in backends() if kind.name != "numpy"}
+# These run what a compiler made of an artefact, and nothing else.
+_COMPILED = {name for name, facts in _BACKENDS.items() if compiled_formats().issuperset(facts["formats"])}
+
+
+def _formats(name: str) -> set[str]:
+    """The formats of artefacts that a backend runs, or that a compiler makes its files of."""
+    facts = _BACKENDS[name]
+    return {source for (source, _), *_ in facts["compiled"].values()} if name in _COMPILED else set(facts["formats"])
 
 
 def _limits(value: str) -> str:
@@ -64,7 +66,7 @@ class Backend(Table):
     (``"16.0"``, ``"16.0tf2.1[5-7]*"``): the two are built for each other.
     """
 
-    name: Annotated[str, matching("|".join([*_FORMATS, *_COMPILED]), " | ".join([*_FORMATS, *_COMPILED]))]
+    name: Annotated[str, matching("|".join(_BACKENDS), " | ".join(_BACKENDS))]
     versions: Annotated[str, AfterValidator(_limits)]
     artefacts: _Artefacts
     accelerator: Text | None = None
@@ -184,11 +186,11 @@ class Profile(Table):
         for backend in self.backends:
             for artefact in backend.artefacts:
                 file_format = artefact.split("-")[0]
-                if file_format != {**_FORMATS, **_COMPILED}[backend.name]:
+                if file_format not in _formats(backend.name):
                     raise ValueError(f"{backend.name} does not run {artefact}; remove it from that [[backends]].")
                 if backend.name in _COMPILED and (backend.device is None or self.compiler is None):
                     raise ValueError(f"{backend.name} runs compiled files alone: give its device, and a compiler.")
-                form = FORMS.get(backend.device or "")
+                form = forms().get(backend.device or "")
                 runs = form.made[0] if form is not None and "-".join(form.source) == artefact else file_format
                 names = backends_on(check_device(backend.device), runs) if backend.device else None
                 if backend.device and backend.name not in (names or ()):

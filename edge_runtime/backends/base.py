@@ -16,9 +16,17 @@ class Backend(object):
     ``edge_runtime.device``. A subclass gives ``_open``, which sets ``_version``, ``_infer``, ``placement`` and
     ``close``. Raises the interpreter's own error where it cannot open the model, and ``NoDevice`` where it cannot have
     the device.
+
+    A backend is found by its ``name``. Its facts are literals of its body: ``package``, the module to look for;
+    ``formats``, each with what to install for it; ``last``, where others are tried before it, and ``first``, where it
+    must be loaded before others; ``calls``, where its system calls were measured (sandbox/allowed_calls.py).
+    ``devices`` are the words of accelerators, each with the formats that run there, ``and_cpu`` those that may leave
+    operations to the processor, ``slow_to_open`` and ``hears_usb`` as the functions of ``edge_runtime.device``;
+    ``compiled`` are the accelerators that run a vendor compiler's files alone: of what (format, precision), what it
+    makes, and the compiler in words.
     """
 
-    name = ""  # in the manifest and on the command line
+    name: str
     _version = ""
     copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 

@@ -19,6 +19,13 @@ class HailoRT(Backend):
     """hailo_platform: one network of a HEF, on the one Hailo that is there. It has no reference kernels."""
 
     name = "hailo-platform"
+    package = "hailo_platform"
+    formats = {"hef": "HailoRT's wheel from hailo.ai"}  # noqa: RUF012 - a fact
+    devices = {"hailo8": ("hef",), "hailo8l": ("hef",)}  # noqa: RUF012 - a fact
+    compiled = {  # noqa: RUF012 - a fact
+        "hailo8": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
+        "hailo8l": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
+    }
 
     def _open(self, model: bytes) -> None:
         library = hailo_platform

@@ -21,6 +21,9 @@ class NumPy(Backend):
     """
 
     name = "numpy"
+    package = "numpy"
+    formats = {"numpy": "numpy"}  # noqa: RUF012 - a fact
+    calls = ""
 
     def _open(self, model: bytes) -> None:
         with np.load(io.BytesIO(model), allow_pickle=False) as file:

@@ -30,6 +30,13 @@ class OpenVINO(Backend):
     """
 
     name = "openvino"
+    package = "openvino"
+    formats = {"onnx": "openvino", "tflite": '"openvino>=2023"'}  # noqa: RUF012 - a fact
+    last = True
+    # It reads TFLite from 2023 on, when the stick's plugin was gone.
+    devices = {"myriad": ("onnx",), "openvino:": ("onnx", "tflite")}  # noqa: RUF012 - a fact
+    and_cpu = ("myriad",)
+    hears_usb = ("myriad",)
 
     def _open(self, model: bytes) -> None:
         if self._kernels == "reference":

@@ -19,6 +19,10 @@ class RKNNToolkitLite(Backend):
     """rknnlite, on one core of the NPU that the driver chooses. It has no reference kernels."""
 
     name = "rknn-toolkit-lite2"
+    package = "rknnlite"
+    formats = {"rknn": "rknn-toolkit-lite2"}  # noqa: RUF012 - a fact
+    devices = {"rk3588": ("rknn",)}  # noqa: RUF012 - a fact
+    compiled = {"rk3588": (("onnx", "float32"), ("rknn", "int8"), "--compiler-python")}  # noqa: RUF012 - a fact
 
     def _open(self, model: bytes) -> None:
         self._version = "unknown"

@@ -1,33 +1,16 @@
 """Which interpreter runs an artefact here, on which device: the one named, or the first installed that opens it."""
 
 import binascii
-import importlib
 import importlib.util
 import os
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from edgeveil.edge_runtime import device as devices
 from edgeveil.edge_runtime.backends.base import Backend
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from edgeveil.edge_runtime.kinds import backends, formats
+from edgeveil.edge_runtime.registry import Kind
 
-Row = Tuple[str, str, str, str, str]
-# format -> backends in the order they are tried: name, module to look for, our module, class, what to install
-_BACKENDS: Dict[str, Tuple[Row, ...]] = {
-    "tflite": (
-        ("ai-edge-litert", "ai_edge_litert", "tflite", "LiteRT", "ai-edge-litert"),
-        ("tflite-runtime", "tflite_runtime", "tflite", "TFLiteRuntime", 'tflite-runtime "numpy<2"'),
-        ("openvino", "openvino", "openvino", "OpenVINO", '"openvino>=2023"'),
-    ),
-    "onnx": (
-        ("onnxruntime", "onnxruntime", "onnx", "ONNXRuntime", "onnxruntime"),
-        ("openvino", "openvino", "openvino", "OpenVINO", "openvino"),
-    ),
-    "hef": (("hailo-platform", "hailo_platform", "hailo", "HailoRT", "HailoRT's wheel from hailo.ai"),),
-    "rknn": (("rknn-toolkit-lite2", "rknnlite", "rockchip", "RKNNToolkitLite", "rknn-toolkit-lite2"),),
-    "numpy": (("numpy", "numpy", "numpy_linear", "NumPy", "numpy"),),
-}
-
-FORMATS = tuple(_BACKENDS)
 KERNELS = ("production", "reference")
 
 
@@ -39,12 +22,12 @@ class NoBackend(DeviceFailed):
 
 def available(format: str) -> List[str]:
     """The names of the installed backends for a format (``"tflite"``), the preferred one first. Imports none."""
-    return [row[0] for row in _rows(format) if importlib.util.find_spec(row[1]) is not None]
+    return [kind.name for kind in kinds_of_format(format) if _is_here(kind)]
 
 
 def backends_for(format: str) -> List[str]:
     """The names of all backends that run a format, installed or not."""
-    return [row[0] for row in _rows(format)]
+    return [kind.name for kind in kinds_of_format(format)]
 
 
 def open_backend(
@@ -64,50 +47,51 @@ def open_backend(
     Raises ``BadInput`` for an unknown name, ``NoBackend`` (a ``DeviceFailed``), which names what to install, where
     nothing here can run the format or an ONNX file names others, ``NoDevice`` where that device cannot be had.
     """
-    rows: Sequence[Row] = _rows(format)
+    kinds = kinds_of_format(format)
     if kernels not in KERNELS:
         raise BadInput("expected kernels production or reference; got {!r}".format(kernels))
     if backend != "auto":
-        rows = [row for row in rows if row[0] == backend]
-        if not rows:
+        # Of another package only where it is named: to what it calls, the filter of system calls has no list.
+        kinds = [kind for kind in kinds_of_format(format, every=True) if kind.name == backend]
+        if not kinds:
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
-    rows = _rows_for_device(rows, format, model, kernels, device)
+    kinds = _for_device(kinds, format, model, kernels, device)
     problem = _problem_of_onnx(model) if format == "onnx" else None
     if problem:
         raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
     reasons = []
-    for name, probe, module, cls, _ in rows:
-        if importlib.util.find_spec(probe) is None:
+    for kind in kinds:
+        if not _is_here(kind):
             continue
         try:
-            found = getattr(importlib.import_module("edgeveil.edge_runtime.backends." + module), cls)
-            return found(model, artefact, threads=threads, kernels=kernels, device=device)
+            opened: Backend = kind.load()(model, artefact, threads=threads, kernels=kernels, device=device)
+            return opened
         except devices.NoDevice:
             raise
         except Exception as error:  # every interpreter has its own; nothing of a frame exists yet
-            reasons.append("{} said: {}".format(name, _first_line(error)))
-    installs = " or ".join("pip install {}".format(row[4]) for row in rows)
+            reasons.append("{} said: {}".format(kind.name, _first_line(error)))
+    installs = " or ".join("pip install {}".format(kind.facts["formats"][format]) for kind in kinds)
     if reasons:
         raise NoBackend("no installed backend can run this {} artefact ({})".format(format, "; ".join(reasons)))
     raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
 
 
-def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: str, device: str) -> Sequence[Row]:
+def _for_device(rows: List[Kind], format: str, model: bytes, kernels: str, device: str) -> List[Kind]:
     """The ``rows`` that can use the device. Raises ``BadInput`` where none can, or the file is not for it."""
     able = devices.backends_on(devices.check_device(device), format)
     if format == "tflite":
         devices.check_compiled(model, device)
-    if device == devices.CPU and format in devices.COMPILED_FORMATS:
-        words = " or ".join(word for word, form in devices.FORMS.items() if form.made[0] == format)
+    if device == devices.CPU and format in devices.compiled_formats():
+        words = " or ".join(word for word, form in devices.forms().items() if form.made[0] == format)
         raise BadInput("a {} artefact runs on its accelerator alone: choose --device {}".format(format, words))
     if able is None:
         return rows
-    found = [row for row in rows if row[0] in able]
+    found = [row for row in rows if row.name in able]
     if not found:
         raise BadInput(
             "the device {} does not run {} artefacts by {}: choose another artefact or backend, or --device cpu".format(
-                device, format, " or ".join(row[0] for row in rows)
+                device, format, " or ".join(row.name for row in rows)
             )
         )
     if kernels == "reference":
@@ -115,10 +99,19 @@ def _rows_for_device(rows: Sequence[Row], format: str, model: bytes, kernels: st
     return found
 
 
-def _rows(format: str) -> Tuple[Row, ...]:
-    if format not in _BACKENDS:
-        raise BadInput("expected an artefact in the format {}; got {!r}".format(" or ".join(FORMATS), format))
-    return _BACKENDS[format]
+def _is_here(kind: Kind) -> bool:
+    return importlib.util.find_spec(kind.facts["package"]) is not None
+
+
+def kinds_of_format(format: str, *, every: bool = False) -> List[Kind]:
+    """Our backends that run a format, the preferred one first; ``every`` one, those of other packages too.
+
+    Raises ``BadInput`` for a format that there is not.
+    """
+    found = [kind for kind in backends(every=every) if format in kind.facts["formats"]]
+    if not found:
+        raise BadInput("expected an artefact in the format {}; got {!r}".format(" or ".join(formats()), format))
+    return found
 
 
 def _first_line(error: Exception) -> str:

@@ -18,11 +18,17 @@ class LiteRT(Backend):
     """ai-edge-litert. ``kernels="reference"`` is BUILTIN_REF: the same bytes on every version and processor."""
 
     name = "ai-edge-litert"
+    package = "ai_edge_litert"
+    formats = {"tflite": "ai-edge-litert"}  # noqa: RUF012 - a fact
+    devices = {"edgetpu": ("tflite",)}  # noqa: RUF012 - a fact
+    compiled = {  # noqa: RUF012 - a fact
+        "edgetpu": (("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH"),
+    }
+    calls = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"  # its notice
     copies = True
-    _package = "ai_edge_litert"
 
     def _open(self, model: bytes) -> None:
-        library = importlib.import_module(self._package + ".interpreter")
+        library = importlib.import_module(self.package + ".interpreter")
         drop_notice(library)
         types = library.OpResolverType
         options = {
@@ -41,7 +47,7 @@ class LiteRT(Backend):
                 for details in (self._interpreter.get_input_details(), self._interpreter.get_output_details())
             ]
         )
-        self._version = getattr(importlib.import_module(self._package), "__version__", "unknown")
+        self._version = getattr(importlib.import_module(self.package), "__version__", "unknown")
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         interpreter = self._interpreter
@@ -141,4 +147,6 @@ class TFLiteRuntime(LiteRT):
     """tflite-runtime: Python 3.7 to 3.11, and only with numpy 1."""
 
     name = "tflite-runtime"
-    _package = "tflite_runtime"
+    package = "tflite_runtime"
+    formats = {"tflite": 'tflite-runtime "numpy<2"'}  # noqa: RUF012 - a fact
+    first = True  # of a process: it does not start once another library of TensorFlow's has been loaded

@@ -28,7 +28,7 @@ noise.
 
 from typing import Any, Dict, List, Set
 
-from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
 from edgeveil.edge_runtime.stages.base import DTYPES, Value
@@ -214,12 +214,12 @@ def check_compiled(artefacts: Dict[str, Any], at: str) -> None:
         place = "{}.{}.{}".format(at, variant, KEY)
         ending = variant.rpartition("-")[2]
         if KEY not in artefact:
-            if ending in FORMS:
+            if ending in forms():
                 refuse("missing-key", place, "a variant with this name must say what it was compiled from")
             continue
         facts = record(artefact[KEY], place, ("for", "from", "sha256", "by"))
-        device = one_of(facts["for"], place + ".for", sorted(FORMS))
-        form = FORMS[device]
+        device = one_of(facts["for"], place + ".for", sorted(forms()))
+        form = forms()[device]
         if (artefact["format"], artefact["precision"]) != form.made:
             refuse("artefact-mismatch", place + ".for", "{} runs only {}-{}".format(device, *form.made))
         source = identifier(facts["from"], place + ".from")

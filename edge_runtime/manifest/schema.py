@@ -3,6 +3,7 @@
 import re
 from typing import Any, Dict, List, Set
 
+from edgeveil.edge_runtime.kinds import formats
 from edgeveil.edge_runtime.manifest.capture import FURTHER, pipeline_sha256
 from edgeveil.edge_runtime.manifest.dataflow import DTYPES, KEY, Dataflow, check_compiled
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name
@@ -250,7 +251,7 @@ def _check_one_artefact(artefact: Any, at: str) -> None:
 def _check_artefact(artefact: Any, at: str, variant: str) -> None:
     record(artefact, at, _ARTEFACT_KEYS + ((KEY,) if type(artefact) is dict and KEY in artefact else ()))
     _check_file(artefact["file"], at + ".file", "artefacts")
-    kind = one_of(artefact["format"], at + ".format", ("tflite", "onnx", "numpy", "hef", "rknn"))
+    kind = one_of(artefact["format"], at + ".format", formats())
     precision = one_of(artefact["precision"], at + ".precision", ("float32", "float16", "int8"))
     if KEY not in artefact and not variant.startswith("{}-{}".format(kind, precision)):
         refuse("artefact-mismatch", at, "expected a name that begins with {}-{}".format(kind, precision))

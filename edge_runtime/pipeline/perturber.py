@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional, 
 
 import numpy as np
 
-from edgeveil.edge_runtime.backends.select import FORMATS, NoBackend, backends_for
+from edgeveil.edge_runtime.backends.select import NoBackend
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.device import CPU, FORMS, NoDevice, check_device, suits
+from edgeveil.edge_runtime.device import CPU, NoDevice, check_device, forms, suits
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
+from edgeveil.edge_runtime.kinds import BACKENDS, backends
 from edgeveil.edge_runtime.lut import gather
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -314,9 +315,9 @@ def _listed(problems: Dict[str, List[str]]) -> str:
 
 def _candidates(manifest: Manifest, artefact: str, backend: str, device: str) -> List[str]:
     """The artefacts to try, in order; at least one."""
-    known = {name for kind in FORMATS for name in backends_for(kind)}
-    if backend != "auto" and backend not in known:
-        raise BadInput("expected a backend of {}, or auto; got {!r}".format(", ".join(sorted(known)), backend))
+    if backend != "auto" and BACKENDS.find(backend) is None:
+        known = ", ".join(sorted(kind.name for kind in backends(every=True)))
+        raise BadInput("expected a backend of {}, or auto; got {!r}".format(known, backend))
     models = list(manifest.models.values())
     if not models:
         if artefact not in ("auto", NO_MODEL):
@@ -332,14 +333,15 @@ def _candidates(manifest: Manifest, artefact: str, backend: str, device: str) ->
             "expected an artefact for the device {}; this bundle has {}. {}".format(
                 device,
                 ", ".join(manifest.preference),
-                "Export with {} and seal that, or choose --device cpu".format(FORMS[device].compiler)
-                if device in FORMS
+                "Export with {} and seal that, or choose --device cpu".format(forms()[device].compiler)
+                if device in forms()
                 else "Export for the board that has it, or choose another device",
             )
         )
     if backend == "auto":
         return names
-    fitting = [name for name in names if all(backend in backends_for(model.artefacts[name].format) for model in models)]
+    runs = BACKENDS[backend].facts["formats"]
+    fitting = [name for name in names if all(model.artefacts[name].format in runs for model in models)]
     if not fitting:
         raise BadInput(
             "no artefact of this bundle is for the backend {!r}; it has {}".format(backend, ", ".join(names))

@@ -8,7 +8,7 @@ is not here is refused. ``CHECKED`` calls pass with some arguments only.
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.kinds import SOURCES, fact_of
+from edgeveil.edge_runtime.kinds import BACKENDS, SOURCES, backends, fact_of
 
 _GROUPS = {
     "memory": "brk madvise membarrier mlock mlockall mmap mmap2 mprotect mremap munlock munmap",
@@ -48,15 +48,7 @@ _REACHING_OUT = (
 )
 REFUSED = frozenset(_REACHING_OUT.split())
 _STARTING = frozenset(["execve", "execveat"])
-# Interpreters that were measured, and what each needs beyond that; of sources, that is their fact ``calls``.
-# LiteRT's notice is caught with a pipe.
-_TFLITE = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"
-_BACKENDS: Dict[str, str] = {
-    "numpy": "",
-    "ai-edge-litert": _TFLITE,
-    "tflite-runtime": _TFLITE,
-    "onnxruntime": "epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 sysinfo uname",
-}
+# What an interpreter or a source needs beyond that is its fact ``calls``, where it was measured.
 # The process that fetches a network camera's frames: Python's HTTP and TLS or FFmpeg's RTSP, over TCP; names by DNS.
 _FETCHING = (
     "bind connect getpeername getsockname getsockopt recv recvfrom recvmsg send sendmmsg sendmsg sendto setsockopt "
@@ -94,12 +86,12 @@ Rules = NamedTuple(
 
 def interpreters() -> List[str]:
     """The interpreters that were measured."""
-    return list(_BACKENDS)
+    return [kind.name for kind in backends() if "calls" in kind.facts]
 
 
-def measured(source: str, backends: Iterable[str], device: str) -> bool:
+def measured(source: str, names: Iterable[str], device: str) -> bool:
     """Whether it is known which calls this source needs, and these interpreters on this device."""
-    return fact_of(SOURCES, source, "calls") is not None and set(backends) <= set(_BACKENDS) and device == CPU
+    return fact_of(SOURCES, source, "calls") is not None and set(names) <= set(interpreters()) and device == CPU
 
 
 def no_network() -> Rules:
@@ -125,9 +117,9 @@ def accepting(given: Rules) -> Rules:
     return given._replace(allowed=None if given.allowed is None else given.allowed | _ACCEPTING)
 
 
-def rules(source: str, backends: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
+def rules(source: str, names: Iterable[str], device: str, process: int, *, settled: bool) -> Rules:
     """The rules for the process with the id ``process``. ``settled``: its source is open and no frame was read yet."""
-    if not measured(source, backends, device):
+    if not measured(source, names, device):
         interface = fact_of(SOURCES, source, "interface")
         protocols = (_UEVENT, _GENERIC) if interface else (_UEVENT,)
         sockets = [_one_of(0, (_NETLINK,)), _one_of(2, protocols)]
@@ -139,7 +131,7 @@ def rules(source: str, backends: Iterable[str], device: str, process: int, *, se
     if ioctls is not None:
         commands = Condition(1, commands.pairs + ((0xFF00, ioctls << 8),))
     checked = _checked(process, modes, commands)
-    needed = [fact_of(SOURCES, source, "calls")] + [_BACKENDS[name] for name in backends]
+    needed = [fact_of(SOURCES, source, "calls")] + [BACKENDS[name].facts["calls"] for name in names]
     allowed = _EVERYWHERE.union(["ioctl"], *(calls.split() for calls in needed))
     return Rules(allowed if settled else allowed | SETTLING, frozenset(), checked)
 

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from typing import Iterable, List, NamedTuple, Optional, Sequence
 
 from edgeveil.edge_runtime import machine
-from edgeveil.edge_runtime.device import hears_of_usb
+from edgeveil.edge_runtime.device import compiled_formats, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import SOURCES, device_file, fact_of
+from edgeveil.edge_runtime.kinds import SOURCES, backends, device_file, fact_of
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
 
 _NOBODY = 65534  # everywhere; not looked up, which may ask another process
@@ -211,9 +211,11 @@ def _candidates(backend: str) -> List[str]:
     """The interpreters that may run for this word of the settings: all that were measured, if one of them is here."""
     if backend != "auto":
         return [backend]
-    modules = ("ai_edge_litert", "tflite_runtime", "onnxruntime")
-    only_openvino = find_spec("openvino") is not None and not any(find_spec(name) for name in modules)
-    return ["openvino"] if only_openvino else allowed_calls.interpreters()
+    on_processor = [kind for kind in backends() if not compiled_formats().issuperset(kind.facts["formats"])]
+    here = [kind for kind in on_processor if kind.name != "numpy" and find_spec(kind.facts["package"]) is not None]
+    if any("calls" in kind.facts for kind in here):
+        return allowed_calls.interpreters()
+    return [kind.name for kind in here] or allowed_calls.interpreters()
 
 
 # The process that asks a camera's daemon for frames has that daemon's socket, and no network, file or program.

@@ -50,7 +50,7 @@ def test_it_holds_the_sources_and_nothing_else():
 def test_its_table_of_kinds_is_what_the_folders_give():
     with zipfile.ZipFile(io.BytesIO(zipapp_bytes())) as archive:
         written = json.loads(archive.read("edgeveil/edge_runtime/kinds.json"))
-    folders = [f"edgeveil.edge_runtime.{name}" for name in ("sources", "sinks", "stages")]
+    folders = [f"edgeveil.edge_runtime.{name}" for name in ("sources", "sinks", "backends", "stages")]
     every = [*kinds.REGISTRIES, STAGES]
     assert sorted(written) == sorted(folders) == sorted(one.package for one in every)
     for one in every:

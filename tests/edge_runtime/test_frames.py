@@ -141,7 +141,7 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
     assert uses("_data") == {
         "frames.py",
         "pipeline/pipeline.py",
-        "pipeline/passthrough.py",
+        "pipeline/perturber.py",
         "capture/crops.py",
         "loop/live.py",
         "sources/feeding.py",  # to the inside, through a pipe

@@ -6,12 +6,16 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
 import pytest
 
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime import config, kinds
+from edgeveil.edge_runtime.backends import available, open_backend
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.lut import as_array
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sinks import wire
 from tests.support import bundles
 from tests.support.checkout import PACKAGES, ROOT
@@ -85,6 +89,21 @@ def test_their_facts_hold_as_those_of_ours(plugins):
     settings = config.merged({"bundle": "b", "trust": "t", "source": "ramp:8", "sink": ["tally:x"]}, {})
     assert not config.needs_service(settings)
     assert config.needs_service(settings._replace(sink=["collector://127.0.0.1:80"]))
+
+
+def test_a_backend_of_a_package_runs_where_it_is_named_and_never_by_itself(plugins, tmp_path):
+    made = bundles.make_bundle(tmp_path, example=bundles.cleaner_example())
+    entry = made.manifest["models"]["cleaner"]["artefacts"]["numpy-float32"]
+    model, x = made.members[entry["file"]], {"features": np.ones((3, 6), np.float32)}
+    ours, theirs = (open_backend("numpy", model, entry, backend=name) for name in ("auto", "twice-checked"))
+    assert (ours.info()["backend"], theirs.info()["backend"]) == ("numpy", "twice-checked")
+    name = entry["outputs"][0]["name"]
+    assert np.array_equal(*(as_array(backend.run(x)[name]) for backend in (ours, theirs)))
+    perturber = Perturber.open(made.path, trust=made.trust, backend="twice-checked")
+    assert {one["backend"] for one in perturber.info["backends"].values()} == {"twice-checked"}
+    assert "twice-checked" not in available("numpy")
+    with pytest.raises(BadInput, match="a backend that runs tflite"):
+        open_backend("tflite", model, entry, backend="twice-checked")
 
 
 def test_without_the_package_there_is_no_such_kind():

@@ -136,7 +136,7 @@ def test_a_missing_file_is_one_sentence(tmp_path):
         ('["tflite-int8"]\nchecked', '["tflite-int4"]\nchecked', r"artefacts\[0\] must be tflite-int8"),
         ('["tflite-int8"]\nchecked', "[]\nchecked", "artefacts must be a list of at least one"),
         ('["tflite-int8"]\nchecked', '["tflite-int8", "onnx-int8"]\nchecked', "no .*backends.* runs onnx-int8"),
-        ('name = "tflite-runtime"', 'name = "tensorrt"', "name must be ai-edge-litert"),
+        ('name = "tflite-runtime"', 'name = "tensorrt"', "name must be hailo-platform"),
         ('versions = ">=2.5,<2.12"', 'versions = "new"', "versions must be versions such as"),
         ("CONV_2D = 5", 'CONV_2D = "5"', r"ops.CONV_2D must be a valid integer"),
         ("CONV_2D = 5", "CONV_2D = 0", r"ops.CONV_2D must be greater than or equal to 1"),

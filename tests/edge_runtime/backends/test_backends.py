@@ -7,7 +7,9 @@ from edgeveil.edge_runtime.backends import available, open_backend, select
 from edgeveil.edge_runtime.backends.base import Backend, Tensor
 from edgeveil.edge_runtime.backends.tflite import _delegated
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
+from edgeveil.edge_runtime.kinds import BACKENDS
 from edgeveil.edge_runtime.lut import as_array
+from edgeveil.edge_runtime.registry import Kind
 from tests.support import tiny_models
 
 
@@ -171,7 +173,7 @@ def test_what_an_interpreter_should_not_return_drops_the_frame(returns, entry, r
 
 def test_names_nobody_knows_are_refused(tiny):
     entry = tiny.manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    with pytest.raises(BadInput, match="tflite or onnx or hef or rknn or numpy"):
+    with pytest.raises(BadInput, match="hef or numpy or onnx or rknn or tflite"):
         open_backend("caffe", b"", entry)
     with pytest.raises(BadInput, match="ai-edge-litert, tflite-runtime, openvino, or auto"):
         open_backend("tflite", b"", entry, backend="onnxruntime")
@@ -199,8 +201,9 @@ def test_a_machine_without_interpreters_is_told_what_to_install(monkeypatch, for
 
 def test_the_next_interpreter_is_tried_where_the_first_is_broken(tiny, monkeypatch, inputs):
     entry = tiny.manifest["models"]["generator"]["artefacts"]["tflite-int8"]
-    broken = ("broken", "numpy", "no_such_module", "Nothing", "broken")
-    monkeypatch.setitem(select._BACKENDS, "tflite", (broken, *select._BACKENDS["tflite"]))
+    facts = {"package": "numpy", "formats": {"tflite": "broken"}}
+    there = {"broken": Kind("broken", "no_such_module", "Nothing", facts), **BACKENDS.kinds()}
+    monkeypatch.setattr(BACKENDS, "_kinds", there)
     backend = open_backend("tflite", tiny.members[entry["file"]], entry)
     assert backend.info()["backend"] == "ai-edge-litert"
     with pytest.raises(DeviceFailed, match="broken said"):

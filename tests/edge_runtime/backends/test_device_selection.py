@@ -131,7 +131,7 @@ def test_without_an_edge_tpu_nothing_runs(made, library, tmp_path, said, match):
         ({"device": "cuda", "backend": "tflite-runtime"}, BadInput, "for the backend 'tflite-runtime'"),
         ({"device": "cuda"}, NoDevice, "built without it"),
         ({"device": "tensorrt,cpu"}, NoDevice, "built without it"),
-        ({"device": "gpu"}, BadInput, "expected the device cpu | edgetpu"),
+        ({"device": "gpu"}, BadInput, "expected the device cpu | hailo8"),
         ({"device": "openvino:"}, BadInput, "expected the device"),
         ({"device": "edgetpu,cpu"}, BadInput, "expected the device"),
     ],
@@ -246,7 +246,7 @@ def test_a_driver_that_waits_for_udev_is_left_where_udev_speaks(monkeypatch, dev
         {"bundle": "b", "trust": "t", "source": "camera:0", "sink": ["none"], "device": device}, {}
     )
     network = process_table.process_table(settings, parse({"input": {"shape": [1], "dtype": "uint8"}}))[-1].network
-    assert process._run(settings, process.Ends(os.dup(ours), ours, shared_page(), -1, None, None), network=network) != 0
+    assert process._run(settings, process.Ends(os.dup(ours), ours, shared_page(), -1, None), network=network) != 0
     os.close(ours)
     assert entered == [namespace]
 

@@ -38,7 +38,6 @@ def test_the_model_is_one_relu():
 
 OPEN = """
 from ai_edge_litert import interpreter
-from edgeveil.edge_runtime.backends import xnnpack_notice
 from edgeveil.edge_runtime.backends.select import ONE_RELU, drop_notice
 {}
 interpreter.Interpreter(model_content=ONE_RELU).allocate_tensors()
@@ -46,7 +45,7 @@ interpreter.Interpreter(model_content=ONE_RELU).allocate_tensors()
 
 
 def test_the_real_interpreter_greets_nobody():
-    assert "XNNPACK" in output.command("-c", OPEN.format("")).stderr, "then xnnpack_notice.py is needed no more"
+    assert "XNNPACK" in output.command("-c", OPEN.format("")).stderr, "then drop_notice is needed no more"
     assert output.command("-c", OPEN.format("drop_notice(interpreter)")).stderr == ""
 
 
@@ -89,7 +88,6 @@ def test_a_crash_while_a_model_opens_is_seen():
         "-c",
         """
 import os, types
-from edgeveil.edge_runtime.backends import xnnpack_notice
 from edgeveil.edge_runtime.backends.select import ONE_RELU, drop_notice
 def interpreter(model_content, **_):
     if model_content != ONE_RELU:

@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from edgeveil.edge_runtime.kinds import SOURCES
+from edgeveil.edge_runtime.kinds import REGISTRIES
 from edgeveil.edge_runtime.sandbox import allowed_calls, seccomp
 from edgeveil.edge_runtime.sandbox.seccomp import NEWEST, numbers
 from tests.support import programs
@@ -154,8 +154,7 @@ def test_every_name_has_a_number():
     known = set().union(*(numbers(machine) for machine in MACHINES))
     names = allowed_calls._EVERYWHERE | allowed_calls.SETTLING | allowed_calls.REFUSED
     needed = [
-        *allowed_calls._BACKENDS.values(),
-        *(one.facts.get("calls", "") for one in SOURCES.kinds().values()),
+        *(one.facts.get("calls", "") for registry in REGISTRIES for one in registry.kinds().values()),
         allowed_calls._FETCHING,
     ]
     assert names.union(*(calls.split() for calls in needed)) <= known

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.trainer.export.manifest import npy
 
@@ -56,7 +56,7 @@ class Compiled:
 
 def key_of(profile: Profile) -> Key | None:
     """Which result of ``compile_for`` is for a board; None where nothing is compiled for it."""
-    devices = [backend.device for backend in profile.backends if backend.device in FORMS]
+    devices = [backend.device for backend in profile.backends if backend.device in forms()]
     return (profile.compiler, devices[0]) if profile.compiler and devices and devices[0] else None
 
 
@@ -76,7 +76,7 @@ def run_compiler(command: Sequence[str], limit_s: float, *, cwd: Path | None = N
 
 def entry_of(source: Mapping[str, Any], data: bytes, device: str, name: str, by: str) -> dict[str, Any]:
     """The manifest's entry of a compiled file: that of its source but for the file."""
-    file_format, precision = FORMS[device].made
+    file_format, precision = forms()[device].made
     stem = source["file"].rpartition(".")[0]
     return {
         **copy.deepcopy(dict(source)),

@@ -15,7 +15,7 @@ import numpy as np
 
 from edgeveil.devices import profiles as boards
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime.device import FORMS
+from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.registry import Kind, Registry
 from edgeveil.trainer.export.artefact import Artefact
@@ -115,7 +115,7 @@ def compile_for(
     wanted = {key_of(profile) for profile in profiles}
     found = {}
     for key in sorted(key for key in wanted if key is not None):
-        source = "-".join(FORMS[key[1]].source)
+        source = "-".join(forms()[key[1]].source)
         if (one := next((one for one in made if one.name == source), None)) is not None:
             found[key] = _compiled(COMPILERS[key[0]].load()(), key[1], one, ready, python)
     return found
