@@ -42,7 +42,7 @@ import sys; sys.path[:0] = [{root!r}]
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.outside import process_table
-from edgeveil.edge_runtime.outside.link import supervisor
+from edgeveil.edge_runtime.outside import supervisor
 config.needs_service = lambda settings: True
 supervisor.START_S = {start_s}
 from edgeveil.edge_runtime import device

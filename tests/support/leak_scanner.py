@@ -17,8 +17,8 @@ from tests.support import live_fakes
 TWO_SLOTS = """
 from edgeveil.edge_runtime import frames
 from edgeveil.edge_runtime.capture import crops
-from edgeveil.edge_runtime.ipc import schedule
-schedule.schedule = lambda manifest, fps=None: schedule.Schedule(1 / fps, 2, "previous", 60.0, 1)
+from edgeveil.edge_runtime.ipc import counters
+counters.schedule = lambda manifest, fps=None: counters.Schedule(1 / fps, 2, "previous", 60.0, 1)
 crops.Capture.frames = lambda self, frame: [(n, frames.RawFrame(frame._data.copy(), 0)) for n in (0, 1)]
 """
 BUGS = {

@@ -103,7 +103,7 @@ def test_what_was_given_on_the_command_line_is_overwritten_and_the_cure_is_said_
 
 
 def test_the_guard_is_one(made, camera):
-    first = "from edgeveil.edge_runtime.cli import process_list\nprocess_list.overwrite = lambda secrets: None"
+    first = "from edgeveil.edge_runtime.cli import updaters\nupdaters.overwrite = lambda secrets: None"
     found, said = service(made, on_the_command_line(camera), camera, first)
     assert leaking(found) == ["cmdline"], said
 

@@ -58,7 +58,7 @@ def test_a_unit_without_its_camera_waits_is_up_for_its_manager_and_starts_anew_w
     """Real processes: the manager hears READY, and the inside lives until the file comes, then ends with 4."""
     made = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example())
     camera = tmp_path / "video7"
-    quick = "from edgeveil.edge_runtime.inside import absent_camera; absent_camera.SAY_AFTER_S = 0.0"
+    quick = "from edgeveil.edge_runtime.inside import process; process.SAY_AFTER_S = 0.0"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(str(tmp_path / "notify"))
         manager.settimeout(30)

@@ -81,8 +81,8 @@ def test_a_namespace_of_its_own_holds_no_network():
 
 def test_where_nothing_can_be_had_it_says_so():
     code = (
-        "from edgeveil.edge_runtime.sandbox import isolation, landlock, namespaces, seccomp\n"
-        "landlock.version = lambda: 0\nnamespaces.without_network = lambda user=False: False\n"
+        "from edgeveil.edge_runtime.sandbox import isolation, landlock, seccomp\n"
+        "landlock.version = lambda: 0\nisolation.without_network = lambda user=False: False\n"
         "isolation.platform.machine = lambda: 'riscv64'\nprint(isolation.Isolation('npz:x').enter())"
     )
     assert run(code).stdout.strip() == isolation.CONVENTION

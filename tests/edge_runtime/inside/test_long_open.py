@@ -11,7 +11,7 @@ from tests.support.broker_services import arguments, finish, start
 OPENS = """
 from tests.support import live_fakes
 from edgeveil.edge_runtime.outside import process_table
-from edgeveil.edge_runtime.outside.link import supervisor
+from edgeveil.edge_runtime.outside import supervisor
 supervisor.START_S = 0.4
 inner = {inner!r}
 process_table.command = lambda module: live_fakes.command(module, inner)

@@ -17,8 +17,8 @@ for _ in range(150):
         patches += 1
         found.update(frame._data.tobytes())
         found.update(bytes([slot, frame.track]))
-for name in ("video", "wifi", "network.http", "network.rtsp"):
+for name in ("video", "wifi", "http", "rtsp"):
     importlib.import_module("edgeveil.edge_runtime.sources." + name)
 for name in ("camera", "gst", "kinect", "libcamera", "openni", "realsense"):
-    importlib.import_module("edgeveil.edge_runtime.sources.cameras." + name)
+    importlib.import_module("edgeveil.edge_runtime.sources." + name)
 sys.stdout.write(json.dumps({"patches": patches, "sha256": found.hexdigest()}))

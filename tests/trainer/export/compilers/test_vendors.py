@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.profiles import load
 from edgeveil.edge_runtime.api import Perturber
-from edgeveil.edge_runtime.device import FORMS, NoDevice
+from edgeveil.edge_runtime.device import NoDevice, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.doctor import examine
 from edgeveil.trainer.cli.main import app
@@ -212,7 +212,7 @@ def test_a_compiler_that_there_is_not_ends_the_export_before_it_begins(run, own_
 
 def test_each_compiler_is_for_accelerators_that_run_compiled_files_alone():
     devices = [device for kind in COMPILERS.kinds().values() for device in kind.facts["devices"]]
-    assert sorted(devices) == sorted(FORMS)
+    assert sorted(devices) == sorted(forms())
 
 
 def test_what_the_toolkit_says_only_in_passing_is_a_failure(tmp_path, network):
