@@ -56,9 +56,11 @@ def networks(role: str) -> tuple[str, ...]:
 
 
 if TYPE_CHECKING:
-    Architecture = Generator = str
+    Architecture = str
+    Generator = str
 else:
-    Architecture, Generator = Literal[(*networks("classifier"), "linear")], Literal[networks("generator")]
+    Architecture = Literal[(*networks("classifier"), "linear")]
+    Generator = Literal[networks("generator")]
 
 
 class Classifiers(Section):

@@ -104,7 +104,7 @@ def with_networks(
                     model,
                     (u, fit.y),
                     (held, choose.y),
-                    settings=Classifiers(architecture=name, shift=shift, patience=max(5, epochs // 4)),  # type: ignore[arg-type]
+                    settings=Classifiers(architecture=name, shift=shift, patience=max(5, epochs // 4)),
                     batch=batch,
                     epochs=epochs,
                     seed=0,
