@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import priced, prior, recordings, slicing
-from edgeveil.trainer.datasets import recordings as windows
+from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices, Units, units_of
-from edgeveil.trainer.datasets.loaders import image_folder, npz, table_file
+from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings, table_file
+from edgeveil.trainer.datasets.loaders import recordings as windows
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
 from edgeveil.trainer.recipe.data_section import SETS, Data, Series

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -26,12 +26,9 @@ class LinearSection(Protocol):
     """What a recipe's ``[perturber]`` of a linear kind has."""
 
     eps: float
+    eps_per: Literal["label", "vector"]
     operator: str
     ridge: float
-
-    @property
-    def eps_per(self) -> str:
-        """What ``eps`` is for: ``label`` or ``vector``."""
 
     @property
     def meets_eps(self) -> bool:

@@ -10,9 +10,9 @@ from edgeveil.edge_runtime.manifest.manifest import Input, Sampling, Windows
 from edgeveil.edge_runtime.sources.series import Windower
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import readings
-from edgeveil.trainer.datasets import recordings as attributes
-from edgeveil.trainer.datasets import recordings as windows
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.loaders import recordings as attributes
+from edgeveil.trainer.datasets.loaders import recordings as windows
 from edgeveil.trainer.datasets.loaders import utd_mhad, wrist
 from edgeveil.trainer.ext.sweep.axes import with_settings
 from edgeveil.trainer.recipe.data_section import Series

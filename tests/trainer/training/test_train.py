@@ -217,7 +217,7 @@ def test_a_perturber_that_lets_readings_through_is_said_to(allowed, said, finish
     def fit(_section, dataset, **_):
         return replace(as_perturber(dataset.input, nothing, kind="prgan"), identity_allowed=allowed)
 
-    monkeypatch.setattr("edgeveil.trainer.train.fit_function", lambda _kind: fit)
+    monkeypatch.setattr("edgeveil.trainer.perturbers.prgan.PrGan.fit", fit)
     run = train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
     found = run.facts["validation"]
     assert found["unchanged"] == found["rows"]

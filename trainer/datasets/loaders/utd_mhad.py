@@ -16,9 +16,9 @@ from typing import cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import recordings as attributes
-from edgeveil.trainer.datasets import recordings as windows
 from edgeveil.trainer.datasets.base import Known, Sampling
+from edgeveil.trainer.datasets.loaders import recordings as attributes
+from edgeveil.trainer.datasets.loaders import recordings as windows
 from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
 from edgeveil.trainer.recipe.data_section import Data, Series
 from edgeveil.trainer.recipe.training_sections import Capture

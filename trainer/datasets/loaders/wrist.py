@@ -17,8 +17,8 @@ from typing import cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import recordings
 from edgeveil.trainer.datasets.base import Known, Sampling
+from edgeveil.trainer.datasets.loaders import recordings
 from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
 from edgeveil.trainer.recipe.data_section import Data, Series
 from edgeveil.trainer.recipe.training_sections import Capture
