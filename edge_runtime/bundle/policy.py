@@ -15,8 +15,7 @@ from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
-from edgeveil.edge_runtime.manifest.count import DAY_S
-from edgeveil.edge_runtime.manifest.manifest import Limit, Manifest, Price
+from edgeveil.edge_runtime.manifest.manifest import DAY_S, Limit, Manifest, Price
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.filesystem import read

@@ -10,7 +10,6 @@ from edgeveil.edge_runtime.util.validate import each, identifier, positive, real
 
 LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400
-DAY_S = 86400.0  # of the budget
 MICRO = 10**6  # steps of epsilon in 1
 MOST_EACH = 100
 _MOST_PLACES, _MOST_CORNERS, _MOST_BINS = 8, 32, 12

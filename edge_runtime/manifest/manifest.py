@@ -154,6 +154,7 @@ class Spending(NamedTuple):
 
 
 AHEAD = 64  # releases that are reserved at once: SD cards wear
+DAY_S = 86400.0  # of the budget of counts
 
 
 class Limit(NamedTuple):
