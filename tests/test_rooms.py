@@ -30,12 +30,16 @@ class Budget(NamedTuple):
 # A change that needs more raises the limit here, with the sentence that says what the lines buy. A limit above its
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
-    "product lines": Budget(78_900, 66_000, "The tree after the deletions and merges of the redesign."),
+    "product lines": Budget(
+        79_200,
+        66_000,
+        "After the deletions; 700 lines bought a class with its facts for each stage, data set and network.",
+    ),
     "spine lines": Budget(71_900, 52_000, "The product without ext/."),
-    "modules": Budget(434, 400, "The tree after the merge of 858 modules."),
+    "modules": Budget(436, 400, "The merge of 858 modules; each stage kind and network is a file since."),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(9, 0, "Folders that the merge left, each until it joins another."),
-    "modules under 40 lines": Budget(9, 0, "Modules that several packages import and none of them owns."),
+    "modules under 40 lines": Budget(10, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(7_100, 7_000, "The tables of sources, sinks and attacks, written from the classes."),
     "words of docs": Budget(60_000, 60_000, "The target."),

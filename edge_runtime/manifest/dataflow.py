@@ -31,8 +31,7 @@ from typing import Any, Dict, List, Set
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
-from edgeveil.edge_runtime.stages.base import DTYPES, Value
-from edgeveil.edge_runtime.stages.hold import HOLDS
+from edgeveil.edge_runtime.stages.base import DTYPES, HOLDS, Value
 from edgeveil.edge_runtime.util.validate import (
     bounds,
     identifier,

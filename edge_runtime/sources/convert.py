@@ -122,7 +122,7 @@ class OpenCVCamera(Camera):
         return fit(picture, self._spec)
 
 
-# JPEGs of a camera that nobody vouches for: looked at before they are decoded, and decoded at one size alone.
+# JPEGs of a camera that is not trusted: looked at before they are decoded, and decoded at one size alone.
 #
 # A decoder takes what it finds: a PNG or TIFF where a JPEG was said, with far more code behind it, or a picture of a
 # few megabytes that fills a board's memory. So the first bytes and the size in the header come first (ITU-T T.81,

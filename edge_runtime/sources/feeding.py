@@ -76,7 +76,7 @@ def begin(argv: List[str]) -> Tuple[Settings, int, Optional[Account]]:
 def feed(handle: int, forward: Callable[[Pipe], None], stale: Callable[[], bool] = lambda: False) -> int:
     """Let ``forward`` send what a camera gives, again and again, with longer pauses after each failure.
 
-    Returns the exit code once nobody reads ``handle`` any more, or when this process is ``stale``: another one starts.
+    Returns the exit code once no one reads ``handle`` any more, or when this process is ``stale``: another one starts.
     """
     pipe, backoff = Pipe(handle), Backoff(most_s=_LONGEST_PAUSE_S)
     try:
@@ -116,7 +116,7 @@ def main(argv: List[str]) -> int:
 
 
 def run(settings: Settings, handle: int, account: Optional[Account] = None) -> int:
-    """Get frames as ``settings`` say and write them to ``handle``, until nobody reads it; returns the exit code."""
+    """Get frames as ``settings`` say and write them to ``handle``, until no one reads it; returns the exit code."""
     # All code is loaded first: later, its files may be out of reach of this process's user.
     import encodings.idna  # noqa: F401 - of host names; Python loads it with the first
     import traceback  # noqa: F401 - for a word on an unexpected error

@@ -8,6 +8,7 @@ from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
+HOLDS = ("track", "period", "bout")  # of a stream; one that is held by frame holds nothing
 
 Run = Callable[[Flow], None]
 Entry = Mapping[str, Any]  # a stage of a manifest's JSON

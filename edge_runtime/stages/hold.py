@@ -4,10 +4,8 @@ import functools
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.stages.base import INDEX, Entry, Kind, Run, Value, codes_of, from_input
+from edgeveil.edge_runtime.stages.base import HOLDS, INDEX, Entry, Kind, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.util.validate import refuse, whole
-
-HOLDS = ("track", "period", "bout")  # of a stream; one that is held by frame holds nothing
 
 
 class _Hold(Kind):
