@@ -169,7 +169,7 @@ def test_where_folds_of_the_test_slice_are_too_few_the_old_rows_serve_alone():
 
 def test_slow_families_learn_where_the_quick_ones_learned_most():
     class Slow(CodeCounts):
-        name, seeded = "slow", True
+        name, seeded, counts = "slow", True, False
 
     dataset = made(8000)
     left = released(dataset, 0.4, everywhere=False)

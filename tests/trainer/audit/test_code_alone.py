@@ -51,7 +51,7 @@ def documents(work: Path) -> dict[str, dict]:
     few = (Fixed(), Logistic(), CodeCounts())
     with pytest.MonkeyPatch.context() as patch:
         short_audit.shorten(patch)
-        for module in ("audit.audit", "attacks.run_all", "audit.examined.floor"):
+        for module in ("audit.audit", "attacks.run_all", "audit.floor"):
             patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
         return {way: audit(work / way, artefact="tflite-int8") for way in WAYS}
 
