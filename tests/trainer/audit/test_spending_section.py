@@ -53,5 +53,5 @@ def test_laplace_noise_is_under_the_same_sentence_without_a_claim():
 
 def test_a_channel_with_a_zero_promises_nothing():
     stages = [{"stage": "draw", "distribution": "channel", "input": "c", "table": "t", "output": "d"}]
-    manifest = {"stages": stages, "outputs": [{"name": "code", "tensor": "d"}]}
+    manifest = {"stages": stages, "outputs": [{"name": "code", "kind": "code", "tensor": "d"}]}
     assert spending_section.section(manifest, {"t": np.eye(2, dtype=np.uint32)}, from_training=False) is None
