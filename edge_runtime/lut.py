@@ -7,7 +7,7 @@ instead of the picture, with the same bits: scaling and quantising then take one
 import collections.abc
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-import numpy as np
+from edgeveil.edge_runtime.numpy_later import np
 
 
 class LutArray(object):

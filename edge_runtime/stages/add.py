@@ -4,10 +4,9 @@ import functools
 from fractions import Fraction
 from typing import Any, Sequence, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value, same_shape
 from edgeveil.edge_runtime.util.validate import refuse, whole
 

@@ -2,10 +2,9 @@
 
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow
+from edgeveil.edge_runtime.numpy_later import np
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 HOLDS = ("track", "period", "bout")  # of a stream; one that is held by frame holds nothing

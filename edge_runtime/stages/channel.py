@@ -10,9 +10,8 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import random_draws
 from edgeveil.edge_runtime.stages.base import INDEX, Entry, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, Mechanism, Worth, log

@@ -11,9 +11,8 @@ import os
 import threading
 from typing import Any, Callable, Dict, List, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.lut import Flow
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import random_draws
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value
 from edgeveil.edge_runtime.stages.random_draws import LARGEST_SCALE, RandomBytes, integers
@@ -25,7 +24,7 @@ MOST_PLACES = 4096  # of a report, or values of a category
 
 Draw = Callable[[Tuple[int, ...]], np.ndarray]
 Weighted = Tuple[np.ndarray, List[int]]  # all values (n, ...) of one draw, and the integer weight of each
-_SPARE = np.uint64(2)  # bits of a 64-bit word that a coin of 62 does not need
+_SPARE = 2  # bits of a 64-bit word that a coin of 62 does not need
 
 
 # Draws made ahead, between two frames: the time that a rejection takes then says nothing of what was drawn.
@@ -85,7 +84,7 @@ def words(shape: Tuple[int, ...], *, random_bytes: RandomBytes = os.urandom) -> 
 
 def coins(shape: Tuple[int, ...], *, numerator: int, random_bytes: RandomBytes = os.urandom) -> np.ndarray:
     """Independent coins, true with probability ``numerator`` / 2**62; bool ``shape``."""
-    drawn = np.frombuffer(random_bytes(8 * _count(shape)), np.uint64) >> _SPARE
+    drawn = np.frombuffer(random_bytes(8 * _count(shape)), np.uint64) >> np.uint64(_SPARE)
     return (drawn < np.uint64(numerator)).reshape(shape)
 
 

@@ -14,8 +14,7 @@ import math
 from decimal import Decimal
 from typing import Any, Callable, Mapping, Sequence
 
-import numpy as np
-
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.mechanism import (
     Design,

@@ -9,8 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Callable, List, Mapping, Sequence, Tuple
 
-import numpy as np
-
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN, MOST_PLACES
 from edgeveil.edge_runtime.stages.mechanism import (

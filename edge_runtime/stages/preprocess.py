@@ -8,10 +8,9 @@ None for vectors without a range, which go through as they are.
 import functools
 from typing import Any, Callable, Dict, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.lut import LutArray, map_values
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import DTYPES, Entry, Kind, Run, Value, from_input, same_shape
 from edgeveil.edge_runtime.util.validate import one_of, refuse
 

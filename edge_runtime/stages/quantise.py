@@ -3,8 +3,7 @@
 import functools
 from typing import Any
 
-import numpy as np
-
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value, from_input
 from edgeveil.edge_runtime.util.validate import one_of, positive
 

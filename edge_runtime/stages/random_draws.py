@@ -6,9 +6,8 @@ Every function takes ``random_bytes`` (count -> bytes), so that tests can feed i
 import os
 from typing import Callable, Tuple
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.numpy_later import np
 
 RandomBytes = Callable[[int], bytes]
 

@@ -9,8 +9,7 @@ import math
 from fractions import Fraction
 from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
 
-import numpy as np
-
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN

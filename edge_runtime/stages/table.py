@@ -3,10 +3,9 @@
 import functools
 from typing import Any, Dict
 
-import numpy as np
-
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow
+from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import INDEX, Entry, Kind, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.util.validate import refuse, whole
 

@@ -36,11 +36,11 @@ def test_every_reason_of_the_code_is_in_the_table():
     """The words are taken from the source: a new one must be written down and shown in the museum."""
     found = set()
     folder = ROOT / "edge_runtime"
-    for path in (*folder.glob("bundle/*.py"), *folder.glob("manifest/*.py"), folder / "formats/validate.py"):
+    for path in (*folder.glob("bundle/*.py"), *folder.glob("manifest/*.py"), folder / "util/validate.py"):
         source = path.read_text()
         found |= set(re.findall(r"(?:refuse|BundleRefused)\(\s*\"([a-z0-9-]+)\"", source))
         found |= set(re.findall(r"reason = \"([a-z-]+)\"", source))
-    found |= set(re.findall(r"BadJson\(\"([a-z-]+)\"", (folder / "formats/strict_json.py").read_text()))
+    found |= set(re.findall(r"BadJson\(\"([a-z-]+)\"", (folder / "util/strict_json.py").read_text()))
     assert found - reasons_of_the_table() == set()
     assert len(found) > 55
 
