@@ -27,12 +27,12 @@ SCHEMA = jsonschema.Draft202012Validator(
 SUBJECT = (
     "bundle/archive",
     "bundle/reader",
-    "formats/strict_json",
-    "formats/validate",
+    "manifest/capture",
     "manifest/dataflow",
-    "manifest/names",
     "manifest/schema",
     "signing/ed25519",
+    "util/strict_json",
+    "util/validate",
 )
 
 

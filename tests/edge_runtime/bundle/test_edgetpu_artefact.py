@@ -285,6 +285,7 @@ def test_a_card_for_an_edge_tpu_needs_what_was_compiled_for_it(made, tiny, tmp_p
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
     folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET).folder
     (tmp_path / "card").mkdir()
+    (tmp_path / "card/cmdline.txt").write_text("root=/dev/mmcblk0p2 rootwait\n")
     wanted = Wanted("camera:0", ("mqtts://broker/hall",), device="edgetpu")
 
     def put(bundle):
