@@ -49,7 +49,7 @@ def test_the_target_can_fail(monkeypatch):
     manifest["stages"][3]["input"] = "u"
     data = bundles.sealed(manifest, members)
     assert outcome(data) == "raw-passthrough"
-    monkeypatch.setattr(dataflow.Dataflow, "take", lambda self, name, at, kinds: self.values[name])
+    monkeypatch.setattr(dataflow.Dataflow, "take", lambda self, name, at, kinds: self._values[name])
     with pytest.raises(AssertionError, match="raw reading leaves"):
         outcome(data)
 
