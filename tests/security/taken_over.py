@@ -46,7 +46,7 @@ from edgeveil.edge_runtime.{program} import main
 sys.exit(main(sys.argv[1:]))
 """
 INSIDE = PROCESS.format(
-    guards="account, allowed_calls, hardening, isolation, landlock, namespaces, seccomp",
+    guards="allowed_calls, hardening, isolation, landlock, seccomp, isolation as account, isolation as namespaces",
     package="sources",
     module="npz",
     reader="npz.NpzSource.next",

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(platform.machine() != "x86_64", reason="the atte
 NETWORK = {"tcp", "udp", "ipv6", "netlink of routes", "a new thread's socket", "its camera"}
 NETWORK |= {"sendto", "sendmsg", "connect"}  # without a socket
 FETCHER = PROCESS.format(
-    guards="account, allowed_calls, fetcher, hardening, landlock, seccomp",
+    guards="isolation as account, allowed_calls, fetcher, hardening, landlock, seccomp",
     package="sources",
     module="http",
     reader="http.Pictures.next_jpeg",
