@@ -84,7 +84,7 @@ def commands():
         Board(line).execute(plan)
         found += line.ran
         tree = first_boot.tree(plan, "/opt/edgeveil", {})
-        for data in [*tree.values(), *first_boot.units("/opt/x").values()]:
+        for data in tree.values():
             text = data.decode("utf-8", "replace")
             found += [one.split() for one in re.findall(r"^Exec\w+=[-+!@]*(.*)$", text, re.MULTILINE)]
         found += [line.split() for line in tree["run.sh"].decode().splitlines()]
