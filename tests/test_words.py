@@ -13,7 +13,7 @@ from tests.support.checkout import ROOT
 PHRASES = r"of before|of then|gone on with|hears? of|whoever|what leaves|nobody|(?:is|are) told(?! apart)|beside"
 PHRASE = re.compile(rf"(?<![\w-])({PHRASES})(?![\w-])", re.IGNORECASE)
 # Comments, docstrings and strings of the product with such a phrase. These numbers may only fall.
-MOST = {"edge_runtime": 58, "trainer": 76, "devices": 11, "models": 0, "scripts": 11}
+MOST = {"edge_runtime": 58, "trainer": 76, "devices": 8, "models": 0, "scripts": 11}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md"))]
 _CODE = re.compile(r"^ *```.*?^ *```|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 

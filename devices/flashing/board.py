@@ -305,7 +305,7 @@ class Connection:
 
 
 def _asking(name: str) -> Callable[[], str] | None:
-    """A question for the password on the terminal; None where nobody sits at one."""
+    """A question for the password on the terminal; None without a terminal."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         return None
     return lambda: getpass.getpass(f"Password of {name} for sudo there: ", stream=sys.stderr)

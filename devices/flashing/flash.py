@@ -87,7 +87,7 @@ class User(Table):
     @model_validator(mode="after")
     def _somebody_can_log_in(self) -> User:
         if not (self.ssh_keys or self.password):
-            raise ValueError("[user] needs ssh_keys or password: nobody could log in.")
+            raise ValueError("[user] needs ssh_keys or password: without one, no login is possible.")
         return self
 
 

@@ -23,7 +23,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class MountedCard:
     """A boot partition that is mounted: ``dir:/media/bootfs``.
 
-    Whoever had the card before may have put links on it that lead into this machine. Each part of each path is opened
+    An earlier owner of the card may have put links on it that lead into this machine. Each part of each path is opened
     from the descriptor of the one before and no link is followed, so nothing is read or written outside the card.
     """
 
