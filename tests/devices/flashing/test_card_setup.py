@@ -133,7 +133,7 @@ def test_a_card_that_was_set_up_or_cannot_be_is_refused(setup, there, words):
         ("Europe/Vienna", "Europe/Wien", "time zone"),
         ('"ada"', '"root"', "other than root"),
         (KEY, "ssh-ed25519 AAAA\\ncommand", "pub file"),
-        (f'ssh_keys = ["{KEY}"]', "", "nobody could log in"),
+        (f'ssh_keys = ["{KEY}"]', "", "no login is possible"),
         (f'ssh_keys = ["{KEY}"]', 'password = "plain text"', "openssl passwd -6"),
         ('"password"', '"topsec"', "8 to 63"),
         ('"AT"', '"Austria"', "two capital letters"),
