@@ -1,8 +1,4 @@
-"""Python sources without what only people read: a board parses and compiles all of them at every start.
-
-Comments, docstrings and the annotations of functions and variables go. Every statement stays on its line, so that a
-traceback names the line of the source that people read.
-"""
+"""The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy."""
 
 from __future__ import annotations
 
@@ -20,6 +16,12 @@ from edgeveil import edge_runtime
 from edgeveil.edge_runtime import kinds, registry
 from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.edge_runtime.util.atomic import write_atomic
+
+# Python sources without what only people read: a board parses and compiles all of them at every start.
+#
+# Comments, docstrings and the annotations of functions and variables go. Every statement stays on its line, so that a
+# traceback names the line of the source that people read.
+
 
 _Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -89,7 +91,7 @@ def _before(place: tuple[int, int], text: bytes, lines: list[bytes]) -> tuple[in
     return line, len(lines[line - 1][:found].rstrip())
 
 
-# The edge runtime as one file, ``edgeveil-edge.pyz``: runs on any Python from 3.6 with numpy.
+# The main part, described by the docstring.
 
 
 _SHEBANG = b"#!/usr/bin/env python3\n"

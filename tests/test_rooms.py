@@ -31,9 +31,9 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        79_200,
+        79_400,
         66_000,
-        "After the deletions; 700 lines bought a class with its facts for each stage, data set and network.",
+        "After the deletions; 700 lines bought a class for each stage, data set and network, 200 a heading for each merged part.",
     ),
     "spine lines": Budget(71_900, 52_000, "The product without ext/."),
     "modules": Budget(436, 400, "The merge of 858 modules; each stage kind and network is a file since."),

@@ -1,4 +1,4 @@
-"""A job: a function of a module and its arguments as JSON, so that it reaches any process as text."""
+"""Jobs in processes of this machine. Each process has one job at a time, as a line of JSON through a pipe."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from typing import Any, NamedTuple
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.sandbox import hardening
+
+# A job: a function of a module and its arguments as JSON, so that it reaches any process as text.
 
 
 class Job(NamedTuple):
@@ -38,7 +40,7 @@ Run = Callable[[Sequence[Job]], Answers]
 ``{"crashed": why}``."""
 
 
-# Jobs in processes of this machine. Each process has one job at a time, as a line of JSON through a pipe.
+# The main part, described by the docstring.
 
 
 @contextmanager

@@ -1,10 +1,4 @@
-"""What a new board is to be called, who may log in, and which Wi-Fi it joins: a TOML file of the owner's.
-
-And the files by which an image sets itself up so at its first boot, on its boot partition, as this image has it.
-Raspberry Pi OS of Debian 13 and Ubuntu have cloud-init, which reads ``user-data``, ``network-config`` and ``meta-data``
-there (NoCloud). Raspberry Pi OS of Debian 12 has a first boot of its own that reads ``custom.toml``
-(RPi-Distro/raspberrypi-sys-mods, ``init_config``). Either runs by itself, before or after EdgeVeil's own first boot.
-"""
+"""``edgeveil flash``: a sealed bundle to a board or a card, by a plan that is made once and then executed."""
 
 from __future__ import annotations
 
@@ -51,6 +45,14 @@ from edgeveil.edge_runtime.kinds import check_sensor, check_shape, check_sink, c
 from edgeveil.edge_runtime.manifest.manifest import expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.paths import FIRST, service_of
+
+# What a new board is to be called, who may log in, and which Wi-Fi it joins: a TOML file of the owner's.
+#
+# And the files by which an image sets itself up so at its first boot, on its boot partition, as this image has it.
+# Raspberry Pi OS of Debian 13 and Ubuntu have cloud-init, which reads ``user-data``, ``network-config`` and ``meta-
+# data`` there (NoCloud). Raspberry Pi OS of Debian 12 has a first boot of its own that reads ``custom.toml`` (RPi-
+# Distro/raspberrypi-sys-mods, ``init_config``). Either runs by itself, before or after EdgeVeil's own first boot.
+
 
 PAGE = "docs/how-to/flash-a-board.md"
 _KEY_TYPES = "ssh-ed25519|ssh-rsa|ecdsa-sha2-nistp(?:256|384|521)|sk-(?:ssh-ed25519|ecdsa-sha2-nistp256)@openssh[.]com"
@@ -306,7 +308,7 @@ def plan_card(
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)
 
 
-# ``edgeveil flash``: a sealed bundle to a board or a card, by a plan that is made once and then executed.
+# The main part, described by the docstring.
 
 
 def flash_target(

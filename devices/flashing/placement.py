@@ -1,4 +1,4 @@
-"""Checks before anything is changed on a board: of the board itself, its trust, its service and its space."""
+"""Which artefact of a bundle runs on a board, by which interpreter and on which device."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ from edgeveil.edge_runtime.device import CPU, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.releases.store import MOST_FAILURES
+
+# Checks before anything is changed on a board: of the board itself, its trust, its service and its space.
+
 
 SPARE_BYTES = 16 * 2**20  # what must stay free: logs, a state file
 OWN_INIT = (
@@ -174,7 +177,7 @@ def check_space(facts: Facts, size: int) -> None:
         )
 
 
-# Which artefact of a bundle runs on a board, by which interpreter and on which device.
+# The main part, described by the docstring.
 
 
 STOCK = "16.0"  # Google's libedgetpu, its last

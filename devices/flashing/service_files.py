@@ -1,4 +1,7 @@
-"""Several services on one board: folder, users and pages of each, and what one may not take from the others."""
+"""The files of a board's service: systemd units, and the settings they run with, as bytes; pure functions.
+
+The names are those of the first service; ``paths.named`` gives those of another one, by its folder.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from edgeveil.edge_runtime.device import CPU, TENSORRT, accelerator, hears_of_us
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SOURCES, device_file, fact_of
 from edgeveil.edge_runtime.paths import CAMERA_PATH, ENGINES, FIRST, LEDGER, named, service_of
+
+# Several services on one board: folder, users and pages of each, and what one may not take from the others.
 
 
 def profile_for(profile: Profile, root: str) -> Profile:
@@ -142,9 +147,7 @@ def _device(source: str) -> tuple[str, str]:
     return kind, f"/dev/video{place}" if place.isdigit() else place
 
 
-# The files of a board's service: systemd units, and the settings they run with, as bytes; pure functions.
-#
-# The names are those of the first service; ``paths.named`` gives those of another one, by its folder.
+# The main part, described by the docstring.
 
 
 MAIN, INSIDE, RECOVER = "edgeveil.service", "edgeveil-inside.service", "edgeveil-recover.service"

@@ -1,7 +1,11 @@
-"""A TFLite file's bytes, read without a library: how many graphs it has, its operations, and what it keeps.
+"""What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
 
-Field numbers are those of TFLite's schema.fbs, the layout that of FlatBuffers: a table begins with the distance back to
-its vtable, which says where each field is.
+The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
+another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
+value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
+
+Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be looked
+into. The model that they were made of is a variant of the same manifest, and that one is.
 """
 
 import io
@@ -13,6 +17,12 @@ import numpy as np
 from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.device import EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BundleRefused
+
+# A TFLite file's bytes, read without a library: how many graphs it has, its operations, and what it keeps.
+#
+# Field numbers are those of TFLite's schema.fbs, the layout that of FlatBuffers: a table begins with the distance back
+# to its vtable, which says where each field is.
+
 
 IDENTIFIER = b"TFL3"
 CUSTOM = 32
@@ -89,14 +99,7 @@ def _text(data: bytes, field: int) -> str:
     return _get(data, at + 4, _UINT.unpack(_get(data, at, 4))[0]).decode("utf-8", "replace")
 
 
-# What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
-#
-# The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
-# another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
-# value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
-#
-# Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be
-# looked into. The model that they were made of is a variant of the same manifest, and that one is.
+# The main part, described by the docstring.
 
 
 # Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,

@@ -1,4 +1,8 @@
-"""Energy from an external meter: a CSV of seconds since 1970 and watts, with a header, taken on the same clock."""
+"""How fast a bundle's artefact perturbs here: a repeatable protocol, with a verdict on the figures.
+
+In this order: the first frame; a warm-up until steady; the series of frames, at full speed or at a camera's pace, with
+the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+"""
 
 import csv
 import math
@@ -16,6 +20,9 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped, P
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
+
+# Energy from an external meter: a CSV of seconds since 1970 and watts, with a header, taken on the same clock.
+
 
 COLUMNS = ("time_s", "watts")
 MOST_GAP_S = 2.0  # between two samples; within less, a run can change its power
@@ -120,10 +127,7 @@ def power_problems(before: Mapping[str, Any], after: Mapping[str, Any], places: 
 _READ = ("power_mode", "clock_floor_khz", "clock_ceiling_khz", "throttled")
 
 
-# How fast a bundle's artefact perturbs here: a repeatable protocol, with a verdict on the figures.
-#
-# In this order: the first frame; a warm-up until steady; the series of frames, at full speed or at a camera's pace,
-# with the board's sensors read between frames; the interpreters alone; the whole loop; the golden vectors again.
+# The main part, described by the docstring.
 
 
 SCHEMA = 3

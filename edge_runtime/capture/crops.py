@@ -1,4 +1,7 @@
-"""Resizes pictures with numpy only: the same numbers in training and on every board."""
+"""Converts sensor frames to pipeline inputs: crops of people, measure, size and type, as the manifest says.
+
+The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
+"""
 
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
@@ -9,6 +12,9 @@ from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
+
+# Resizes pictures with numpy only: the same numbers in training and on every board.
+
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -175,9 +181,7 @@ class Tracker(object):
         self.ended.append(number)
 
 
-# Converts sensor frames to pipeline inputs: crops of people, measure, size and type, as the manifest says.
-#
-# The same code runs in training and on the device, with numpy only. docs/reference/sources.md describes it.
+# The main part, described by the docstring.
 
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma

@@ -1,4 +1,4 @@
-"""The output of commands: one JSON document, or lines for people."""
+"""The options that several commands of ``edgeveil-edge`` share."""
 
 import argparse
 import json
@@ -9,6 +9,9 @@ from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.paths import CAMERA_PATH
+
+# The output of commands: one JSON document, or lines for people.
+
 
 EXIT_CODES = "exit codes: 0 done, 2 your mistake, 3 figures not valid, 4 the device failed, 70 stopped, 130 interrupted"
 Document = Dict[str, Any]
@@ -29,7 +32,7 @@ def print_document(
     file.flush()
 
 
-# The options that several commands of ``edgeveil-edge`` share.
+# The main part, described by the docstring.
 
 
 Call = Callable[[argparse.Namespace], Any]

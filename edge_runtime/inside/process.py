@@ -1,7 +1,8 @@
-"""A camera that is not there at boot is waited for without end, not counted as a failure of the service.
+"""The inside: the one process that sees raw frames. It has the source, capture and perturber, and no network.
 
-systemd grants a unit its device files as it starts: one that comes later needs a new start of the unit. So a process of
-a unit waits for the file and then ends, and is started again with the camera in its reach.
+The outside starts it with a few pipes: no socket, no terminal, no standard input or output. It sends records of one
+size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a sentence
+that holds no value of a frame, and facts of the bundle.
 """
 
 import contextlib
@@ -40,6 +41,12 @@ from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.isolation import Account, Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
 
+# A camera that is not there at boot is waited for without end, not counted as a failure of the service.
+#
+# systemd grants a unit its device files as it starts: one that comes later needs a new start of the unit. So a process
+# of a unit waits for the file and then ends, and is started again with the camera in its reach.
+
+
 POLL_S = 1.0
 SAY_AFTER_S = 10.0  # a camera that another process is just letting go of is not absent
 
@@ -67,11 +74,7 @@ def wait_for_file(
     return True
 
 
-# The inside: the one process that sees raw frames. It has the source, capture and perturber, and no network.
-#
-# The outside starts it with a few pipes: no socket, no terminal, no standard input or output. It sends records of one
-# size (``ipc.record``), counters (``ipc.counters``), and notes (``ipc.notes``): lines of JSON with a word, a sentence
-# that holds no value of a frame, and facts of the bundle.
+# The main part, described by the docstring.
 
 
 Ends = NamedTuple(

@@ -1,4 +1,4 @@
-"""What a manifest says of a series: its sampling in ``input.series``, its windows in ``capture.windows``."""
+"""The manifest's ``capture``: how a source's frames become the pipeline's input, null where they are the input."""
 
 import hashlib
 import re
@@ -18,6 +18,9 @@ from edgeveil.edge_runtime.util.validate import (
     text,
     whole,
 )
+
+# What a manifest says of a series: its sampling in ``input.series``, its windows in ``capture.windows``.
+
 
 MOST_RATE_HZ = 100000
 MOST_GAP_S = 3600
@@ -63,7 +66,7 @@ def check_windows(capture: Dict[str, Any], size: List[int], source: Dict[str, An
     )
 
 
-# The manifest's ``capture``: how a source's frames become the pipeline's input, null where they are the input.
+# The main part, described by the docstring.
 
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")

@@ -1,4 +1,9 @@
-"""The manifest's ``stream``: how the frames of a camera are held together, null for single frames."""
+"""Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
+
+Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
+of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
+section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
+"""
 
 import re
 from typing import Any, Dict, List, Set
@@ -27,6 +32,9 @@ from edgeveil.edge_runtime.util.validate import (
     truth,
     whole,
 )
+
+# The manifest's ``stream``: how the frames of a camera are held together, null for single frames.
+
 
 MAX_VOTES = 1000
 MAX_PERIOD_S = 86400
@@ -65,11 +73,7 @@ def _check_acknowledged(reason: Any, hold: str) -> None:
         refuse("bad-value", "stream.acknowledged", problem)
 
 
-# Checks a manifest of schema 1, key by key; ``docs/reference/bundle-format.md`` describes it.
-#
-# Everything that the runtime later relies on is checked here, once, before a model byte is read: keys, types and limits
-# of every section (``formats.validate``), the stages and outputs (``manifest.dataflow``), and that every name that one
-# section uses exists in another. Unknown keys are refused at every level: a key that is ignored is a promise not kept.
+# The main part, described by the docstring.
 
 
 MAX_MANIFEST_BYTES = 2**20

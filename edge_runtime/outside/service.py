@@ -1,4 +1,8 @@
-"""The bundle of a service: this process opens and verifies its file once."""
+"""``edgeveil-edge run`` with a live source or sink: the outside, from its start until its sinks are drained.
+
+One thread waits for records, notes, signals and the next tick; pages and sinks have their own. It holds descriptors,
+counters and perturbed frames, never a raw frame.
+"""
 
 import os
 import select
@@ -34,6 +38,8 @@ from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, op
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks import SinkGroup, open_sinks
+
+# The bundle of a service: this process opens and verifies its file once.
 
 
 def open_bundle(path: str, trust: Trust, source: str) -> Tuple[int, Opened]:
@@ -98,10 +104,7 @@ def done_within(work: Callable[[], None], seconds: float) -> Tuple[bool, List[Ba
     return not thread.is_alive(), errors
 
 
-# ``edgeveil-edge run`` with a live source or sink: the outside, from its start until its sinks are drained.
-#
-# One thread waits for records, notes, signals and the next tick; pages and sinks have their own. It holds descriptors,
-# counters and perturbed frames, never a raw frame.
+# The main part, described by the docstring.
 
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process

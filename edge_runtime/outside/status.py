@@ -1,7 +1,4 @@
-"""The log: events with a name and a few facts. By default they stay in memory, because SD cards wear out.
-
-A fact is a number or a short text of this program, never a value from a frame.
-"""
+"""The state of a service, for its log and its health pages."""
 
 import collections
 import json
@@ -22,6 +19,11 @@ from edgeveil.edge_runtime.sinks.count_report import STATES, CountReport
 from edgeveil.edge_runtime.sinks.page_server import Answer, PageServer, check_token
 from edgeveil.edge_runtime.sinks.uri import secret, split, without_secrets
 from edgeveil.edge_runtime.sinks.wire import about
+
+# The log: events with a name and a few facts. By default they stay in memory, because SD cards wear out.
+#
+# A fact is a number or a short text of this program, never a value from a frame.
+
 
 _KEPT = 500  # events in memory
 _LOUD = (
@@ -195,7 +197,7 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
-# The state of a service, for its log and its health pages.
+# The main part, described by the docstring.
 
 
 STALE_S = 5.0  # without a new set for this long, /readyz fails

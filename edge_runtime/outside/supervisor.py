@@ -1,4 +1,4 @@
-"""The outside's end of the link to the inside: records, notes and counters."""
+"""Starts the inside, listens to it, kills it if it hangs, and restarts it: after a pause, and not for ever."""
 
 import collections
 import json
@@ -27,6 +27,9 @@ from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record, RecordBrok
 from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside.process_table import Process, environment, process_table
+
+# The outside's end of the link to the inside: records, notes and counters.
+
 
 LinkOwner = NamedTuple(
     "LinkOwner",
@@ -107,7 +110,7 @@ class InsideLink(object):
         return events
 
 
-# Starts the inside, listens to it, kills it if it hangs, and restarts it: after a pause, and not for ever.
+# The main part, described by the docstring.
 
 
 LONGEST_PAUSE_S = 30.0  # between two starts

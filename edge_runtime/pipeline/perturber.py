@@ -1,7 +1,4 @@
-"""Detects a model that passes frames through unchanged: on opening by golden vectors, later by 30 frames in a row.
-
-Never by a single frame: it may happen to be a fixed point of the model, and dropping it would reveal that.
-"""
+"""The entry point to a bundle: verify it, run its self-test, then perturb frames."""
 
 import collections
 import os
@@ -23,6 +20,11 @@ from edgeveil.edge_runtime.stages import preprocess
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.manifest.manifest import Price
+
+
+# Detects a model that passes frames through unchanged: on opening by golden vectors, later by 30 frames in a row.
+#
+# Never by a single frame: it may happen to be a fixed point of the model, and dropping it would reveal that.
 
 
 RUN = 30  # unchanged frames in a row that stop everything
@@ -106,7 +108,7 @@ class PassthroughCheck(object):
             self._in_a_row = 0
 
 
-# The entry point to a bundle: verify it, run its self-test, then perturb frames.
+# The main part, described by the docstring.
 
 
 class Perturber(object):

@@ -1,8 +1,4 @@
-"""What stands for a reading that failed, where an epsilon is promised.
-
-An epsilon speaks of what a report may be, not of whether it comes: a missing one tells exactly what made the network
-fail. So the mechanisms then run on a fixed input, index 0 or the middle of the range, and that report is paid for too.
-"""
+"""The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out."""
 
 import collections
 import contextlib
@@ -22,6 +18,13 @@ from edgeveil.edge_runtime.pipeline.compiler import Step, compile_stages
 from edgeveil.edge_runtime.pipeline.track_memory import TrackMemory
 from edgeveil.edge_runtime.stages.draw import Pool
 
+# What stands for a reading that failed, where an epsilon is promised.
+#
+# An epsilon speaks of what a report may be, not of whether it comes: a missing one tells exactly what made the network
+# fail. So the mechanisms then run on a fixed input, index 0 or the middle of the range, and that report is paid for
+# too.
+
+
 _MIDDLE = 0.5  # of what mechanisms and noise take, 0 to 1
 
 
@@ -40,7 +43,7 @@ class FixedInput(object):
         return Flow(dict(self._values))
 
 
-# The stages of a manifest, compiled once into functions: raw samples in, perturbed outputs out.
+# The main part, described by the docstring.
 
 
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage

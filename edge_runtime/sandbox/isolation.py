@@ -1,4 +1,10 @@
-"""Another user for a process that the service starts as root."""
+"""The inside has no network and no files: it cuts itself off before it opens a bundle, as far as the system allows.
+
+A network namespace of its own has only a loopback that is down; root may enter one, and an ordinary user where user
+namespaces are allowed. A seccomp filter refuses every system call that its interpreter and source were not seen to need
+(``allowed_calls``), or, where nothing was measured, those that reach out of a process. Landlock refuses every file but
+the system's own and the source's. It has no capability, and is never root.
+"""
 
 import ctypes
 import os
@@ -14,6 +20,9 @@ from edgeveil.edge_runtime.device import compiled_formats, hears_of_usb
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SOURCES, backends, device_file, fact_of
 from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
+
+# Another user for a process that the service starts as root.
+
 
 _NOBODY = 65534  # everywhere; not looked up, which may ask another process
 _PR_SET_KEEPCAPS, _CAP_SETUID = 8, 1 << 7
@@ -85,12 +94,7 @@ def without_network(user: bool = False) -> bool:
         return False
 
 
-# The inside has no network and no files: it cuts itself off before it opens a bundle, as far as the system allows.
-#
-# A network namespace of its own has only a loopback that is down; root may enter one, and an ordinary user where user
-# namespaces are allowed. A seccomp filter refuses every system call that its interpreter and source were not seen to
-# need (``allowed_calls``), or, where nothing was measured, those that reach out of a process. Landlock refuses every
-# file but the system's own and the source's. It has no capability, and is never root.
+# The main part, described by the docstring.
 
 
 NAMESPACE, FILTER, LANDLOCK, CONVENTION = "network namespace", "seccomp filter", "Landlock", "by convention only"

@@ -1,7 +1,4 @@
-"""The numbers of system calls: x86-64, 64-bit ARM, 32-bit ARM; ``-`` where the architecture has none of that name.
-
-From the kernel's tables, by libseccomp's ``scmp_sys_resolver``; a test compares them with it.
-"""
+"""A seccomp filter made of rules: every call that they do not allow fails, in all threads of this process."""
 
 import ctypes
 import errno
@@ -10,6 +7,11 @@ from typing import Dict, List, Optional
 
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.allowed_calls import Condition, Rules
+
+# The numbers of system calls: x86-64, 64-bit ARM, 32-bit ARM; ``-`` where the architecture has none of that name.
+#
+# From the kernel's tables, by libseccomp's ``scmp_sys_resolver``; a test compares them with it.
+
 
 ARCHITECTURES = {"x86_64": 0, "aarch64": 1, "armv7l": 2, "armv6l": 2}
 NEWEST = 450  # numbers above it are of calls that came later: they do not exist here, and C libraries do without
@@ -239,7 +241,7 @@ def numbers(machine: str) -> Optional[Dict[str, int]]:
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-# A seccomp filter made of rules: every call that they do not allow fails, in all threads of this process.
+# The main part, described by the docstring.
 
 
 # machine: what the kernel calls its calls (linux/audit.h)

@@ -1,4 +1,4 @@
-"""TLS for sinks: certificates and host names are always checked."""
+"""An MQTT broker: where ``mqtt://HOST/TOPIC`` or ``mqtts://`` leads, and a client for it, through paho-mqtt."""
 
 import http.client
 import importlib
@@ -10,6 +10,9 @@ from typing import Any, Dict, Optional
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.sinks.network_base import TIMEOUT_S, ConnectionLost
 from edgeveil.edge_runtime.sinks.uri import LOOPBACK, Known, address, secret
+
+# TLS for sinks: certificates and host names are always checked.
+
 
 FILES: Known = {"ca": str, "cert": str, "key": str}
 
@@ -36,7 +39,7 @@ def context(options: Dict[str, Any]) -> ssl.SSLContext:
     return made
 
 
-# An MQTT broker: where ``mqtt://HOST/TOPIC`` or ``mqtts://`` leads, and a client for it, through paho-mqtt.
+# The main part, described by the docstring.
 
 
 class NeedsPaho(DeviceFailed):

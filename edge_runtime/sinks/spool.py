@@ -1,7 +1,10 @@
-"""Records in files of about a megabyte, appended and read back; a file goes when none of its records is needed.
+"""Perturbed records that wait for a network: bounded, with a time to live, in memory or on a disk.
 
-Each record is ``EVS1``, its size, the time it came (seconds since 1970), a CRC-32 of all of it, and its bytes. A record
-that a power cut left half-written at the end of a file fails these checks and is ignored.
+The loop puts records in and never waits. A sender takes the oldest, reports its arrival, or gives back the records in
+flight when its connection broke. Records that do not fit or are too old are dropped, oldest first, and counted.
+
+On a disk (``spool_disk``) a record is only written when it has waited for ``write_after_s``, or when the spool is
+closed: while the network works, a memory card is not worn. A power cut or ``kill -9`` loses these seconds.
 """
 
 import collections
@@ -16,6 +19,12 @@ from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, NamedTu
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import writing
+
+# Records in files of about a megabyte, appended and read back; a file goes when none of its records is needed.
+#
+# Each record is ``EVS1``, its size, the time it came (seconds since 1970), a CRC-32 of all of it, and its bytes. A
+# record that a power cut left half-written at the end of a file fails these checks and is ignored.
+
 
 _HEAD = struct.Struct(">4sIdI")  # magic, size, time, CRC-32 of size, time and record
 _NAME = re.compile(r"([0-9]{12})\.spool")
@@ -163,13 +172,7 @@ class Segments(object):
         return os.path.join(self.folder, "{:012d}.spool".format(segment))
 
 
-# Perturbed records that wait for a network: bounded, with a time to live, in memory or on a disk.
-#
-# The loop puts records in and never waits. A sender takes the oldest, reports its arrival, or gives back the records in
-# flight when its connection broke. Records that do not fit or are too old are dropped, oldest first, and counted.
-#
-# On a disk (``spool_disk``) a record is only written when it has waited for ``write_after_s``, or when the spool is
-# closed: while the network works, a memory card is not worn. A power cut or ``kill -9`` loses these seconds.
+# The main part, described by the docstring.
 
 
 class Entry(object):

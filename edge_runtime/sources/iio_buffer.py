@@ -1,8 +1,7 @@
-"""``iio:NAME,RATE``: a sensor that Linux's Industrial I/O knows (accelerometer, gyroscope, light, distance), polled.
+"""``iio:NAME,RATE,buffered``: samples that the kernel took at a trigger, out of the device's buffer.
 
-``NAME`` is what the driver calls it (``cat /sys/bus/iio/devices/*/name``), ``RATE`` the samples a second to read. The
-bundle's channels are IIO's: ``accel_x`` is read from ``in_accel_x_raw``, with its scale and offset, in the units of
-``Documentation/ABI/testing/sysfs-bus-iio``: m/s^2, rad/s, lux, m; a bundle may ask for g and deg/s as well.
+The driver sets the time of each. What the device is told: its rate, the channels, the buffer's length, and to begin.
+https://docs.kernel.org/iio/iio_devbuf.html
 """
 
 import os
@@ -16,6 +15,13 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, Unsupported
 from edgeveil.edge_runtime.manifest.manifest import Sampling
 from edgeveil.edge_runtime.sources.series import Sample, Samples
+
+# ``iio:NAME,RATE``: a sensor that Linux's Industrial I/O knows (accelerometer, gyroscope, light, distance), polled.
+#
+# ``NAME`` is what the driver calls it (``cat /sys/bus/iio/devices/*/name``), ``RATE`` the samples a second to read. The
+# bundle's channels are IIO's: ``accel_x`` is read from ``in_accel_x_raw``, with its scale and offset, in the units of
+# ``Documentation/ABI/testing/sysfs-bus-iio``: m/s^2, rad/s, lux, m; a bundle may ask for g and deg/s as well.
+
 
 ROOT = "/sys/bus/iio/devices"
 MOST_RATE_HZ = 1000.0
@@ -214,10 +220,7 @@ def layout(types: Mapping[str, Tuple[int, str]]) -> Tuple[Dict[str, Element], in
     return found, -(-at // largest) * largest
 
 
-# ``iio:NAME,RATE,buffered``: samples that the kernel took at a trigger, out of the device's buffer.
-#
-# The driver sets the time of each. What the device is told: its rate, the channels, the buffer's length, and to begin.
-# https://docs.kernel.org/iio/iio_devbuf.html
+# The main part, described by the docstring.
 
 
 DEV = "/dev"

@@ -1,9 +1,4 @@
-"""Samples with their times to windows of evenly spaced steps: a ring buffer, linear interpolation, and when to drop.
-
-A window is made only of samples that follow each other without a gap. What breaks that (a gap, a sample that comes
-late, a clock that runs back) empties the buffer and counts as one window dropped; so does a window in which the sensor
-saturates or is stuck. Nothing is guessed. With ``total`` such a window is a reading as any other.
-"""
+"""A source of windows: what reads samples below, and what makes windows of them above."""
 
 import collections
 import time
@@ -17,6 +12,13 @@ from edgeveil.edge_runtime.kinds import SOURCES
 from edgeveil.edge_runtime.manifest.manifest import Input, Sampling, Windows
 from edgeveil.edge_runtime.sources.base import STALL_S, Source, now_ns
 from edgeveil.edge_runtime.sources.text import LinesSource
+
+# Samples with their times to windows of evenly spaced steps: a ring buffer, linear interpolation, and when to drop.
+#
+# A window is made only of samples that follow each other without a gap. What breaks that (a gap, a sample that comes
+# late, a clock that runs back) empties the buffer and counts as one window dropped; so does a window in which the
+# sensor saturates or is stuck. Nothing is guessed. With ``total`` such a window is a reading as any other.
+
 
 GAP, LATE, BACK, SATURATED, STUCK = "gap", "late-sample", "time-back", "saturated", "stuck"
 Result = Union[np.ndarray, str]  # a window, or the reason why one was dropped
@@ -89,7 +91,7 @@ class Windower(object):
         return [STUCK if not self.total and bool((window == window[0]).all()) else window]
 
 
-# A source of windows: what reads samples below, and what makes windows of them above.
+# The main part, described by the docstring.
 
 
 UNREADABLE = "unreadable"

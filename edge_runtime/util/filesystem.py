@@ -1,9 +1,15 @@
-"""Writing to file descriptors."""
+"""Every file operation that changes which release a board runs, in one class.
+
+There are only eight, so that a test can record their order and replay every power cut. Nothing is on the disk until it
+was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
+"""
 
 import errno
 import os
 import stat
 from typing import Callable, List, Optional
+
+# Writing to file descriptors.
 
 
 def write_all(handle: int, data: bytes, *, wait: Optional[Callable[[int], None]] = None) -> None:
@@ -21,10 +27,7 @@ def write_all(handle: int, data: bytes, *, wait: Optional[Callable[[int], None]]
             wait(handle)
 
 
-# Every file operation that changes which release a board runs, in one class.
-#
-# There are only eight, so that a test can record their order and replay every power cut. Nothing is on the disk until
-# it was synced: a file's bytes by ``sync``, its name by ``sync_folder`` of its folder.
+# The main part, described by the docstring.
 
 
 class Filesystem(object):

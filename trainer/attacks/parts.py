@@ -1,7 +1,7 @@
-"""Attacks that are sure of some rows only: the surest twentieth, and rows whose label is wrong.
+"""The people and rows about whom an attack knows something although it knows nothing on average.
 
-An average over all rows hides a leak about 1 in 20 people, or about the few rows that the classifier gets wrong. Which
-rows are the surest is decided by a threshold on the validation rows, so the rates on test rows are not selected.
+Each part of the test rows has a permutation test. Their p-values are corrected together, and once more for the test on
+all rows, which has half of the level: where nothing leaks, no part is significant at 1 % in more than 0.5 % of audits.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from edgeveil.trainer.attacks.exposure import NOTHING, Judged, holm, search, uni
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import counted_prior, sequential_test
 from edgeveil.trainer.measures.intervals import Interval, rate
+
+# Attacks that are sure of some rows only: the surest twentieth, and rows whose label is wrong.
+#
+# An average over all rows hides a leak about 1 in 20 people, or about the few rows that the classifier gets wrong.
+# Which rows are the surest is decided by a threshold on the validation rows, so the rates on test rows are not
+# selected.
+
 
 SHARE = 0.05
 FEWEST_ROWS = 10
@@ -92,11 +99,7 @@ def _sureness(part: Judged, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return unit, np.bincount(unit, weights=gain) / np.bincount(unit)
 
 
-# The people and rows about whom an attack knows something although it knows nothing on average.
-#
-# Each part of the test rows has a permutation test. Their p-values are corrected together, and once more for the test
-# on all rows, which has half of the level: where nothing leaks, no part is significant at 1 % in more than 0.5 % of
-# audits.
+# The main part, described by the docstring.
 
 
 FEWEST_PEOPLE = 40  # so that a twentieth of them is two

@@ -1,7 +1,4 @@
-"""An ensemble of the best attacks: one may find what another misses.
-
-Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
-"""
+"""Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files."""
 
 from __future__ import annotations
 
@@ -36,6 +33,11 @@ from edgeveil.trainer.datasets.base import Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import FLOOR, Permuted, permutation_test
+
+# An ensemble of the best attacks: one may find what another misses.
+#
+# Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.
+
 
 NAME = "ensemble"
 SIZES = (2, 3, 5)
@@ -155,7 +157,7 @@ def warnings(problem: Problem) -> tuple[str, ...]:
     return tuple(found)
 
 
-# Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.
+# The main part, described by the docstring.
 
 
 NEARLY_ALL = 0.9  # of the bits that z has beyond y

@@ -1,4 +1,4 @@
-"""The rows of membership for an attacker who holds what is audited: the network that decides y, asked as it ships."""
+"""The audit of what ships: open it, perturb every slice with it, and attack the outputs; the same for label-only."""
 
 from __future__ import annotations
 
@@ -49,6 +49,9 @@ from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.run import Head, Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+# The rows of membership for an attacker who holds what is audited: the network that decides y, asked as it ships.
+
 
 NAME = "membership from the artefact"
 
@@ -112,7 +115,7 @@ def head_section(
     return {"of": head.of, "target": interval(right), **cover.head_section(manifest, head.mechanism, head.promise)}
 
 
-# The audit of what ships: open it, perturb every slice with it, and attack the outputs; the same for label-only.
+# The main part, described by the docstring.
 
 
 LABEL_ONLY_ROWS = 12_000

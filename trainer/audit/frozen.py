@@ -1,4 +1,18 @@
-"""Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run."""
+"""A frozen benchmark set: the outputs of one artefact, with labels and slices, for others to attack.
+
+::
+
+    x          (n, *shape)  x' as it left
+    beside     (n, k)       every further output, one-hot; only where there is one
+    y, z       (n,)         class numbers; the values of z are not named
+    slice      (n,)         0 classifiers, 1 perturber, 2 test, 3 attack: 0 and 1 trained the perturber, 3 did not;
+                            learn on 0, 1 and 3, report on 2
+    unit       (n,)         which subject or session a row is of; only where that is known
+    theta      (classes of y, classes of z)  the public prior P(z|y)
+    about      text, JSON: artefact and its hashes, data set, licence note
+
+No original sample is in it, unless the perturber passed it unchanged.
+"""
 
 from __future__ import annotations
 
@@ -26,6 +40,9 @@ from edgeveil.trainer.progress import progress
 
 if TYPE_CHECKING:
     from edgeveil.trainer.export.folder import ExportFolder
+
+
+# Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run.
 
 
 @dataclass(frozen=True)
@@ -74,20 +91,7 @@ def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)
 
 
-# A frozen benchmark set: the outputs of one artefact, with labels and slices, for others to attack.
-#
-# ::
-#
-#     x          (n, *shape)  x' as it left
-#     beside     (n, k)       every further output, one-hot; only where there is one
-#     y, z       (n,)         class numbers; the values of z are not named
-#     slice      (n,)         0 classifiers, 1 perturber, 2 test, 3 attack: 0 and 1 trained the perturber, 3 did not;
-#                             learn on 0, 1 and 3, report on 2
-#     unit       (n,)         which subject or session a row is of; only where that is known
-#     theta      (classes of y, classes of z)  the public prior P(z|y)
-#     about      text, JSON: artefact and its hashes, data set, licence note
-#
-# No original sample is in it, unless the perturber passed it unchanged.
+# The main part, described by the docstring.
 
 
 SCHEMA = 1

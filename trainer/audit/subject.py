@@ -1,4 +1,4 @@
-"""The dataflow of a pipeline: where all outputs depend on one code, a bottleneck, that code can be counted."""
+"""The perturber under audit, run on every row: the exported file, on the edge runtime's own backend."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.runs import fitted as received
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
+
+# The dataflow of a pipeline: where all outputs depend on one code, a bottleneck, that code can be counted.
+
 
 SENT, RELEASED = "sent", "released"  # names of the two further outputs that an audit reads; they never leave a board
 
@@ -138,7 +141,7 @@ def _keeps_class(channel: np.ndarray, groups: int) -> bool:
     return bool((reached.sum(axis=0) <= 1).all())
 
 
-# The perturber under audit, run on every row: the exported file, on the edge runtime's own backend.
+# The main part, described by the docstring.
 
 
 ROWS_AT_ONCE = 4096

@@ -1,4 +1,9 @@
-"""Attacks and probes of an audit as text for a terminal."""
+"""The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
+
+*leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
+confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
+make intervals wide, so they never make an audit look better.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +17,9 @@ from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.audit.board_column import board_name
 from edgeveil.trainer.measures.intervals import wider
+
+# Attacks and probes of an audit as text for a terminal.
+
 
 HEAD = (
     f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
@@ -137,11 +145,7 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-# The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
-#
-# *leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
-# confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
-# make intervals wide, so they never make an audit look better.
+# The main part, described by the docstring.
 
 
 LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"

@@ -1,4 +1,4 @@
-"""The master key and the vault that a command names."""
+"""``edgeveil pseudonym``: the key, and from a pseudonym to the person and back."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from edgeveil.trainer.progress import say
 if TYPE_CHECKING:
     from edgeveil.trainer.ext.publish.master_key import MasterKey
     from edgeveil.trainer.ext.publish.vault import Holding, Vault
+
+
+# The master key and the vault that a command names.
 
 
 def opened_key(path: Path, passphrase_file: Path | None) -> MasterKey:
@@ -40,7 +43,7 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
         yield vault
 
 
-# ``edgeveil pseudonym``: the key, and from a pseudonym to the person and back.
+# The main part, described by the docstring.
 
 
 pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)

@@ -1,8 +1,4 @@
-"""The units that [private] guards, cut into slices by a keyed hash of each one's own number.
-
-Whichever slice a unit is in, and whether it is held out there, depends on nobody else: adding or removing a unit leaves
-all others where they are, so what two slices spend does not add up. Nothing is stratified, and no class is thinned.
-"""
+"""A data set: samples with their two labels, cut into slices before anything is fitted."""
 
 from __future__ import annotations
 
@@ -16,6 +12,13 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
+
+# The units that [private] guards, cut into slices by a keyed hash of each one's own number.
+#
+# Whichever slice a unit is in, and whether it is held out there, depends on nobody else: adding or removing a unit
+# leaves all others where they are, so what two slices spend does not add up. Nothing is stratified, and no class is
+# thinned.
+
 
 Kind = Literal["subject", "row"]
 WORD = 2.0**-64
@@ -87,7 +90,7 @@ def _hashed(numbers: list[np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarra
     return first, second
 
 
-# A data set: samples with their two labels, cut into slices before anything is fitted.
+# The main part, described by the docstring.
 
 
 SliceName = Literal["classifiers", "perturber", "attack", "test"]

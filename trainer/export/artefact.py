@@ -1,4 +1,4 @@
-"""The manifest's entry for one artefact: its tensors, read from the file that ships."""
+"""An exported artefact, before it is written into the folder."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from edgeveil.trainer.graphs.cost import read
 from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.runs.fitted import FittedPerturber
+
+# The manifest's entry for one artefact: its tensors, read from the file that ships.
 
 
 def artefact_entry(
@@ -92,7 +94,7 @@ def runs_on(artefact: str, artefacts: Sequence[str]) -> bool:
     return artefact == NUMPY or base(artefact) in artefacts
 
 
-# An exported artefact, before it is written into the folder.
+# The main part, described by the docstring.
 
 
 @dataclass

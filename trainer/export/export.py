@@ -1,8 +1,4 @@
-"""What an export has made is kept until it is done, so that a broken-off one goes on and does not begin anew.
-
-A piece is found by all that it depends on: networks, samples, versions and our own code. So a piece of another run, of
-another format or of other code is never taken.
-"""
+"""A finished run becomes an export folder: converted, linted, measured against Keras, with golden vectors."""
 
 from __future__ import annotations
 
@@ -46,6 +42,12 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Head, Run, package_versions
 from edgeveil.trainer.source_code import code_of
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+
+# What an export has made is kept until it is done, so that a broken-off one goes on and does not begin anew.
+#
+# A piece is found by all that it depends on: networks, samples, versions and our own code. So a piece of another run,
+# of another format or of other code is never taken.
+
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -227,7 +229,7 @@ def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]
     return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}
 
 
-# A finished run becomes an export folder: converted, linted, measured against Keras, with golden vectors.
+# The main part, described by the docstring.
 
 
 CALIBRATION_ROWS = 256

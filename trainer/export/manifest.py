@@ -1,10 +1,4 @@
-"""The lint: whether a board can run a file, read from the file itself.
-
-A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
-has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
-the operation, the tensor and the cure, and any finding refuses the export. What no model may do, wherever it comes
-from, is held by ``edge_runtime.backends.model_lint``.
-"""
+"""The manifest of an export folder and the members it names, checked by the edge runtime."""
 
 from __future__ import annotations
 
@@ -35,6 +29,13 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import CountedBy
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run, package_versions
+
+# The lint: whether a board can run a file, read from the file itself.
+#
+# A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
+# has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
+# the operation, the tensor and the cure, and any finding refuses the export. What no model may do, wherever it comes
+# from, is held by ``edge_runtime.backends.model_lint``.
 
 
 @dataclass(frozen=True)
@@ -290,7 +291,7 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-# The manifest of an export folder and the members it names, checked by the edge runtime.
+# The main part, described by the docstring.
 
 
 PACKAGES = (

@@ -1,4 +1,9 @@
-"""A Keras model as a function of named tensors of a fixed batch, and calibration rows, for both converters."""
+"""Keras 3 to TFLite: float32, float16 and int8, one frame at a time, the same bytes every time.
+
+The only way that works is a SavedModel of a ``tf.Module`` whose function has a fixed batch-1 signature with named
+outputs: ``from_keras_model`` keeps a dynamic batch, and ``from_concrete_functions`` silently loses the variables of a
+Keras 3 model.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +16,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.tensorflow_quiet import quiet
+
+# A Keras model as a function of named tensors of a fixed batch, and calibration rows, for both converters.
 
 
 def calibration_rows(calibration: Mapping[str, np.ndarray] | None) -> list[dict[str, np.ndarray]]:
@@ -56,11 +63,7 @@ def function(model: Any, batch: int = 1) -> Any:
     return tf.function(call, input_signature=input_specs(model, batch))
 
 
-# Keras 3 to TFLite: float32, float16 and int8, one frame at a time, the same bytes every time.
-#
-# The only way that works is a SavedModel of a ``tf.Module`` whose function has a fixed batch-1 signature with named
-# outputs: ``from_keras_model`` keeps a dynamic batch, and ``from_concrete_functions`` silently loses the variables of a
-# Keras 3 model.
+# The main part, described by the docstring.
 
 
 PRECISIONS = ("float32", "float16", "int8")

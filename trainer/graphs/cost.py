@@ -1,4 +1,15 @@
-"""Read an ONNX file, with every shape that can be inferred."""
+"""The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
+
+``macs`` and ``parameters`` (macs.py) agree between Keras, TFLite and ONNX at every precision. The rest is of the file
+itself, so an int8 file has a quarter of the bytes:
+
+* ``weight_bytes``: its constants.
+* ``peak_activation_bytes``: the most that is held at once when the operations run in the file's order, with
+  element-wise ones, views and quantisers in place, as in fusing interpreters. A lower bound on an arena.
+* ``depthwise_macs``: of the MACs, those of convolutions with one filter per channel, which move more memory per MAC.
+* ``moved_bytes``: bytes that operations without MACs read and write, except in place; these are bound by memory.
+* ``input_values``, ``input_bytes`` and ``output_bytes``: sent to and from an accelerator for each frame.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +34,8 @@ from edgeveil.trainer.graphs.macs import (
     read_arrays,
     read_tflite,
 )
+
+# Read an ONNX file, with every shape that can be inferred.
 
 
 def read_onnx(data: bytes) -> Graph:
@@ -107,17 +120,7 @@ def read_keras(path: Path) -> Any:
         ) from None
 
 
-# The cost of a network: multiply-adds by class, parameters, bytes of weights and activations, operations.
-#
-# ``macs`` and ``parameters`` (macs.py) agree between Keras, TFLite and ONNX at every precision. The rest is of the file
-# itself, so an int8 file has a quarter of the bytes:
-#
-# * ``weight_bytes``: its constants.
-# * ``peak_activation_bytes``: the most that is held at once when the operations run in the file's order, with
-#   element-wise ones, views and quantisers in place, as in fusing interpreters. A lower bound on an arena.
-# * ``depthwise_macs``: of the MACs, those of convolutions with one filter per channel, which move more memory per MAC.
-# * ``moved_bytes``: bytes that operations without MACs read and write, except in place; these are bound by memory.
-# * ``input_values``, ``input_bytes`` and ``output_bytes``: sent to and from an accelerator for each frame.
+# The main part, described by the docstring.
 
 
 _IN_PLACE = {

@@ -1,4 +1,13 @@
-"""A network file of any format as a graph: for the lint, the counters and the manifest."""
+"""Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
+
+MACs are those of convolutions, transposed convolutions and matrix products for one frame; other operations count 0, as
+in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
+
+Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias for
+every output channel of a layer, present or not. So an exported file has the figures of its Keras model at every
+precision; Keras's ``count_params`` is higher by what folding saves. A converter may or may not move batch normalisation
+that follows an activation, so there parameters may differ by its two vectors.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +21,8 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+
+# A network file of any format as a graph: for the lint, the counters and the manifest.
 
 
 @dataclass(frozen=True)
@@ -80,15 +91,7 @@ class Graph:
         return found
 
 
-# Multiply-adds and parameters of a network, counted the same way in Keras, TFLite and ONNX.
-#
-# MACs are those of convolutions, transposed convolutions and matrix products for one frame; other operations count 0,
-# as in the papers (MobileNetV1 1.0 224: 568.74 million). Two floating-point operations make one MAC.
-#
-# Parameters are those of the network as it ships: batch normalisation folded into the layer before it, and one bias
-# for every output channel of a layer, present or not. So an exported file has the figures of its Keras model at every
-# precision; Keras's ``count_params`` is higher by what folding saves. A converter may or may not move batch
-# normalisation that follows an activation, so there parameters may differ by its two vectors.
+# The main part, described by the docstring.
 
 
 class Cost(NamedTuple):

@@ -1,8 +1,4 @@
-"""Where a predictor's linear operator A (features, outputs) comes from: data, a file, a fitted model.
-
-Intercepts are left out: they stay in the predictor, which a cleaner does not change. To clean in homogeneous
-coordinates, as paper 000 does, give the samples a last feature that is 1 (``homogeneous``).
-"""
+"""The problem that a linear cleaner solves, from a recipe and a data set: wanted and confidential labels, eps."""
 
 from __future__ import annotations
 
@@ -18,6 +14,12 @@ from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.multitarget import checked_features, checked_labels
 from edgeveil.trainer.graphs.cost import read_keras
 from edgeveil.trainer.linear.cleaner import RANK_TOLERANCE, checked_operator
+
+# Where a predictor's linear operator A (features, outputs) comes from: data, a file, a fitted model.
+#
+# Intercepts are left out: they stay in the predictor, which a cleaner does not change. To clean in homogeneous
+# coordinates, as paper 000 does, give the samples a last feature that is 1 (``homogeneous``).
+
 
 LARGEST_OPERATOR = 1 << 27  # values (1 GiB): the largest unrolled convolution
 
@@ -172,7 +174,7 @@ def _unrolled(layer: Any) -> np.ndarray:
     return checked_operator(np.concatenate(rows), f"A_d of layer {layer.name}")
 
 
-# The problem that a linear cleaner solves, from a recipe and a data set: wanted and confidential labels, eps.
+# The main part, described by the docstring.
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,9 @@
-"""What a differentially private result promises: one sentence, with what it rests on and what it leaves out."""
+"""What a bundle promises the people behind its training data, and whether all that is in it is paid for.
+
+A mark says how a network, a table, the range or the calibration depends on training data: ``PUBLIC``, by a private
+mechanism and its share of the budget, or ``DATA``. What nothing says of is ``DATA``, and one such part takes the
+promise away.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +14,9 @@ from typing import Any, Literal
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.recipe.private import Private
+
+# What a differentially private result promises: one sentence, with what it rests on and what it leaves out.
+
 
 Neighbours = Literal["add or remove", "replace"]
 AROUND = {
@@ -78,11 +86,7 @@ def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
 
 
-# What a bundle promises the people behind its training data, and whether all that is in it is paid for.
-#
-# A mark says how a network, a table, the range or the calibration depends on training data: ``PUBLIC``, by a private
-# mechanism and its share of the budget, or ``DATA``. What nothing says of is ``DATA``, and one such part takes the
-# promise away.
+# The main part, described by the docstring.
 
 
 PUBLIC, DATA = "public", "data"

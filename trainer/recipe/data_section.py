@@ -1,4 +1,4 @@
-"""The ``[data.series]`` section of a recipe: what the steps of a series are, and how recordings become windows."""
+"""``[data]`` of a recipe: which samples, and which two of their attributes."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pydantic import Field, field_validator, model_validator
 
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.trainer.recipe.training_sections import Section
+
+# The ``[data.series]`` section of a recipe: what the steps of a series are, and how recordings become windows.
+
 
 Named = Annotated[list[Annotated[str, Field(min_length=1, max_length=40)]], Field(min_length=1, max_length=64)]
 TICK_HZ = (0.01, 1000.0)  # the slowest and the fastest tick of a capture loop
@@ -86,7 +89,7 @@ class Series(Section):
         }
 
 
-# ``[data]`` of a recipe: which samples, and which two of their attributes.
+# The main part, described by the docstring.
 
 
 # The data sets that come along, and those of installed packages. Of their classes only the literals are read here.

@@ -1,4 +1,4 @@
-"""Names that have changed: an old one is refused with its new name; and keys that were deleted."""
+"""Errors of a recipe in one sentence: the key, what was expected, what came, and the nearest known key."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput
+
+# Names that have changed: an old one is refused with its new name; and keys that were deleted.
+
 
 KINDS = {"release": "codebook"}
 RECIPES = {
@@ -41,7 +44,7 @@ def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str =
         raise BadInput(f'{what} "{word}" is called "{new}" since 0.2{cure}.')
 
 
-# Errors of a recipe in one sentence: the key, what was expected, what came, and the nearest known key.
+# The main part, described by the docstring.
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""What every section of a recipe is, and what several of them may not go beyond."""
+"""Sections of a recipe on how it is trained, how long, and what the result must meet."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.count import LEAST_PERIOD_S, MICRO, MOST_EACH, MOST_PERIOD_S, CountRules
 from edgeveil.edge_runtime.registry import Registry
 
+# What every section of a recipe is, and what several of them may not go beyond.
+
+
 MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
 
 
@@ -22,7 +25,7 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-# Sections of a recipe on how it is trained, how long, and what the result must meet.
+# The main part, described by the docstring.
 
 
 MOST_SECONDS = 10 * 366 * 86_400

@@ -1,4 +1,4 @@
-"""The facts of a publication in the words that its page and its text share."""
+"""publication.md: the card of a publication as Markdown."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ from typing import Any
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent
 from edgeveil.trainer.report.card_page import environment
+
+# The facts of a publication in the words that its page and its text share.
+
 
 TONES = {LEAKS: "bad", HOLDS: "good", CANNOT_TELL: "some"}
 COUNTED = {
@@ -155,7 +158,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-# publication.md: the card of a publication as Markdown.
+# The main part, described by the docstring.
 
 
 def text(document: Mapping[str, Any]) -> str:

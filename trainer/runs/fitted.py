@@ -1,4 +1,4 @@
-"""What a receiver makes of a perturber's outputs: codes and reports decoded into samples."""
+"""A trained perturber: every ``fit`` returns one, a run keeps it, and an export ships it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,9 @@ from edgeveil.edge_runtime.stages import preprocess
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe.messages import KINDS
+
+# What a receiver makes of a perturber's outputs: codes and reports decoded into samples.
+
 
 Declared = list[Mapping[str, Any]]
 
@@ -72,7 +75,7 @@ def _as_x(x: np.ndarray, input_: Mapping[str, Any]) -> np.ndarray:
     return (np.rint(x) if whole else x).astype(input_["dtype"])
 
 
-# A trained perturber: every ``fit`` returns one, a run keeps it, and an export ships it.
+# The main part, described by the docstring.
 
 
 HIDES_NOTHING = (

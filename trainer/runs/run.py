@@ -1,4 +1,17 @@
-"""A checkpoint of a training in one file: all variables of its networks and optimisers, and a few facts."""
+"""A run: the folder with everything needed to repeat a training, to resume it and to use its result.
+
+::
+
+    RUN/recipe.toml       the recipe with all defaults, under the budget of the command
+    RUN/run.json          seeds, versions, machine, wall times, results
+    RUN/slices.npz        the row numbers of the slices; runs made by 0.1 have no `attack`
+    RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
+    RUN/tensorboard/      the same for TensorBoard
+    RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
+    RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
+    RUN/perturber/        the result: perturber.json, networks, tables
+    RUN/head.npz          the head, where the recipe has one
+"""
 
 from __future__ import annotations
 
@@ -26,6 +39,8 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.readings import UNREADABLE
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import set_aside
+
+# A checkpoint of a training in one file: all variables of its networks and optimisers, and a few facts.
 
 
 class Checkpoint:
@@ -83,19 +98,7 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# A run: the folder with everything needed to repeat a training, to resume it and to use its result.
-#
-# ::
-#
-#     RUN/recipe.toml       the recipe with all defaults, under the budget of the command
-#     RUN/run.json          seeds, versions, machine, wall times, results
-#     RUN/slices.npz        the row numbers of the slices; runs made by 0.1 have no `attack`
-#     RUN/metrics.jsonl     one line per epoch: stage, step, time_s and what was measured
-#     RUN/tensorboard/      the same for TensorBoard
-#     RUN/classifiers/      target.keras (D_y), sensitive.keras (D_z)
-#     RUN/checkpoints/      last.npz to resume from, best.npz chosen on validation
-#     RUN/perturber/        the result: perturber.json, networks, tables
-#     RUN/head.npz          the head, where the recipe has one
+# The main part, described by the docstring.
 
 
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")

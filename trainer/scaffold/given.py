@@ -1,4 +1,4 @@
-"""What a person says of a series on the command line: how fast its steps come, and what its channels are."""
+"""What a person says of their own data on the command line, as sections of a recipe."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
 from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
+
+# What a person says of a series on the command line: how fast its steps come, and what its channels are.
+
 
 CHANNELS = "ax:g,ay:g,az:g"
 EXAMPLE = f"--rate 50 --channels {CHANNELS}"
@@ -86,7 +89,7 @@ def _seen(path: Path) -> str:
     return "" if first is None else f" ({first.name} has the columns {listed(read_table('csv', first).columns)})"
 
 
-# What a person says of their own data on the command line, as sections of a recipe.
+# The main part, described by the docstring.
 
 
 LARGE = 128  # pixels: pictures with a longer side make a large network

@@ -1,4 +1,4 @@
-"""What data cannot support, said before any training, with what to do."""
+"""``edgeveil recipe new``: inspect a user's data and write a commented recipe that trains on it."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ from edgeveil.trainer.recipe.perturber import of_kind, title
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import first_look, templates
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
+
+# What data cannot support, said before any training, with what to do.
+
 
 ENOUGH_ROWS = 30  # of a class: below that a rate of it is mostly chance
 ENOUGH_PEOPLE = 30
@@ -101,7 +104,7 @@ def _told(dataset: Dataset) -> list[str]:
     ]
 
 
-# ``edgeveil recipe new``: inspect a user's data and write a commented recipe that trains on it.
+# The main part, described by the docstring.
 
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"

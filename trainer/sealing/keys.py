@@ -1,11 +1,4 @@
-"""Private keys that never leave a token or HSM, named by a PKCS #11 address (RFC 7512).
-
-``pkcs11:token=TOKEN;object=LABEL?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/home/me/pin``
-
-In the path ``token``, ``serial``, ``object`` and ``id`` choose a key, and the one Ed25519 key that fits is used. In the
-query ``module-path`` is the token's library (else ``PKCS11_MODULE_PATH`` in the environment) and ``pin-source`` a file.
-Without it the PIN is asked for as a passphrase is. ``pin-value`` is refused: other users see a command's arguments.
-"""
+"""Signing keys: made once, kept by the person responsible for what runs on the boards."""
 
 from __future__ import annotations
 
@@ -34,6 +27,16 @@ from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read
 from edgeveil.trainer import secret_file
+
+# Private keys that never leave a token or HSM, named by a PKCS #11 address (RFC 7512).
+#
+# ``pkcs11:token=TOKEN;object=LABEL?module-path=/usr/lib/softhsm/libsofthsm2.so&pin-source=file:/home/me/pin``
+#
+# In the path ``token``, ``serial``, ``object`` and ``id`` choose a key, and the one Ed25519 key that fits is used. In
+# the query ``module-path`` is the token's library (else ``PKCS11_MODULE_PATH`` in the environment) and ``pin-source``
+# a file. Without it the PIN is asked for as a passphrase is. ``pin-value`` is refused: other users see a command's
+# arguments.
+
 
 SCHEME = "pkcs11:"
 _PATH, _QUERY = ("token", "serial", "object", "id"), ("module-path", "pin-source")
@@ -179,7 +182,7 @@ def _shown(address: Address) -> str:
     return address.text.partition("?")[0]
 
 
-# Signing keys: made once, kept by the person responsible for what runs on the boards.
+# The main part, described by the docstring.
 
 
 KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"

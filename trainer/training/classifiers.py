@@ -1,4 +1,4 @@
-"""Does D_y read y at all? A perturber that is trained against a dead one costs minutes and keeps nothing."""
+"""Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3)."""
 
 from __future__ import annotations
 
@@ -19,6 +19,9 @@ from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.training_sections import NETWORKS, Budget, Classifiers
 from edgeveil.trainer.runs.run import Log, Run
+
+# Does D_y read y at all? A perturber that is trained against a dead one costs minutes and keeps nothing.
+
 
 MARGIN = 0.05  # of what is left above the commonest class, that D_y must read of it
 LOOK_POINTS = 0.10  # that it may lie below the look of `recipe new`
@@ -70,7 +73,7 @@ def check_reads_y(run: Run, model: Any) -> None:
     )
 
 
-# Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3).
+# The main part, described by the docstring.
 
 
 NAMES = ("target", "sensitive")

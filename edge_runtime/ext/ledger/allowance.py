@@ -1,7 +1,6 @@
-"""The inside counts too: told at its start what is left, it makes no more, whoever reads its pipe.
+"""What a stream may still release: reserved on the disk ahead of time, by a thread that no tick waits for.
 
-So an outside that was taken over gains at most by a restart. What is told goes through the page of counters, which both
-have, and is read once. Each limit begins its next period by the inside's own clock.
+What was reserved and not released is lost, never given back.
 """
 
 import collections
@@ -15,6 +14,12 @@ from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import PaidDraws
 from edgeveil.edge_runtime.manifest.manifest import AHEAD, Price
 from edgeveil.edge_runtime.uptime import up_s
+
+# The inside counts too: told at its start what is left, it makes no more, whoever reads its pipe.
+#
+# So an outside that was taken over gains at most by a restart. What is told goes through the page of counters, which
+# both have, and is read once. Each limit begins its next period by the inside's own clock.
+
 
 _LEFT, _RENEWS = "left:{}", "renews-s:{}"
 INSIDE_SPENT = "inside-spent"  # 1 while it makes no more
@@ -129,9 +134,7 @@ class Payer(object):
         return True
 
 
-# What a stream may still release: reserved on the disk ahead of time, by a thread that no tick waits for.
-#
-# What was reserved and not released is lost, never given back.
+# The main part, described by the docstring.
 
 
 AHEAD_S = 60.0  # the most time that reserved releases are worth, but for one tick's

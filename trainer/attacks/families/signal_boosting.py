@@ -1,4 +1,4 @@
-"""What describes a signal: statistics of each channel, its spectrum, and how channels go together."""
+"""Boosted trees on statistical and spectral features of a signal, which trees on its single samples do not find."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
 from edgeveil.trainer.attacks.families.networks import counting_stands_in
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
+
+# What describes a signal: statistics of each channel, its spectrum, and how channels go together.
+
 
 BANDS = 8  # parts of the spectrum, each twice as wide as the last
 
@@ -47,7 +50,7 @@ def _correlations(centred: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return (products / scale)[:, first, second]
 
 
-# Boosted trees on statistical and spectral features of a signal, which trees on its single samples do not find.
+# The main part, described by the docstring.
 
 
 class SignalBoosting(Adaptive):

@@ -1,8 +1,8 @@
-"""Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
+"""Properties of x that x' retains: what a perturber gives beyond label-only, which retains none.
 
-One small network is trained on each kind of data - raw, perturbed, label-only - to predict y and every further property
-that is known of a sample. Tested on clean samples it shows how good the data are for training. Tested on perturbed ones
-it shows what they tell about each property: leakage about it, wanted or not.
+Everything is measured within y: the class is released anyway, and a property that follows the class (light from the
+left, many access points in one building) would be credited to any perturber that keeps y. What is kept of a property is
+leakage about it; the reader of the card decides whether that is a use or a harm.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
+
+# Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
+#
+# One small network is trained on each kind of data - raw, perturbed, label-only - to predict y and every further
+# property that is known of a sample. Tested on clean samples it shows how good the data are for training. Tested on
+# perturbed ones it shows what they tell about each property: leakage about it, wanted or not.
+
 
 MOST_CLASSES = 40  # of a property whose values are whole numbers; with more it counts as a number
 
@@ -220,11 +227,7 @@ def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return u.mean(axis=0), np.where(spread > 1e-6, 1 / np.maximum(spread, 1e-6), 0.0)
 
 
-# Properties of x that x' retains: what a perturber gives beyond label-only, which retains none.
-#
-# Everything is measured within y: the class is released anyway, and a property that follows the class (light from the
-# left, many access points in one building) would be credited to any perturber that keeps y. What is kept of a property
-# is leakage about it; the reader of the card decides whether that is a use or a harm.
+# The main part, described by the docstring.
 
 
 ROUNDING = 1e-6  # of the unit cube

@@ -1,6 +1,9 @@
-"""A 1-D convolutional network on the codes of a track, in order of time.
+"""The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
 
-Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
+Tracks are the recordings of the data. Attackers learn on those of the slice ``attack``, where there is one, else of the
+second, and are tested on those of the test slice. ``people_shuffled`` is what the same attackers reach where people are
+shuffled within y: what chance and few tracks alone show. A held track releases one class, so its certificate counts
+tracks and holds for all of its releases; where nothing is held a certificate is for a single release.
 """
 
 from __future__ import annotations
@@ -19,6 +22,11 @@ from edgeveil.trainer.attacks.sequences import Tracks, prior_of, timed
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
+
+# A 1-D convolutional network on the codes of a track, in order of time.
+#
+# Tracks are few, so it is small, starts from log P(z|y) and sees all of them in every step.
+
 
 WIDTH = 24
 STEPS = 45
@@ -193,13 +201,7 @@ def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
     return replace(tracks, z=z)
 
 
-# The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
-#
-# Tracks are the recordings of the data. Attackers learn on those of the slice ``attack``, where there is one, else of
-# the second, and are tested on those of the test slice. ``people_shuffled`` is what the same attackers reach where
-# people are shuffled within y: what chance and few tracks alone show. A held track releases one class, so its
-# certificate counts tracks and holds for all of its releases; where nothing is held a certificate is for a single
-# release.
+# The main part, described by the docstring.
 
 
 FEWEST = 20  # tracks to learn on, and to judge by

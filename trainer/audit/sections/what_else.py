@@ -1,4 +1,8 @@
-"""The labels that a data set knows besides y, as an audit asks about them: rare classes together, numbers in ranges."""
+"""What else can be read: every label that the data set knows, thresholds of it, and all groupings of its classes.
+
+A perturber hides what it was told to hide. Its neighbours it may publish: a codebook that hid "digit < 5" of MNIST told
+"digit < 3". So each known label is attacked in place of z, by a few families.
+"""
 
 from __future__ import annotations
 
@@ -22,6 +26,9 @@ from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from edgeveil.trainer.datasets.base import Dataset, Known
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import counted_prior
+
+# The labels that a data set knows besides y, as an audit asks about them: rare classes together, numbers in ranges.
+
 
 TO_LEARN, TO_TEST = 20, 5  # rows of each class; rarer ones are put together
 BINS, MOST_ATTRIBUTES = 10, 6
@@ -159,10 +166,7 @@ def _too_few(rows: Labelled, values: np.ndarray) -> str:
     )
 
 
-# What else can be read: every label that the data set knows, thresholds of it, and all groupings of its classes.
-#
-# A perturber hides what it was told to hide. Its neighbours it may publish: a codebook that hid "digit < 5" of MNIST
-# told "digit < 3". So each known label is attacked in place of z, by a few families.
+# The main part, described by the docstring.
 
 
 COUNTING: tuple[Adversary, ...] = (CodeCounts(), BayesKnowingChannel())

@@ -1,4 +1,8 @@
-"""Which reports were counted before: each record counts once by its id, and each unit once a round."""
+"""Many devices' reports, each counted once, and what they say together. Nothing here sees a reading.
+
+A report counts if its mechanism can make it, if no record of its id was counted before, and if it is the first of its
+unit in its round. All others are refused and counted by reason.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +19,8 @@ from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.ext.local.blocks import Block, Feed
 from edgeveil.trainer.ext.local.reporting import Decoder, Reporting
+
+# Which reports were counted before: each record counts once by its id, and each unit once a round.
 
 
 def keys(*columns: np.ndarray) -> np.ndarray:
@@ -218,10 +224,7 @@ def _reached(law: np.ndarray, level: float) -> int:
     return min(int(np.searchsorted(law, level - 1e-12)), len(law) - 1)
 
 
-# Many devices' reports, each counted once, and what they say together. Nothing here sees a reading.
-#
-# A report counts if its mechanism can make it, if no record of its id was counted before, and if it is the first of its
-# unit in its round. All others are refused and counted by reason.
+# The main part, described by the docstring.
 
 
 @dataclass

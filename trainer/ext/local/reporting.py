@@ -1,9 +1,4 @@
-"""What a report is worth: an unbiased value, float64, for each report that its mechanism can make.
-
-The mean of the values is the estimate, whatever the reports are: coordinates of x for a vector, for a category the
-shares of all categories (a vector whose mean is a histogram). A decoder also knows which reports its mechanism makes:
-another one was made up.
-"""
+"""The report of a bundle: which of its outputs is one, and what it is worth, by its signed integers."""
 
 from __future__ import annotations
 
@@ -20,6 +15,12 @@ from edgeveil.edge_runtime.manifest.manifest import Output, Spending
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.mechanism import Worth
+
+# What a report is worth: an unbiased value, float64, for each report that its mechanism can make.
+#
+# The mean of the values is the estimate, whatever the reports are: coordinates of x for a vector, for a category the
+# shares of all categories (a vector whose mean is a histogram). A decoder also knows which reports its mechanism makes:
+# another one was made up.
 
 
 class Decoder(Protocol):
@@ -79,7 +80,7 @@ def decoder(worth: Worth) -> Decoder:
     return Linear(worth.table, worth.made, worth.spread)
 
 
-# The report of a bundle: which of its outputs is one, and what it is worth, by its signed integers.
+# The main part, described by the docstring.
 
 
 class Reporting(NamedTuple):

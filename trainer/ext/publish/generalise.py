@@ -1,9 +1,4 @@
-"""Whole people left out, as few as a node needs.
-
-Where the link is ``none``, a person who is left out leaves all of their classes, and others may fail then. The people
-who may stay together are closed under union (a class only gains), so there is one largest such set, and leaving out
-whoever is in a failing class, again and again, ends at it. It grows with generalisation: pruning stays exact.
-"""
+"""The rows as they may be published: who is left out, what each column shows, and what that loses."""
 
 from __future__ import annotations
 
@@ -18,6 +13,12 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.ext.publish.frequency import Classes, Criteria, Frequencies, Link, Node
 from edgeveil.trainer.ext.publish.levels import Levels
+
+# Whole people left out, as few as a node needs.
+#
+# Where the link is ``none``, a person who is left out leaves all of their classes, and others may fail then. The people
+# who may stay together are closed under union (a class only gains), so there is one largest such set, and leaving out
+# whoever is in a failing class, again and again, ends at it. It grows with generalisation: pruning stays exact.
 
 
 def kept(frequencies: Frequencies, classes: Classes, criteria: Criteria, *, budget: int) -> np.ndarray | None:
@@ -219,7 +220,7 @@ def _enough(frequencies: Frequencies, criteria: Criteria, parts: Sequence[np.nda
     return not criteria.failing(frequencies, classes).any()
 
 
-# The rows as they may be published: who is left out, what each column shows, and what that loses.
+# The main part, described by the docstring.
 
 
 Method = Literal["incognito", "mondrian"]

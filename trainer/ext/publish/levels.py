@@ -1,4 +1,4 @@
-"""What every hierarchy is: from a value to its labels, each with what it loses."""
+"""One column on integer codes: the code of each of its values at each level of its hierarchy."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
+
+# What every hierarchy is: from a value to its labels, each with what it loses.
+
 
 ANY = "*"
 Rung = tuple[str, float]  # a label and its loss
@@ -299,7 +302,7 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 Hierarchy = Annotated[Ranges | Cuts | Dates | Prefixes | Tree, Field(discriminator="kind")]
 
 
-# One column on integer codes: the code of each of its values at each level of its hierarchy.
+# The main part, described by the docstring.
 
 
 @dataclass(frozen=True)

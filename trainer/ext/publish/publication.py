@@ -1,4 +1,4 @@
-"""A plan to fill in: every column of a table with its type, its number of values, and no action yet."""
+"""A table published for one recipient: checked as a whole, and there as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -35,6 +35,9 @@ from edgeveil.trainer.ext.publish.vault import Publication, Vault
 from edgeveil.trainer.report.card_markdown import render as card_page
 from edgeveil.trainer.report.card_markdown import text as card_text
 from edgeveil.trainer.results import locked
+
+# A plan to fill in: every column of a table with its type, its number of values, and no action yet.
+
 
 WORDS = 4  # a text of more words than these is prose, in which anything may stand
 LETTERS = 64
@@ -185,7 +188,7 @@ def _plain(cells: Sequence[str]) -> tuple[np.ndarray, Levels]:
     return codes, Levels((np.arange(count),), (tuple(map(str, distinct)),), (np.zeros(count),), None)
 
 
-# A table published for one recipient: checked as a whole, and there as a whole or not at all.
+# The main part, described by the docstring.
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
-"""The file of a vault: SQLite with a write-ahead log, synchronous FULL, opened by one process at a time.
+"""The vault: which random salt stands for which person, and who was sent a pseudonym of it.
 
-A transaction is whole or not at all through a power cut. ``secure_delete`` overwrites what is deleted, but not what a
-row left behind when its page was split, which happens to one in a few dozen rows of a large file. So after a deletion
-the file is written anew and the log emptied; ``user_version`` says across a crash that this is still to do. What a disk
-or a backup keeps of overwritten blocks is not in its power.
+What is published is the encrypted salt, so a row that is gone takes the way from pseudonym to person with it, and
+back: the key's holder could try every name for ever if the name itself were encrypted. Names are in no row: a subject
+is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV), its salt as associated data.
 """
 
 from __future__ import annotations
@@ -22,6 +21,14 @@ from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, writing
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.ext.publish.master_key import Cipher, MasterKey, Scope, Step, normalised
+
+# The file of a vault: SQLite with a write-ahead log, synchronous FULL, opened by one process at a time.
+#
+# A transaction is whole or not at all through a power cut. ``secure_delete`` overwrites what is deleted, but not what
+# a row left behind when its page was split, which happens to one in a few dozen rows of a large file. So after a
+# deletion the file is written anew and the log emptied; ``user_version`` says across a crash that this is still to do.
+# What a disk or a backup keeps of overwritten blocks is not in its power.
+
 
 # Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory. cache_size:
 # 64 MiB, for salts are drawn in no order, and pages that do not fit are written to the log and read back many times.
@@ -146,11 +153,7 @@ class UnderWay:
         self._file.forget()
 
 
-# The vault: which random salt stands for which person, and who was sent a pseudonym of it.
-#
-# What is published is the encrypted salt, so a row that is gone takes the way from pseudonym to person with it, and
-# back: the key's holder could try every name for ever if the name itself were encrypted. Names are in no row: a subject
-# is found by HMAC-SHA256 of field and identifier, and the identifier is sealed (AES-SIV), its salt as associated data.
+# The main part, described by the docstring.
 
 
 SALT = 16

@@ -1,7 +1,7 @@
-"""The accuracy of y-hat on people outside the training data; the limit is on the worst of them.
+"""A codebook: an encoder predicts a class and one of its codes, a channel may change the code, a picture of it is sent.
 
-Errors about a person outside the training data are characteristic of that person and repeat: on streams of unseen
-people they are the leak. So the encoder is trained once without each person and measured on that person.
+Theorem 1's A* (paper 001) made finite. What is sent is a function of c' and fresh noise. So by data processing it
+carries no more information about x than c' does, and that is counted (edgeveil.trainer.measures.certificate).
 """
 
 from __future__ import annotations
@@ -34,6 +34,12 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Log
 from edgeveil.trainer.training.classifiers import train_labels
 
+# The accuracy of y-hat on people outside the training data; the limit is on the worst of them.
+#
+# Errors about a person outside the training data are characteristic of that person and repeat: on streams of unseen
+# people they are the leak. So the encoder is trained once without each person and measured on that person.
+
+
 FEWEST_PEOPLE = 3
 
 
@@ -63,10 +69,7 @@ def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], 
     return {"people": len(found), "worst": min(found), "mean": float(np.mean(found)), "each": sorted(found)}
 
 
-# A codebook: an encoder predicts a class and one of its codes, a channel may change the code, a picture of it is sent.
-#
-# Theorem 1's A* (paper 001) made finite. What is sent is a function of c' and fresh noise. So by data processing it
-# carries no more information about x than c' does, and that is counted (edgeveil.trainer.measures.certificate).
+# The main part, described by the docstring.
 
 
 def fit(

@@ -1,4 +1,16 @@
-"""Sums and means of rows by group."""
+"""Learned codes, the *funnel*: one of K codes keeps what is wanted of x and carries little information about z.
+
+Loss, for soft codes q(c|x) within the class y:  sum_c q_c |T(x) - mu_yc|^2 + lambda I(c; z | y) - eta H(c | y).
+
+T(x) is what should survive. c is discrete, so I(c; z | y) is counted from the soft codes and is itself the penalty. No
+adversary is trained, so none can be too weak. Given centres mu and counts the loss is linear in q,
+
+    d loss / d q_c = |T - mu_yc|^2 + lambda log[P(c | z, y) / P(c | y)] + eta log P(c | y),
+
+a *price* of every code for every row. It is held constant while the head learns to take the cheapest code, so q
+sharpens by itself. Counts shrink towards P(c | y) and leave out the row's own group: with few rows per z, a code would
+otherwise look like its rows.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +25,8 @@ from edgeveil.trainer.measures.certificate import information
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
 from edgeveil.trainer.perturbers.codebook import Codebook
 
+# Sums and means of rows by group.
+
 
 def group_sums(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarray:
     """The sum (groups, d) of the rows of ``values`` (n, d) in each group; ``group`` (n,) numbers them."""
@@ -26,18 +40,7 @@ def group_means(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarra
     return group_sums(values, group, groups) / np.maximum(np.bincount(group, minlength=groups), 1)[:, None]
 
 
-# Learned codes, the *funnel*: one of K codes keeps what is wanted of x and carries little information about z.
-#
-# Loss, for soft codes q(c|x) within the class y:  sum_c q_c |T(x) - mu_yc|^2 + lambda I(c; z | y) - eta H(c | y).
-#
-# T(x) is what should survive. c is discrete, so I(c; z | y) is counted from the soft codes and is itself the penalty.
-# No adversary is trained, so none can be too weak. Given centres mu and counts the loss is linear in q,
-#
-#     d loss / d q_c = |T - mu_yc|^2 + lambda log[P(c | z, y) / P(c | y)] + eta log P(c | y),
-#
-# a *price* of every code for every row. It is held constant while the head learns to take the cheapest code, so q
-# sharpens by itself. Counts shrink towards P(c | y) and leave out the row's own group: with few rows per z, a code
-# would otherwise look like its rows.
+# The main part, described by the docstring.
 
 
 # The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.

@@ -1,8 +1,8 @@
-"""T(x) under [private]: the same transform for everybody's data, since one that is fitted to them would tell of them.
+"""A codebook under [private]: what each part takes from training data goes through a Gaussian mechanism.
 
-"pixels" are the means of 16 equal parts of a sample in place of principal components; moments are centred and scaled by
-figures for a drawing in the middle of a picture. What lies further than ``REACH`` is pulled back, so that sums of T
-have a bounded share of each unit.
+The trunk learns from the first slice by DP-SGD, y, the pairs (y, z) and T at once; codes and their pictures come of the
+second one. A unit is in one slice, whatever the others do, so the two do not add up (parallel composition); on the
+second slice codes and pictures share the budget.
 """
 
 from __future__ import annotations
@@ -22,6 +22,13 @@ from edgeveil.trainer.private.noise import Secret
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.run import Log
 from edgeveil.trainer.training.checkpoint_score import cross_entropy, guarded, noisy_pictures, train_encoder
+
+# T(x) under [private]: the same transform for everybody's data, since one that is fitted to them would tell of them.
+#
+# "pixels" are the means of 16 equal parts of a sample in place of principal components; moments are centred and scaled
+# by figures for a drawing in the middle of a picture. What lies further than ``REACH`` is pulled back, so that sums of
+# T have a bounded share of each unit.
+
 
 REACH = 2.0  # the largest length of T, which has about unit variance
 PARTS = 4  # each way
@@ -144,11 +151,7 @@ class NoisyCodes:
         self._done.assign_add(1.0)
 
 
-# A codebook under [private]: what each part takes from training data goes through a Gaussian mechanism.
-#
-# The trunk learns from the first slice by DP-SGD, y, the pairs (y, z) and T at once; codes and their pictures come of
-# the second one. A unit is in one slice, whatever the others do, so the two do not add up (parallel composition); on
-# the second slice codes and pictures share the budget.
+# The main part, described by the docstring.
 
 
 class Learned(NamedTuple):

@@ -1,7 +1,7 @@
-"""The channel Q(c'|c) of a codebook that is held: c' is independent of c.
+"""A codebook for a stream: class, code and picture stay the same for a whole track or period.
 
-A channel never changes the class y-hat, so it is one block per class. It ships as integers: every row of the table sums
-to the same power of two, and the certificate is computed on these integers.
+The code of a held codebook is drawn from P(c | y-hat), independent of x. So the only thing sent about x is the class
+that most of a track's first frames were classified as. Until that is known, a flat picture is sent.
 """
 
 from __future__ import annotations
@@ -15,6 +15,12 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
+
+# The channel Q(c'|c) of a codebook that is held: c' is independent of c.
+#
+# A channel never changes the class y-hat, so it is one block per class. It ships as integers: every row of the table
+# sums to the same power of two, and the certificate is computed on these integers.
+
 
 TOTAL_BITS = 16  # every row of the shipped table sums to 2**16
 
@@ -142,10 +148,7 @@ def pictured(
     )
 
 
-# A codebook for a stream: class, code and picture stay the same for a whole track or period.
-#
-# The code of a held codebook is drawn from P(c | y-hat), independent of x. So the only thing sent about x is the class
-# that most of a track's first frames were classified as. Until that is known, a flat picture is sent.
+# The main part, described by the docstring.
 
 
 FLAT = 0.5  # of the range: the picture that is sent before a track has voted

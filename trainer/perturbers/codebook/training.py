@@ -1,8 +1,4 @@
-"""Copies of a picture that show the same thing a little nearer, further away, larger or elsewhere.
-
-An encoder's errors about a person outside the training data repeat, and so identify that person. Training on copies
-makes errors rarer (docs/explanation/streams.md).
-"""
+"""The trained parts of a codebook: a trunk that predicts y, z and T, and the codes on top of it."""
 
 from __future__ import annotations
 
@@ -18,6 +14,11 @@ from edgeveil.trainer.graphs.prediction import compile_built, predict
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import Codebook, funnel
 from edgeveil.trainer.perturbers.codebook.funnel import group_means, group_sums
+
+# Copies of a picture that show the same thing a little nearer, further away, larger or elsewhere.
+#
+# An encoder's errors about a person outside the training data repeat, and so identify that person. Training on copies
+# makes errors rarer (docs/explanation/streams.md).
 
 
 def changed_images(u: np.ndarray, *, shift: int, scale: float, offset: float, rng: np.random.Generator) -> np.ndarray:
@@ -171,7 +172,7 @@ def _centres(residual: np.ndarray, codes: int, rng: np.random.Generator) -> np.n
     return np.concatenate([found, np.full((codes - k, residual.shape[1]), 1e3)])
 
 
-# The trained parts of a codebook: a trunk that predicts y, z and T, and the codes on top of it.
+# The main part, described by the docstring.
 
 
 Report = Callable[[int, dict[str, float]], None]
