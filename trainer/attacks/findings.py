@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable as abc_Callable
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,7 +319,7 @@ class Journal:
     """
 
     def __init__(
-        self, folder: Path | None, *, made_by: str = "", begins: abc_Callable[[str], None] = lambda _: None
+        self, folder: Path | None, *, made_by: str = "", begins: Callable[[str], None] = lambda _: None
     ) -> None:
         self.folder, self.made_by, self.begins = folder, made_by, begins
 
@@ -362,9 +361,7 @@ def answered(problem: Problem, family: Adversary, seed: int) -> Answers:
     return _trained(problem, family, seed) if journal is None else journal.answers(problem, family, seed)
 
 
-def _trained(
-    problem: Problem, family: Adversary, seed: int, begins: abc_Callable[[str], None] = lambda _: None
-) -> Answers:
+def _trained(problem: Problem, family: Adversary, seed: int, begins: Callable[[str], None] = lambda _: None) -> Answers:
     begins(family.name)
     begun = time.perf_counter()
     said = answers(problem, family.fit(problem, seed), family.name)

@@ -11,7 +11,6 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices, Units, units_of
 from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings, table_file
-from edgeveil.trainer.datasets.loaders import recordings as windows
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
 from edgeveil.trainer.recipe.data_section import SETS, Data, Series
@@ -134,7 +133,7 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
             f"{path}: its windows have {readings.x.shape[1]} steps, and `data.series.hop` is {series.hop}: expected at "
             "most as many, or steps between two windows would be lost. Lower it."
         )
-    still = np.flatnonzero(windows.still_windows(readings.x))
+    still = np.flatnonzero(recordings.still_windows(readings.x))
     if len(still):
         raise BadInput(
             f"{path}: {len(still)} of {len(readings.x)} windows do not move, as where a sensor is stuck, and a device "

@@ -17,8 +17,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Sampling
-from edgeveil.trainer.datasets.loaders import recordings as attributes
-from edgeveil.trainer.datasets.loaders import recordings as windows
+from edgeveil.trainer.datasets.loaders import recordings as of_series
 from edgeveil.trainer.datasets.readings import DataSet, Readings, check_attributes
 from edgeveil.trainer.recipe.data_section import Data, Series
 from edgeveil.trainer.recipe.training_sections import Capture
@@ -73,7 +72,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         signal, length, key = file["signal"], file["length"].astype(np.int64), file["sequence_key"].astype(np.int64)
     taken = np.flatnonzero(np.isin(key[:, 1], people))
     recordings = np.split(signal, np.cumsum(length)[:-1])
-    found = windows.cut([recordings[one] for one in taken], series)
+    found = of_series.cut([recordings[one] for one in taken], series)
     row = taken[found.recording]
     y, z = key[row, 0] - 1, np.searchsorted(np.sort(people), key[row, 1])
     z_names = tuple(f"person-{one}" for one in sorted(people))
@@ -89,8 +88,8 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         FULL_SCALE,
         session=row,
         attributes={
-            "energy": attributes.energy(acceleration),
-            "tempo": attributes.tempo(acceleration, SAMPLING.rate_hz),
+            "energy": of_series.energy(acceleration),
+            "tempo": of_series.tempo(acceleration, SAMPLING.rate_hz),
             "duration": length[row] / SAMPLING.rate_hz,
         },
         known={"action": Known(y, ACTIONS), "person": Known(z, z_names)},

@@ -37,12 +37,11 @@ from edgeveil.trainer.ext.publish.recordings import open_frames
 from edgeveil.trainer.ext.publish.resuming import DOCUMENT, WORK, Drawn, State
 from edgeveil.trainer.ext.publish.vault import Publication, Vault
 from edgeveil.trainer.report import card_markdown
-from edgeveil.trainer.report import card_markdown as card_html
 from edgeveil.trainer.results import locked
 
 CHUNK_BYTES, MOST_ROWS, FEWEST_ROWS = 16 << 20, 8192, 16
 PSEUDONYMS, REST, DRAWN = "pseudonyms.json", "rest.json", "statistics.json"  # of the work folder
-CARDS = {"card.html": card_html.render, "publication.md": card_markdown.text}
+CARDS = {"card.html": card_markdown.render, "publication.md": card_markdown.text}
 KIND, FORMAT, SIGNED = "publication", 1, "publication.signed.json"
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
 
