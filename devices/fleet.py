@@ -32,7 +32,8 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from edgeveil.devices.flashing import sd_card
-from edgeveil.devices.flashing.board import Board, Connection, runtime_output
+from edgeveil.devices.flashing.board import Board, runtime_output
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml

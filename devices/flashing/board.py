@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 import posixpath
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
 from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files as service
@@ -261,51 +257,3 @@ place = os.path.join(os.path.expanduser("~"), ".cache", "edgeveil-incoming")
 os.makedirs(place, mode=0o700, exist_ok=True)
 print(place)
 """
-
-
-# How to reach a board: EdgeVeil's folder on it, and the login.
-
-
-@dataclass(frozen=True)
-class Connection:
-    """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password.
-
-    ``ask``: whether somebody at the terminal may be asked for the password that sudo wants; not for a fleet.
-    """
-
-    root: str = ROOT
-    identity: Path | None = None
-    known_hosts: Path | None = None
-    password_file: Path | None = None
-    ask: bool = False
-
-    def open(self, target: str, *, say: Callable[[str], None] = lambda _: None) -> Board:
-        """The board at ``target``; close it, or use it as a context manager.
-
-        Raises ``BadInput`` for an invalid target or a refused login, ``DeviceFailed`` if there is no answer.
-        """
-        from edgeveil.devices.transports import open_transport
-        from edgeveil.devices.transports.sudo import Sudo
-
-        password = None
-        if self.password_file is not None:
-            try:
-                password = self.password_file.read_text().rstrip("\r\n")
-            except OSError as error:
-                raise BadInput(f"The password was expected in {self.password_file}: {error.strerror}.") from None
-        transport = open_transport(
-            target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
-        )
-        return Board(
-            transport,
-            root=self.root,
-            say=say,
-            sudo=Sudo(transport, password, _asking(transport.name) if self.ask else None),
-        )
-
-
-def _asking(name: str) -> Callable[[], str] | None:
-    """A question for the password on the terminal; None without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return lambda: getpass.getpass(f"Password of {name} for sudo there: ", stream=sys.stderr)

@@ -16,7 +16,8 @@ from pydantic import AfterValidator, Field, model_validator
 
 from edgeveil.devices.flashing import plan as planning
 from edgeveil.devices.flashing import sd_card, service_files
-from edgeveil.devices.flashing.board import Board, Connection, Say
+from edgeveil.devices.flashing.board import Board, Say
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.placement import Refused, compiled_artefact, possible_artefacts
 from edgeveil.devices.flashing.plan import Flashed, Plan, ServiceFiles, plan
 from edgeveil.devices.flashing.records import (

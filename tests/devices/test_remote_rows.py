@@ -14,7 +14,7 @@ import pytest
 
 from edgeveil.devices import remote
 from edgeveil.devices.agents import run_rows
-from edgeveil.devices.flashing.board import Connection
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.remote import RemoteRows, RemoteWorkspace, perturb_on_board
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from edgeveil.devices.flashing.board import Connection
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from edgeveil.devices.flashing.board import Connection
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.paths import ROOT
 

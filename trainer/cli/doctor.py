@@ -124,7 +124,7 @@ def _part(what: str, modules: Sequence[str], install: str) -> dict[str, Any]:
 
 
 def _board(target: str) -> dict[str, Any]:
-    from edgeveil.devices.flashing.board import Connection
+    from edgeveil.devices.flashing.connection import Connection
 
     try:
         with Connection().open(target) as board:

@@ -23,8 +23,8 @@ from edgeveil.trainer.cli import (
     collect_command,
     cost_command,
     doctor,
+    estimate,
 )
-from edgeveil.trainer.cli import fleet as estimate
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
@@ -36,7 +36,8 @@ from edgeveil.trainer.cli.common import (
     print_json,
     print_view,
 )
-from edgeveil.trainer.cli.fleet import Commands, fleet
+from edgeveil.trainer.cli.fleet import fleet
+from edgeveil.trainer.cli.gone import Commands
 from edgeveil.trainer.cli.pseudonym_command import pseudonym
 from edgeveil.trainer.cli.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes

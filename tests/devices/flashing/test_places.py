@@ -2,7 +2,7 @@
 
 import pytest
 
-from edgeveil.devices.flashing.board import Connection
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.edge_runtime.errors import BadInput

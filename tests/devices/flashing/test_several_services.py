@@ -7,8 +7,9 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.board import Board, Connection
+from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.camera_unit import OnBoard
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.plan import Plan, plan
 from edgeveil.devices.flashing.records import (

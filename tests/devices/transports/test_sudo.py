@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.devices.flashing.board import Board, Connection
+from edgeveil.devices.flashing.board import Board
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.placement import Refused, check_root
 from edgeveil.devices.flashing.records import Facts, StartService
 from edgeveil.devices.transports.base import Completed
