@@ -3,7 +3,7 @@
 import os
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.archive import index_seen
+from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust

@@ -22,7 +22,7 @@ import stat
 import time
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional
 
-from edgeveil.edge_runtime.bundle.archive import Seen, count_up, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed

@@ -24,7 +24,8 @@ import tempfile
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime import config, ext, paths
-from edgeveil.edge_runtime.bundle.archive import index_seen, read_archive
+from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.index_seen import index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import ROOT, RUNTIME, Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from edgeveil.edge_runtime.bundle import archive
-from edgeveil.edge_runtime.bundle.archive import COPY_FILE, SEEN_FILE, Seen, count_up, read_seen, write_seen
+from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE, SEEN_FILE, Seen, count_up, read_seen, write_seen
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main

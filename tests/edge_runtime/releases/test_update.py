@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from edgeveil.edge_runtime.bundle import archive
+from edgeveil.edge_runtime.bundle import index_seen
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -293,7 +293,7 @@ def test_an_index_of_another_product_is_refused_whoever_signed_it(device, www, k
     assert [name for name, _ in handler.asked] == ["index.json"]
     # The trust file that root signed may name another one.
     data = (folder / "index.json").read_bytes()
-    seen = archive.read_seen(str(device.root))
+    seen = index_seen.read_seen(str(device.root))
     index.check_index(index.read_index(data, device.trust()), seen, device.trust(product="toilet"))
     with pytest.raises(BundleRefused):
         index.check_index(index.read_index(data, device.trust()), None, device.trust(product="hall"))
@@ -312,7 +312,7 @@ def test_an_index_for_another_audience_is_refused(device, www, key, record_prope
     mine = index.read_index(data, ward)
     index.check_index(mine, None, ward)
     index.record_seen(str(device.root), mine, None)
-    seen = archive.read_seen(str(device.root))
+    seen = index_seen.read_seen(str(device.root))
     (folder / "index.json").unlink()
     for audience in ("", "ward-8"):
         write_index([folder / "v2.veil"], key, folder / "other.json", name="hall", audience=audience)
@@ -336,7 +336,7 @@ def test_a_freeze_is_seen(device, www, monkeypatch):
     monkeypatch.setattr(index, "time", types.SimpleNamespace(time=iter([1000.0, 2000.0]).__next__))
     device.pull(place)
     device.pull(place)
-    shown = archive.index_seen(str(device.root))
+    shown = index_seen.index_seen(str(device.root))
     assert shown.pop("age_s") < 60
     assert shown == {
         "name": "hall",
