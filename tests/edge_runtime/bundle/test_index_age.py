@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.edge_runtime.bundle import archive
+from edgeveil.edge_runtime.bundle import index_seen as seen_file
 from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE, SEEN_FILE, Seen, count_up, read_seen, write_seen
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -29,8 +29,8 @@ class Board:
 
     def __init__(self, root, patch):
         self.root, self.wall, self.boot, self.up = str(root), NOW, "one", 100
-        patch.setattr(archive.time, "time", lambda: float(self.wall))
-        patch.setattr(archive, "uptime", lambda: (self.boot, self.up))
+        patch.setattr(seen_file.time, "time", lambda: float(self.wall))
+        patch.setattr(seen_file, "uptime", lambda: (self.boot, self.up))
         patch.setattr("edgeveil.edge_runtime.releases.index.uptime", lambda: (self.boot, self.up))
 
     def days(self, count, *, wall=True):
