@@ -302,7 +302,7 @@ def _status(arguments: argparse.Namespace) -> None:
         value = document[name]
         sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
-    sys.stdout.write("spent: {}\n".format(ext.part("ledger", "book").board_total_text(document["spent"])))
+    sys.stdout.write("spent: {}\n".format(ext.book.board_total_text(document["spent"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))
 

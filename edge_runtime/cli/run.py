@@ -170,8 +170,8 @@ def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
         )
     if perturber.price is None:
         return {}
-    ledger = ext.part("ledger", "book").Ledger(settings.ledger)
-    return {"pay": ext.part("ledger", "allowance").Payer(ledger, perturber.price, by_subject=by_subject).pay}
+    ledger = ext.book.Ledger(settings.ledger)
+    return {"pay": ext.allowance.Payer(ledger, perturber.price, by_subject=by_subject).pay}
 
 
 def _refuse_overwriting(settings: Settings, sink: str) -> None:

@@ -207,7 +207,7 @@ class Inside(object):
             plan = schedule(perturber.manifest, settings.fps)
             layout = Layout.of(perturber.manifest)
             if perturber.price is not None:
-                self._may_make = ext.part("ledger", "allowance").InsideCount(self._counters, perturber.price).take
+                self._may_make = ext.allowance.InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
             capture = Capture(perturber.manifest, counter, perturber.detector)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
@@ -312,11 +312,11 @@ class Inside(object):
         if manifest.counts is None:
             return None
         if price is not None:
-            self._may_count = ext.part("ledger", "allowance").InsideCount(self._counters, price, of=COUNTS).take
+            self._may_count = ext.allowance.InsideCount(self._counters, price, of=COUNTS).take
         finder = manifest.detector or manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
         steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
-        return ext.part("counting", "inside").Counter(manifest.counts, shape, clock=time.monotonic, **steps)
+        return ext.counter.Counter(manifest.counts, shape, clock=time.monotonic, **steps)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()

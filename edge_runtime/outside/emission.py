@@ -247,7 +247,7 @@ def open_count_allowance(settings: Settings, opened: Opened) -> Any:
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Any:
     if price is None:
         return Unlimited()
-    return ext.part("ledger", "allowance").open_allowance(settings.ledger, price, **options)
+    return ext.allowance.open_allowance(settings.ledger, price, **options)
 
 
 # The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.bundle.opened import Opened
-from edgeveil.edge_runtime.bundle.reader import open_file, read_all, read_bundle
+from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
@@ -136,13 +136,14 @@ class Service(object):
         self.counters = Counters()
         self.trust_watch = TrustWatch(settings.trust, log.say, self.clock)
         handle, opened = open_bundle(settings.bundle, self.trust_watch.read(), settings.source)
-        self.bundle = self.trust_watch.bundle = opened.bundle
-        self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.layout = Layout.of(self.bundle.manifest)
+        bundle, manifest = opened.bundle, opened.bundle.manifest
+        self.plan = schedule(manifest, settings.fps)
+        self.layout = Layout.of(manifest)
         self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
         self.promised = promises(opened)
         self.allowance = open_allowance(settings, opened, self.plan)
-        self.shift = self._watch_shift(opened)
+        self._verified: Dict[str, Tuple[Bundle, Any]] = {}  # the shift watch of each, by the hash of its manifest
+        self._accept(opened)
         self.emission = Emission(
             self.plan,
             self.sinks,
@@ -156,17 +157,17 @@ class Service(object):
         )
         self.count_allowance = open_count_allowance(settings, opened)
         self.counts = open_count_emission(
-            self.bundle.manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
+            manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
         )
         self._lines = FileLines(self.allowance, self.sinks, self.counters)
         owner = LinkOwner(
             self.layout,
             self.counters,
             log.say,
-            self.bundle.manifest_sha256,
+            bundle.manifest_sha256,
             on_end=self._inside_ended,
         )
-        self.link = open_link(settings, self.bundle.manifest, handle, owner, clock=self.clock)
+        self.link = open_link(settings, manifest, handle, owner, clock=self.clock)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
@@ -177,6 +178,16 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
+
+    @property
+    def bundle(self) -> Bundle:
+        """The one that the inside runs: of a reload that failed, the previous one."""
+        return self._verified[self.link.manifest_sha256][0]
+
+    @property
+    def shift(self) -> Any:
+        """The watch of that bundle's codes."""
+        return self._verified[self.link.manifest_sha256][1]
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -249,7 +260,7 @@ class Service(object):
             if asked:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
-            self.trust_watch.check(now=asked)
+            self.trust_watch.check(self.bundle, now=asked)
 
     @property
     def _ticking(self) -> bool:
@@ -325,10 +336,12 @@ class Service(object):
                 self.counts.begin()
             self.begun = True
 
-    def _watch_shift(self, opened: Opened) -> Any:
-        return ext.part("shift", "outside").ShiftWatch(
+    def _accept(self, opened: Opened) -> None:
+        """Hold a verified bundle ready for an inside that runs it."""
+        watch = ext.shift_watch.ShiftWatch(
             opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift
         )
+        self._verified[opened.bundle.manifest_sha256] = (opened.bundle, watch)
 
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
@@ -343,7 +356,6 @@ class Service(object):
         self._manager.reloading(self.clock())
         try:
             handle, opened = open_bundle(self.settings.bundle, self.trust_watch.read(), self.settings.source)
-            bundle = opened.bundle
             try:
                 self._check_change(opened)
             except BadInput:
@@ -353,8 +365,10 @@ class Service(object):
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
-            self.trust_watch.bundle = bundle
-            self.shift = self._watch_shift(opened)
+            bundle = opened.bundle
+            running = self.link.manifest_sha256
+            self._verified = {running: self._verified[running]}
+            self._accept(opened)
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._manager.reloaded()

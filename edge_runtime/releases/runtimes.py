@@ -434,5 +434,5 @@ def status(root: str) -> Dict[str, Any]:
         "reason": state.reason,
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
-        "spent": ext.part("ledger", "book").board_total(),
+        "spent": ext.book.board_total(),
     }
