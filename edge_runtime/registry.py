@@ -199,7 +199,7 @@ def _classes(sources: Dict[str, Optional[str]], *, whole: bool = False) -> Dict[
     """Class name -> its module and its syntax tree, of the source texts of some modules or, quicker, their outlines."""
     import ast
 
-    found = {}
+    found = {}  # type: Dict[str, Tuple[str, Any]]
     for module, source in sources.items():
         try:
             tree = ast.parse(source or "" if whole else outline(source or ""))

@@ -338,9 +338,7 @@ class Service(object):
 
     def _accept(self, opened: Opened) -> None:
         """Hold a verified bundle ready for an inside that runs it."""
-        watch = ext.shift_watch.ShiftWatch(
-            opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift
-        )
+        watch = ext.shift_watch.ShiftWatch(opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
         self._verified[opened.bundle.manifest_sha256] = (opened.bundle, watch)
 
     def _inside_ended(self) -> None:

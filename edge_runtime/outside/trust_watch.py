@@ -40,8 +40,8 @@ class TrustWatch(object):
     def check(self, bundle: Bundle, *, now: bool = False) -> None:
         """Read the trust where it changed since it was read, at most once a minute, or at once for ``now``.
 
-        Raises ``PrivacyStop`` where it does not take the running ``bundle`` any more: its key was revoked or removed, or
-        the least security version or the audience is another; and where it wants a newer index than there is. The
+        Raises ``PrivacyStop`` where it does not take the running ``bundle`` any more: its key was revoked or removed,
+        or the least security version or the audience is another; and where it wants a newer index than there is. The
         policy is held at the next start.
         """
         if not now and self._clock() < self._due_s:

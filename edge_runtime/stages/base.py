@@ -53,15 +53,10 @@ class Kind(object):
     def check(cls, stage: Entry, at: str, flow: Any) -> Any:
         """What a stage with its keys makes, in ``flow`` (``manifest.dataflow``). Raises ``BundleRefused``."""
         taken = [flow.take(stage[key], "{}.{}".format(at, key), kinds) for key, kinds in cls.reads.items()]
-        cls.check_fields(stage, at)
-        return cls.make(stage, at, flow, *taken)
-
-    @classmethod
-    def check_fields(cls, stage: Entry, at: str) -> None:
-        """Check the keys that hold no name. Raises ``BundleRefused``."""
         for key, check in cls.fields.items():
             if check is not None:
                 check(stage[key], "{}.{}".format(at, key))
+        return cls.make(stage, at, flow, *taken)
 
     @classmethod
     def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:

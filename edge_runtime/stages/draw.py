@@ -22,7 +22,6 @@ COIN = 2**62  # a coin is true with probability numerator / COIN
 LARGEST_BOUND = 2**24  # of an integer: a report of its sums is held by int32
 MOST_PLACES = 4096  # of a report, or values of a category
 
-Draw = Callable[[Tuple[int, ...]], np.ndarray]
 Weighted = Tuple[np.ndarray, List[int]]  # all values (n, ...) of one draw, and the integer weight of each
 _SPARE = 2  # bits of a 64-bit word that a coin of 62 does not need
 
@@ -114,11 +113,13 @@ def _product(numbers: Any) -> int:
 
 
 class _Draw(Kind):
-    """``dtype`` of what is drawn. ``value``: its kind, see ``manifest.dataflow``."""
+    """``dtype`` of what is drawn. ``value``: its kind, see ``manifest.dataflow``. ``sample`` maps a shape (n, ...) to
+    draws, by the other keys of the stage."""
 
     chooses = "distribution"
     value = "lots"
     dtype = "int64"
+    sample: Callable[..., np.ndarray]
 
     @classmethod
     def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
@@ -126,15 +127,18 @@ class _Draw(Kind):
         return Value(cls.value, stage["shape"], cls.dtype)
 
     @classmethod
-    def drawing(cls, stage: Any) -> Draw:
+    def drawing(cls, stage: Any) -> Callable[[Tuple[int, ...]], np.ndarray]:
         """The function from a shape (n, ...) to the draws of the stage."""
-        raise NotImplementedError
+        return functools.partial(cls.sample, **{key: getattr(stage, key) for key in cls.fields if key != "shape"})
 
     @classmethod
     def compile(cls, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         target = stage.output
-        pool = Pool(cls.drawing(stage), tuple(stage.shape))  # refuses an invalid scale before the first frame
+        settings = {key: getattr(stage, key) for key in cls.fields if key != "shape"}
+        pool = Pool(
+            functools.partial(cls.sample, **settings), tuple(stage.shape)
+        )  # refuses an invalid scale before the first frame
         context.pools.append(pool)
 
         def run(flow: Flow) -> None:
@@ -164,11 +168,7 @@ class Uniform(_Draw):
     name = "draw uniform"
     fields = {"shape": shape}
     value, dtype = "noise", "float32"
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return random_draws.uniform
+    sample = staticmethod(random_draws.uniform)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
@@ -186,12 +186,7 @@ class Steps(_Draw):
         "denominator": functools.partial(whole, low=1, high=LARGEST_SCALE),
     }
     value = "steps"
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        scale = {"numerator": stage.numerator, "denominator": stage.denominator}
-        return functools.partial(random_draws.discrete_laplace, **scale)
+    sample = staticmethod(random_draws.discrete_laplace)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
@@ -206,11 +201,7 @@ class Words(_Draw):
     name = "draw words"
     fields = {"shape": shape}
     dtype = "uint32"
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return words
+    sample = staticmethod(words)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
@@ -240,11 +231,7 @@ class Coin(_Draw):
         "numerator": functools.partial(whole, low=1, high=COIN - 1),
     }
     dtype = "bool"
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(coins, numerator=stage.numerator)
+    sample = staticmethod(coins)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
@@ -273,11 +260,7 @@ class Integer(_Draw):
         "shape": functools.partial(shape, low_rank=0),
         "bound": functools.partial(whole, low=1, high=LARGEST_BOUND),
     }
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(whole_numbers, bound=stage.bound)
+    sample = staticmethod(whole_numbers)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
@@ -302,17 +285,13 @@ class Subset(_Draw):
 
     name = "draw subset"
     fields: Dict[str, Any] = {"shape": functools.partial(shape, low_rank=1, high_rank=1), "of": None}
+    sample = staticmethod(subsets)
 
     @classmethod
     def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         whole(stage["of"], at + ".of", stage["shape"][0], MOST_PLACES)
         return super(Subset, cls).make(stage, at, flow)
-
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(subsets, of=stage.of)
 
     @classmethod
     def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:

@@ -65,8 +65,9 @@ class Mechanism(Kind):
     """A mechanism operation. ``noise`` has the draw stages that it takes, as JSON.
 
     ``mechanism``: its name in a recipe, "" where a recipe does not name it. ``of``: what a collector estimates, a
-    ``mean`` or a ``share``. ``automatic``: a recipe's "auto" may choose it. ``once``: a recipe says the epsilon of one
-    answer. ``lots``: the kind of the draws. ``fair``: the place of the draw whose every bit counts.
+    ``mean`` or a ``share``. ``answer``: its function, where that needs nothing else of the stage. ``automatic``: a
+    recipe's "auto" may choose it. ``once``: a recipe says the epsilon of one answer. ``lots``: the kind of the draws.
+    ``fair``: the place of the draw whose every bit counts.
     """
 
     chooses = "op"
@@ -80,6 +81,7 @@ class Mechanism(Kind):
     once = False
     lots = "lots"
     fair: Optional[int] = None
+    answer: Callable[..., np.ndarray]
 
     @classmethod
     def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
@@ -110,12 +112,12 @@ class Mechanism(Kind):
     @classmethod
     def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """The function from the input (n, ...) and the draws to the reports (n, ...)."""
-        raise NotImplementedError
+        return cls.answer
 
     @classmethod
     def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
-        """What one report costs, never below it."""
-        raise NotImplementedError
+        """What one report costs, never below it; where only the last draw, a coin, decides, by that."""
+        return log(odds_of(noise[-1]))
 
     @classmethod
     def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
