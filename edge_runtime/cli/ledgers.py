@@ -35,7 +35,7 @@ def _new(arguments: argparse.Namespace) -> None:
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.uptime import uptime
+    from edgeveil.edge_runtime.machine import uptime
 
     of = ext.book
     book = of.Ledger(arguments.file).book().counted(*uptime())

@@ -32,7 +32,7 @@ from edgeveil.edge_runtime.errors import (
 from edgeveil.edge_runtime.frames import PerturbedFrame
 from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
-from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws
+from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws, pack
 from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, device_file, fact_of, needs_daemon
 from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.loop.live import LiveLoop
@@ -72,9 +72,6 @@ def wait_for_file(
             say("there is no {} here; the service waits for it and begins when it is plugged in".format(path))
         sleep(POLL_S)
     return True
-
-
-# The main part, described by the docstring.
 
 
 Ends = NamedTuple(
@@ -290,21 +287,13 @@ class Inside(object):
         )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
-        if state == RELEASED and not self._may_release([frame.drawn for frame in made]):
+        if state == RELEASED and not self._draws.pay([frame.drawn for frame in made], self._may_make):
             self._counters.add(DROP + SPENT)
             return
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
         with self._sending:
             self._pipe.write(data)
         self._sets += 1
-
-    def _may_release(self, drawn: List[int]) -> bool:
-        """Whether releases of these draws may be made together; what is new of them is counted if so."""
-        unpaid = self._draws.unpaid(drawn)
-        if unpaid and not self._may_make(unpaid):
-            return False
-        self._draws.add(drawn)
-        return True
 
     def _counter(self, perturber: Any) -> Any:
         """What counts people, where the bundle has that counted; else None."""
@@ -323,7 +312,7 @@ class Inside(object):
         if counted is not None and self._may_count(1):
             # The sending thread writes whole sets; a record of counts comes between two of them.
             with self._sending:
-                self._pipe.write(layout.pack_counts(counted))
+                self._pipe.write(pack(counted, layout.size))
 
     def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """Perturb all frames of a file, in order and without ticks; they keep their numbers."""
@@ -332,7 +321,7 @@ class Inside(object):
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
             capture=capture if perturber.manifest.capture else None,
-            pay=lambda _tracks, _more, drawn: [self._may_release([name]) for name in drawn],
+            pay=lambda _tracks, _more, drawn: [self._draws.pay([name], self._may_make) for name in drawn],
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=batch.refusal_reporter(
@@ -358,10 +347,6 @@ class Inside(object):
             self._loop.stop()
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def _load_decoder() -> None:
     """All code that reads a network camera's frames: later, its files may be out of reach of this process's user."""
     from edgeveil.edge_runtime.opencv import opencv
@@ -369,3 +354,7 @@ def _load_decoder() -> None:
 
     with contextlib.suppress(Missing):  # the first picture that needs it says so
         opencv()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -23,16 +23,8 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
 from edgeveil.edge_runtime.manifest.manifest import expected
-from edgeveil.edge_runtime.outside import status
+from edgeveil.edge_runtime.outside import emission, status
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
-from edgeveil.edge_runtime.outside.emission import (
-    Emission,
-    count_failures,
-    open_allowance,
-    open_count_allowance,
-    open_count_emission,
-    promises,
-)
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
@@ -74,8 +66,7 @@ class FileLines(object):
     def release(self, record: Record) -> None:
         """Let it leave, or count why not."""
         self._counters.add("sets-in")
-        if record.frame.drawn in self._draws or self._allowance.take_one():
-            self._draws.add([record.frame.drawn])
+        if self._draws.pay([record.frame.drawn], lambda _one: self._allowance.take_one()):
             self._sinks.write_set([record.frame])
             self._counters.add("frames-out")
         else:
@@ -102,9 +93,6 @@ def done_within(work: Callable[[], None], seconds: float) -> Tuple[bool, List[Ba
     thread.start()
     thread.join(seconds)
     return not thread.is_alive(), errors
-
-
-# The main part, described by the docstring.
 
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
@@ -139,12 +127,12 @@ class Service(object):
         bundle, manifest = opened.bundle, opened.bundle.manifest
         self.plan = schedule(manifest, settings.fps)
         self.layout = Layout.of(manifest)
-        self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = promises(opened)
-        self.allowance = open_allowance(settings, opened, self.plan)
+        self.sinks = SinkGroup({}, emission.count_failures(self.counters, log.say))
+        self.promised = emission.promises(opened)
+        self.allowance = emission.open_allowance(settings, opened, self.plan)
         self._verified: Dict[str, Tuple[Bundle, Any]] = {}  # the shift watch of each, by the hash of its manifest
         self._accept(opened)
-        self.emission = Emission(
+        self.emission = emission.Emission(
             self.plan,
             self.sinks,
             self.counters,
@@ -155,9 +143,10 @@ class Service(object):
             spent=self.allowance.spent,
             guard=lambda new, flat: self.shift.guard(new, flat),
         )
-        self.count_allowance = open_count_allowance(settings, opened)
-        self.counts = open_count_emission(
-            manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
+        self.count_allowance = emission.open_count_allowance(settings, opened)
+        pay = {"take": self.count_allowance.take, "spent": self.count_allowance.spent}
+        self.counts = manifest.counts and emission.CountEmission(
+            manifest.counts, self.sinks, self.counters, clock=self.clock, **pay
         )
         self._lines = FileLines(self.allowance, self.sinks, self.counters)
         owner = LinkOwner(
@@ -382,7 +371,7 @@ class Service(object):
             raise BadInput(
                 "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
             )
-        if promises(opened) != self.promised:
+        if emission.promises(opened) != self.promised:
             problem = "the new bundle promises another epsilon, or the policy allows another"
             raise BadInput(problem + ": restart the service to use it")
 

@@ -108,9 +108,6 @@ class PassthroughCheck(object):
             self._in_a_row = 0
 
 
-# The main part, described by the docstring.
-
-
 class Perturber(object):
     """A bundle, ready to perturb. Make it with ``Perturber.open``; use it as a context manager or ``close`` it.
 
