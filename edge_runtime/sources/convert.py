@@ -136,8 +136,8 @@ class DepthCamera(Camera):
     axes = 3
     channels = (1,)
     bare = True
-    devices = ("char-usb_device",)
-    groups = ("usb_group",)
+    devices: Tuple[str, ...] = ("char-usb_device",)
+    groups: Tuple[str, ...] = ("usb_group",)
 
     def __init__(self, what: str, name: str, spec: Sensor) -> None:
         need_depth(spec, what)

@@ -121,23 +121,20 @@ class _Draw(Kind):
     dtype = "int64"
     sample: Callable[..., np.ndarray]
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
-        return Value(cls.value, stage["shape"], cls.dtype)
+        return Value(self.value, stage["shape"], self.dtype)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Callable[[Tuple[int, ...]], np.ndarray]:
+    def drawing(self, stage: Any) -> Callable[[Tuple[int, ...]], np.ndarray]:
         """The function from a shape (n, ...) to the draws of the stage."""
-        return functools.partial(cls.sample, **{key: getattr(stage, key) for key in cls.fields if key != "shape"})
+        return functools.partial(self.sample, **{key: getattr(stage, key) for key in self.fields if key != "shape"})
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         target = stage.output
-        settings = {key: getattr(stage, key) for key in cls.fields if key != "shape"}
+        settings = {key: getattr(stage, key) for key in self.fields if key != "shape"}
         pool = Pool(
-            functools.partial(cls.sample, **settings), tuple(stage.shape)
+            functools.partial(self.sample, **settings), tuple(stage.shape)
         )  # refuses an invalid scale before the first frame
         context.pools.append(pool)
 
@@ -146,18 +143,15 @@ class _Draw(Kind):
 
         return run
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """Seeded values (n, ...) by a numpy generator, for golden draws and training."""
         raise NotImplementedError
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """How many values ``every`` lists."""
         raise NotImplementedError
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """Every value of a draw, for an exact law. ``bits``: so many of its words count each, 0 where words round."""
         raise NotImplementedError
 
@@ -170,8 +164,7 @@ class Uniform(_Draw):
     value, dtype = "noise", "float32"
     sample = staticmethod(random_draws.uniform)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.random((n,) + tuple(stage["shape"]), np.float32)
 
@@ -188,8 +181,7 @@ class Steps(_Draw):
     value = "steps"
     sample = staticmethod(random_draws.discrete_laplace)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         scale = stage["numerator"] / stage["denominator"]
         return np.rint(rng.laplace(0.0, scale, (n,) + tuple(stage["shape"]))).astype(np.int64)
@@ -203,18 +195,15 @@ class Words(_Draw):
     dtype = "uint32"
     sample = staticmethod(words)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.integers(0, 2**32, (n,) + tuple(stage["shape"]), np.uint32)
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(2**bits) if bits else 2
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``; of words that round, the smallest and the largest."""
         if bits:
             return np.arange(2**bits, dtype=np.uint32)[:, None], [1] * 2**bits
@@ -233,18 +222,15 @@ class Coin(_Draw):
     dtype = "bool"
     sample = staticmethod(coins)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.random((n,) + tuple(stage["shape"])) < stage["numerator"] / COIN
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(2 ** _count(tuple(stage["shape"])))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         size, p = tuple(stage["shape"]), stage["numerator"]
         sides = list(itertools.product((False, True), repeat=_count(size)))
@@ -262,18 +248,15 @@ class Integer(_Draw):
     }
     sample = staticmethod(whole_numbers)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.integers(0, stage["bound"], (n,) + tuple(stage["shape"]))
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(stage["bound"] ** _count(tuple(stage["shape"])))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         size = tuple(stage["shape"])
         values = np.array(list(itertools.product(range(stage["bound"]), repeat=_count(size))), np.int64)
@@ -287,26 +270,22 @@ class Subset(_Draw):
     fields: Dict[str, Any] = {"shape": functools.partial(shape, low_rank=1, high_rank=1), "of": None}
     sample = staticmethod(subsets)
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         whole(stage["of"], at + ".of", stage["shape"][0], MOST_PLACES)
-        return super(Subset, cls).make(stage, at, flow)
+        return super(Subset, self).make(stage, at, flow)
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         places = rng.permuted(np.tile(np.arange(stage["of"]), (n, 1)), axis=1)[:, : stage["shape"][0]]
         return np.sort(places, axis=1)
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         k = stage["shape"][0]
         return math.factorial(stage["of"]) // (math.factorial(k) * math.factorial(stage["of"] - k))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         chosen = np.array(list(itertools.combinations(range(stage["of"]), stage["shape"][0])), np.int64)
         return chosen, [1] * len(chosen)

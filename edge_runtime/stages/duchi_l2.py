@@ -65,20 +65,17 @@ class DuchiBall(mech.Mechanism):
     mechanism = "duchi-l2"
     fields = {"radius": functools.partial(real, low=1e-6, high=1e6)}
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         d = mech.places(size, at)
         mech.expect(noise, at, ("words", [d + d % 2]), ("words", [1]), ("coin", []))
         return [d], "float32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(report, radius=stage.radius)
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``; ``radius`` is the length of the longest vector, in half ranges."""
         radius, kept = asked.get("radius", 1.0), mech.likely(mech.odds(alpha))
         noise = (
@@ -90,13 +87,11 @@ class DuchiBall(mech.Mechanism):
         stages = mech.stages_of("duchi-l2", input_, noise, radius=radius)
         return mech.Design("duchi-l2", stages, (size,), "float32", bound * np.eye(size), np.zeros(size))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         return ball_bound(size, alpha) ** 2 / size
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``; what is not finite has no length of 1."""
 
         def one_long(reports: np.ndarray) -> np.ndarray:

@@ -55,8 +55,7 @@ class DuchiCube(mech.Mechanism):
     fair = 1
     answer = staticmethod(report)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         d = mech.places(size, at)
         odd = d + 1 - d % 2
@@ -65,8 +64,7 @@ class DuchiCube(mech.Mechanism):
         mech.expect(noise, at, ("words", [(d + 1) // 2]), ("words", [(odd + 31) // 32]), ("coin", []))
         return [d], "int8"
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         odd, kept = size + 1 - size % 2, mech.likely(mech.odds(alpha))
         noise = (
@@ -79,20 +77,17 @@ class DuchiCube(mech.Mechanism):
         stages = mech.stages_of("duchi-linf", input_, noise, places=odd)
         return mech.Design("duchi-linf", stages, (size,), "int8", bound * np.eye(size), np.zeros(size))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         return cube_bound(size, alpha) ** 2
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
         return mech.Worth(
             table, lambda reports: (np.abs(reports) == 1).all(axis=1), 2 * mech.weights(table).sum(axis=0)
         )
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``: the corners of the cube. In between a report's law is a mixture of theirs."""
         odd = int(stage["places"])
         return mech.grid((0.0, 1.0), odd if noise[0]["shape"] == [(odd + 1) // 2] else odd - 1)

@@ -33,8 +33,7 @@ class Hadamard(mech.Mechanism):
     reads = {"input": "index"}
     of = "share"
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         mech.expect(noise, at, ("integer", []), ("coin", []))
         rows = noise[0]["bound"]
@@ -43,13 +42,11 @@ class Hadamard(mech.Mechanism):
             refuse("wrong-value", at + ".noise", problem.format(rows))
         return [], "int64"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(hadamard, rows=context.drawn[stage.noise[0]].bound)
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         rows = 1 << (size - 1).bit_length()
         noise = (
@@ -58,25 +55,23 @@ class Hadamard(mech.Mechanism):
         )
         return mech.Design("hrr", mech.stages_of("hrr", input_, noise), (), "int64")
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
         return ((math.exp(alpha) + 1) / (math.exp(alpha) - 1)) ** 2
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``."""
         rows = next(one["bound"] for one in stages if one.get("output") == stage["noise"][0])
-        return rows, cls.variance(rows, alpha)
+        return rows, self.variance(rows, alpha)
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
         row, truth = (made[name] for name in stage["noise"])
         return worth_of_hadamard(row["bound"], mech.chance(truth))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
         return mech.categories(int(noise[0]["bound"]))
 

@@ -71,8 +71,7 @@ class Hybrid(mech.Mechanism):
     name = "mechanism hybrid"
     mechanism = "hybrid"
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         d = mech.places(size, at)
         k = noise[0]["shape"] if noise else []
@@ -84,16 +83,14 @@ class Hybrid(mech.Mechanism):
             refuse("wrong-value", at + ".noise", "expected places of {} values, got {}".format(d, noise[0]["of"]))
         return [2 * d], "int32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         if len(stage.noise) == 3:
             return report
         window, rest = (context.drawn[name].bound for name in stage.noise[5:])
         return lambda u, chosen, rounding, coin, *further: report(u, chosen, rounding, coin, further, (window, rest))
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
         """As ``Mechanism``: each of k values by the worse of its two mechanisms, one coin, or a place inside a window
         or beyond it."""
         each = mech.log(mech.odds_of(noise[2]))
@@ -102,8 +99,7 @@ class Hybrid(mech.Mechanism):
             each = max(each, mech.log(mech.odds_of(inside) * Fraction(beyond["bound"], within["bound"])))
         return mech.times(each, noise[0]["shape"][0])
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``; ``positions`` of the piecewise mechanism: few make every value of its draws enumerable."""
         d, positions = size, asked.get("positions", POSITIONS)
         k = max(1, min(d, math.floor(alpha / PER_COORDINATE)))
@@ -130,14 +126,12 @@ class Hybrid(mech.Mechanism):
         slope = d / k * np.vstack([inner * np.eye(d), np.eye(d) / mech.excess(kept)])
         return mech.Design("hybrid", mech.stages_of("hybrid", input_, noise), (2 * d,), "int32", slope, np.zeros(d))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         k = max(1, min(size, math.floor(alpha / PER_COORDINATE)))
         return max(size / k * moment(alpha / k, x2) - x2 for x2 in (0.0, 1.0))
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
         noise = [made[name] for name in stage["noise"]]
         chosen = noise[0]["shape"][0]
@@ -152,7 +146,6 @@ class Hybrid(mech.Mechanism):
         of_place, of_sign = np.split(mech.weights(table), 2)
         return mech.Worth(table, fits, 2 * np.maximum(of_place * most, of_sign).sum(axis=0))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
         return mech.grid(GRID, int(noise[0]["of"]))

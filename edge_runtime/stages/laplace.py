@@ -35,20 +35,17 @@ class LaplaceSteps(mech.Mechanism):
     epsilon = staticmethod(epsilon_of_steps)  # type: ignore[assignment]
     variance = staticmethod(variance_of_steps)  # type: ignore[assignment]
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         d = mech.places(size, at)
         mech.expect(noise, at, ("laplace", [d]))
         return [d], "int32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(report, levels=stage.levels)
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         levels = max(1, min(LEVELS, int(MOST * alpha / (SCALES * size))))
         scale = Fraction(levels * size) / Fraction(alpha)
@@ -58,8 +55,7 @@ class LaplaceSteps(mech.Mechanism):
         stages = mech.stages_of("laplace", input_, noise, levels=levels)
         return mech.Design("laplace", stages, (size,), "int32", 2.0 / levels * np.eye(size), -np.ones(size))
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
 
         def within(reports: np.ndarray) -> np.ndarray:

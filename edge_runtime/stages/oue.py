@@ -48,8 +48,7 @@ class Unary(mech.Mechanism):
     of = "share"
     answer = staticmethod(bits)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         k: List[int] = noise[-1]["shape"] if noise else []
         mech.expect(noise, at, ("coin", []), ("coin", k))
@@ -58,24 +57,20 @@ class Unary(mech.Mechanism):
             refuse("wrong-value", at + ".noise", problem.format(MOST_PLACES))
         return k, "int8"
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
         """As ``Mechanism``: two categories differ in two bits."""
         return mech.log(mech.odds_of(noise[0]) / mech.odds_of(noise[1]))
 
-    @classmethod
-    def law(cls, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
+    def law(self, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
         """The probabilities of a 1 at the category's own place and at another one."""
         own, other = (mech.chance(made[name]) for name in stage["noise"])
         return own, other
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
-        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *cls.law(stage, made))
+        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *self.law(stage, made))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
         return mech.categories(int(noise[1]["shape"][0]))
 
@@ -87,18 +82,17 @@ class Oue(Unary):
     mechanism = "oue"
     automatic = True
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         return unary("oue", input_, size, COIN // 2, mech.unlikely(mech.odds(alpha)))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
         return 4 * math.exp(alpha) / (math.exp(alpha) - 1) ** 2
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``."""
         k = next(one["shape"][0] for one in stages if one.get("output") == stage["noise"][-1])
-        return k, cls.variance(k, alpha)
+        return k, self.variance(k, alpha)

@@ -32,8 +32,7 @@ class Rappor(Unary):
     mechanism = "rappor"
     once = True
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``: permanent bits, kept for a track or period, and for every frame instantaneous bits of them.
 
         One instantaneous answer alone tells at most ``once``, below alpha; all of them together at most alpha (section
@@ -52,8 +51,9 @@ class Rappor(Unary):
         stages = permanent.stages + noise + (dict(again, output=mech.REPORT),)
         return permanent._replace(stages=stages, slope=slope, offset=offset)
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``, of one instantaneous answer."""
         p, q = instantaneous(stages) or (0.5, 0.5)
         k = next(one["shape"][0] for one in stages if one.get("output") == stage["noise"][-1])
@@ -68,16 +68,14 @@ class RapporAgain(mech.Mechanism):
     of = "share"
     answer = staticmethod(bits_again)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         if size is None or len(size) != 1:
             refuse("wrong-value", at + ".input", "expected the bits of a report")
         mech.expect(noise, at, ("coin", size), ("coin", size))
         return size, "int8"
 
-    @classmethod
-    def law(cls, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
+    def law(self, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
         """As ``Unary``."""
         ones, zeros = (mech.chance(made[name]) for name in stage["noise"])
         before = made[stage["input"]]
@@ -86,17 +84,16 @@ class RapporAgain(mech.Mechanism):
         p, q = kind_of(before).law(before, made)
         return p * ones + (1 - p) * zeros, q * ones + (1 - q) * zeros
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
-        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *cls.law(stage, made))
+        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *self.law(stage, made))
 
 
 def instantaneous(stages: Sequence[Mapping[str, Any]]) -> Optional[Tuple[float, float]]:
     """How likely a bit of one instantaneous answer is 1, at the category's place and at another; None without one."""
     made = {stage["output"]: stage for stage in stages if "output" in stage}
     again = [stage for stage in stages if stage.get("op") == "rappor-again"]
-    return RapporAgain.law(again[-1], made) if again else None
+    return RapporAgain().law(again[-1], made) if again else None
 
 
 def epsilon_of_one(law: Tuple[float, float]) -> float:
