@@ -97,7 +97,7 @@ def _camera(arguments: argparse.Namespace) -> int:
     """The bundle says what the sensor must give; after that this process has the camera and the pipe alone."""
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.ipc.counters import open_for_camera
+    from edgeveil.edge_runtime.ipc.pipes import open_for_camera
     from edgeveil.edge_runtime.manifest.manifest import expected
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sources.feeding import run

@@ -198,8 +198,8 @@ def _adopt(root: str) -> None:
 
 def _try(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bench.protocol import synthetic_frames
-    from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.errors import FrameDropped
+    from edgeveil.edge_runtime.pipeline.crops import Capture
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sources import open_source
 

@@ -130,8 +130,8 @@ NO_COUNTS = "counts of people leave from a live source alone; --realtime plays a
 
 def _file_to_file(settings: Settings) -> Document:
     """One process, where nothing is on a network and no camera is open."""
-    from edgeveil.edge_runtime.capture.crops import Capture
-    from edgeveil.edge_runtime.loop import batch
+    from edgeveil.edge_runtime.pipeline import batch
+    from edgeveil.edge_runtime.pipeline.crops import Capture
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sinks import open_sinks

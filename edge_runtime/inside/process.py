@@ -30,13 +30,14 @@ from edgeveil.edge_runtime.errors import (
     describe,
 )
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
+from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
+from edgeveil.edge_runtime.ipc.pipes import make_for_inside, open_for_inside
 from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws, pack
 from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, device_file, fact_of, needs_daemon
-from edgeveil.edge_runtime.loop import batch
-from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.pipeline import batch
+from edgeveil.edge_runtime.pipeline.live import LiveLoop
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.isolation import Account, Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
@@ -186,8 +187,8 @@ class Inside(object):
 
         ``settle`` is called before the first byte of a stranger's picture is read.
         """
-        from edgeveil.edge_runtime.capture.camera_aid import CameraAid
-        from edgeveil.edge_runtime.capture.crops import Capture
+        from edgeveil.edge_runtime.pipeline.camera_aid import CameraAid
+        from edgeveil.edge_runtime.pipeline.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
         settings, frames = self._settings, ends.frames

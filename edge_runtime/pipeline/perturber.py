@@ -174,7 +174,7 @@ class Perturber(object):
         from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.opened import open_verified
         from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
-        from edgeveil.edge_runtime.capture.camera_aid import open_detector
+        from edgeveil.edge_runtime.pipeline.camera_aid import open_detector
         from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
         opened = open_verified(bundle, trust)

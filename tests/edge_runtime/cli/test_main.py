@@ -242,7 +242,7 @@ def test_an_unexpected_error_names_a_place_and_no_value(made, tmp_path, capsys, 
     def broken(*_args, **_kwargs):
         raise ValueError("array([171, 171])")
 
-    monkeypatch.setattr("edgeveil.edge_runtime.loop.batch.run", broken)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.batch.run", broken)
     code, _, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz")
     assert code == 70
     assert "ValueError" in err

@@ -7,11 +7,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, Floor, window
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
+from edgeveil.edge_runtime.pipeline.person_finder import GRID, HEAD_MM, Finder, Floor, window
 
 # Resizes pictures with numpy only: the same numbers in training and on every board.
 
