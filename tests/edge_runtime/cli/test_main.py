@@ -307,7 +307,7 @@ def test_ctrl_c_ends_with_130_and_keeps_every_frame(made, tmp_path):
 def test_the_process_that_runs_leaves_no_core_dump(made, tmp_path):
     code = """
 import resource, sys
-from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.loop import batch as loop
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.pipeline import batch as loop
 def look(*args, **kwargs):
     import ctypes
     print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))
