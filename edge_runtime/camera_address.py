@@ -84,6 +84,15 @@ def check_private(text: str, accepted: bool) -> None:
         )
 
 
+def to_fetch(text: str, credentials: Optional[str], *, accepted: bool) -> str:
+    """The address by which a camera on a network is fetched, with its ``credentials`` file's name and password.
+
+    Raises as ``check_private`` and ``with_credentials``.
+    """
+    check_private(text, accepted)
+    return text if credentials is None else with_credentials(text, credentials)
+
+
 def on_network(text: str) -> bool:
     """Whether raw frames of the source ``text`` come over a network; then another process fetches them."""
     return fact_of(SOURCES, text, "port") is not None

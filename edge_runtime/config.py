@@ -23,6 +23,7 @@ LOG_KINDS = ("memory", "text", "json")
 # Each lets something of the raw picture go further than usual: only a person at the device may set it, as a flag.
 FLAGS_ALONE = ("camera-aid", "accept-raw-on-network")
 RENAMED = {"aim": "camera-aid"}  # names of earlier versions
+TRIAL_FRAMES = 30  # on which a release is tried before it replaces another
 CHOICES = ("artefact", "backend", "device", "threads")  # what runs the models; options of ``Perturber.open``
 
 

@@ -11,6 +11,7 @@ import importlib
 import importlib.util
 import json
 import os
+import re
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -18,6 +19,8 @@ from edgeveil.edge_runtime.errors import BadInput
 
 TABLE = "kinds.json"  # next to this module, in a zipapp alone
 PACKAGE = __name__.rpartition(".")[0]
+_CLASS = re.compile(r"class \w+[(:]")
+_BEGIN = re.compile(r"(|    )[\w@#\"']")  # of a statement of a module or of a class body
 
 
 class Kind(NamedTuple):
@@ -80,7 +83,7 @@ class Registry(object):
             spec = _spec_of(module)
             source = spec.loader.get_source(module) if spec and spec.loader else None
             # Its base classes may be ours, with their facts.
-            classes = dict(_classes(self._sources()), **_classes({module: source})) if source else {}
+            classes = dict(_classes(self._sources()), **_classes({module: source}, whole=True)) if source else {}
             rows = _rows_of(classes, self.key)
             mine = [row for row in rows if row[2] == attribute]
             if not mine:
@@ -173,15 +176,36 @@ def _name_of(module: Any) -> str:
     return str(module[1])
 
 
-def _classes(sources: Dict[str, Optional[str]]) -> Dict[str, Tuple[str, Any]]:
-    """Class name -> its module and its syntax tree, of the source texts of some modules."""
+def outline(source: str) -> str:
+    """The classes of a source text without their functions: parsing these too would take most of a start's time.
+
+    It reads indentation as the formatter of this project writes it.
+    """
+    kept: List[str] = []
+    in_class = is_kept = False
+    for line in source.splitlines():
+        begin = _BEGIN.match(line)
+        if begin is not None and not begin.group(1):
+            kept += ["    pass"] * in_class
+            in_class = is_kept = _CLASS.match(line) is not None
+        elif begin is not None:
+            is_kept = in_class and not line[4:].startswith(("def ", "@", "async "))
+        if is_kept:
+            kept.append(line)
+    return "\n".join(kept + ["    pass"] * in_class)
+
+
+def _classes(sources: Dict[str, Optional[str]], *, whole: bool = False) -> Dict[str, Tuple[str, Any]]:
+    """Class name -> its module and its syntax tree, of the source texts of some modules or, quicker, their outlines."""
     import ast
 
-    found = {}
+    found = {}  # type: Dict[str, Tuple[str, Any]]
     for module, source in sources.items():
-        for node in ast.parse(source).body if source else ():
-            if isinstance(node, ast.ClassDef):
-                found[node.name] = (module, node)
+        try:
+            tree = ast.parse(source or "" if whole else outline(source or ""))
+        except SyntaxError:  # a text within has no indentation
+            tree = ast.parse(source or "")
+        found.update((node.name, (module, node)) for node in tree.body if isinstance(node, ast.ClassDef))
     return found
 
 

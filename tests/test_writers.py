@@ -16,7 +16,7 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.ext.ledger import book
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame
-from edgeveil.edge_runtime.ipc import counters
+from edgeveil.edge_runtime.ipc import pipes
 from edgeveil.edge_runtime.manifest.manifest import Output
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.util.atomic import write_atomic
@@ -83,7 +83,7 @@ FILES = {
     "lock": (".out.lock", lock),
     "audit": ("audit.json", lambda path: document.save({"artefact": "tflite-int8"}, path.parent)),
     "vault": ("out", vault),
-    "frames' pipe": (counters.NAME, lambda path: os.close(counters.make_for_inside(str(path.parent)))),
+    "frames' pipe": (pipes.NAME, lambda path: os.close(pipes.make_for_inside(str(path.parent)))),
     "pairs' document": ("audit.json", write_pairs),
     "pairs' page": ("report.html", write_pairs),
     "zipapp": ("out.pyz", build_zipapp),
@@ -211,7 +211,7 @@ def test_a_pipe_that_comes_meanwhile_is_left(tmp_path):
 RENAMES = {
     "edge_runtime/util/atomic.py": "the one place that looks first",
     "edge_runtime/util/filesystem.py": "the store of releases, root's alone: its links are replaced on purpose",
-    "edge_runtime/ipc/counters.py": "a new pipe in place of its own old one, and it looks first",
+    "edge_runtime/ipc/pipes.py": "a new pipe in place of its own old one, and it looks first",
     "devices/agents/unpack_wheels.py": "runs alone on a board, in root's folder of releases",
     "devices/agents/boot_from_card.py": "runs alone on a board, before a runtime is there",
     "devices/flashing/sd_card.py": "a card, by descriptors and without following a link",

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from edgeveil.devices.flashing.camera_unit import OnBoard, by_another_process
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import digest
+from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import SINKS, fact_of
 from edgeveil.edge_runtime.paths import CAMERA_PATH, LEDGER, named, service_of
@@ -162,7 +163,7 @@ class Wanted:
     source: str | None = None
     sinks: tuple[str, ...] = ()
     service: bool = True
-    frames: int = 30
+    frames: int = TRIAL_FRAMES
     again: bool = False
     trusted_channel: bool = True
     update_from: str | None = None

@@ -28,6 +28,7 @@ class Backend(object):
 
     name: str
     _version = ""
+    block = 0  # the most frames that ``_infer`` takes, where it takes others than ``batch``
     copies = False  # whether ``_infer`` returns memory that the interpreter does not write to again
 
     def __init__(
@@ -70,14 +71,16 @@ class Backend(object):
     def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         """Arrays of ``preprocess`` in, arrays (n, ...) of the artefact's own types out, in memory of their own."""
         n = len(feeds[0]) if feeds else 1
-        if n == self.batch:
-            values = self._run_checked(feeds)
+        if n == self.batch or 0 < n <= self.block:
+            values = self._run_checked(feeds, n)
             # A copy: the interpreter may write the next frame into the memory it returned.
             return values if self.copies else [np.array(value) for value in values]
         columns = [np.empty((n,) + tensor.shape[1:], tensor.dtype) for tensor in self._outputs]
-        for row in range(0, n, self.batch):
-            count = min(self.batch, n - row)
-            values = self._run_checked([_pad(feed[row : row + count], self.batch) for feed in feeds])
+        size = self.block or self.batch
+        for row in range(0, n, size):
+            count = min(size, n - row)
+            whole = count if self.block else size
+            values = self._run_checked([_pad(feed[row : row + count], whole) for feed in feeds], whole)
             for value, column in zip(values, columns):
                 column[row : row + count] = value[:count]
         return columns
@@ -91,8 +94,8 @@ class Backend(object):
         feeds = [tensor.encode(rng.random_sample(tensor.shape).astype(np.float32)) for tensor in self._inputs]
         return lambda: self._infer(feeds)
 
-    def _run_checked(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """The outputs for ``batch`` frames, checked against the manifest."""
+    def _run_checked(self, feeds: List[np.ndarray], n: int) -> List[np.ndarray]:
+        """The outputs for n frames, checked against the manifest."""
         values = self._attempt(feeds)
         if values is None:
             # Raised outside the handler: the interpreter's own message may hold its input.
@@ -100,7 +103,7 @@ class Backend(object):
         for tensor, value in zip(self._outputs, values):
             if value.dtype != tensor.dtype:
                 raise FrameDropped("output-dtype")
-            if value.shape != tensor.shape:
+            if value.shape != (n,) + tensor.shape[1:]:
                 raise FrameDropped("output-shape")
         return values
 
@@ -136,7 +139,8 @@ class Backend(object):
         raise NotImplementedError
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """``batch`` frames: encoded arrays in the manifest's order in, the interpreter's arrays in its order out."""
+        """``batch`` frames, or up to ``block``: encoded arrays in the manifest's order in, the interpreter's arrays
+        in its order out."""
         raise NotImplementedError
 
     def info(self) -> Dict[str, Any]:

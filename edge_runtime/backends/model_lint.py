@@ -99,9 +99,6 @@ def _text(data: bytes, field: int) -> str:
     return _get(data, at + 4, _UINT.unpack(_get(data, at, 4))[0]).decode("utf-8", "replace")
 
 
-# The main part, described by the docstring.
-
-
 # Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,
 # and three steps of int8 (1/85) at least; from a tenth on they warn. With more than a quarter, a self-test would take
 # most samples for any other: it would not see that the outputs are of chance.

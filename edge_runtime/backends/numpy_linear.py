@@ -6,9 +6,8 @@ from typing import Any, Dict, List
 import numpy as np
 
 from edgeveil.edge_runtime.backends.base import Backend, placement_record
-from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.errors import BadInput
 
-BLOCK = 4096  # frames at a time: their coordinates stay in the cache between the two products
 ARRAYS = ("encoder", "encoder_bias", "decoder", "decoder_bias", "eps")
 
 
@@ -24,6 +23,8 @@ class NumPy(Backend):
     package = "numpy"
     formats = {"numpy": "numpy"}  # noqa: RUF012 - a fact
     calls = ""
+    block = 4096  # their coordinates stay in the cache between the two products
+    copies = True
 
     def _open(self, model: bytes) -> None:
         with np.load(io.BytesIO(model), allow_pickle=False) as file:
@@ -45,23 +46,6 @@ class NumPy(Backend):
         self._before = np.triu(np.ones((rank, rank), np.float32), 1)
         self._tiny = np.float32(1e-30 * max(float(arrays["eps"]), 1.0))
         self._version = np.__version__
-
-    def infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        """As ``Backend.infer``, a few thousand frames at a time."""
-        (x,) = feeds
-        if len(x) <= BLOCK:
-            return self._block(x)
-        columns = [np.empty((len(x),) + tensor.shape[1:], np.float32) for tensor in self._outputs]
-        for start in range(0, len(x), BLOCK):
-            for column, value in zip(columns, self._block(x[start : start + BLOCK])):
-                column[start : start + BLOCK] = value
-        return columns
-
-    def _block(self, x: np.ndarray) -> List[np.ndarray]:
-        values = self._attempt([x])
-        if values is None:
-            raise FrameDropped("backend")
-        return values
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
         a = self._arrays

@@ -57,7 +57,7 @@ def open_backend(
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
     kinds = _for_device(kinds, format, model, kernels, device)
-    problem = _problem_of_onnx(model) if format == "onnx" else None
+    problem = problem_of(model) if format == "onnx" else None
     if problem:
         raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
     reasons = []
@@ -117,11 +117,6 @@ def kinds_of_format(format: str, *, every: bool = False) -> List[Kind]:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return "{}: {}".format(type(error).__name__, lines[0] if lines else "no message")[:300]
-
-
-def _problem_of_onnx(model: bytes) -> Optional[str]:
-
-    return problem_of(model)
 
 
 # An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.

@@ -38,11 +38,11 @@ class Ready(Source):
 
 def measure(perturber: Any, frames: List[RawFrame], seconds: float) -> Dict[str, Any]:
     """Frames a second out of the pipe, and their count; ``frames`` are the source's."""
-    from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.ipc.counters import Counters, Schedule
     from edgeveil.edge_runtime.ipc.notes import Pipe, widen
     from edgeveil.edge_runtime.ipc.record import Layout
-    from edgeveil.edge_runtime.loop.live import LiveLoop
+    from edgeveil.edge_runtime.pipeline.crops import Capture
+    from edgeveil.edge_runtime.pipeline.live import LiveLoop
     from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
     read, write = os.pipe()

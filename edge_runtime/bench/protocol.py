@@ -127,9 +127,6 @@ def power_problems(before: Mapping[str, Any], after: Mapping[str, Any], places: 
 _READ = ("power_mode", "clock_floor_khz", "clock_ceiling_khz", "throttled")
 
 
-# The main part, described by the docstring.
-
-
 SCHEMA = 3
 LEAST_COUNT = 100  # for a p99 that is not just the largest value
 LEAST_SECONDS = 1.0

@@ -10,7 +10,7 @@ import time
 from typing import Any, Dict, NamedTuple, Optional
 
 from edgeveil.edge_runtime.errors import DeviceFailed
-from edgeveil.edge_runtime.uptime import uptime
+from edgeveil.edge_runtime.machine import uptime
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read_strict

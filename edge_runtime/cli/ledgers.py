@@ -30,14 +30,14 @@ def add_commands(commands: Any) -> None:
 
 
 def _new(arguments: argparse.Namespace) -> None:
-    ext.part("ledger", "book").create(arguments.file)
+    ext.book.create(arguments.file)
     sys.stdout.write("made {}\n".format(arguments.file))
 
 
 def _show(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.uptime import uptime
+    from edgeveil.edge_runtime.machine import uptime
 
-    of = ext.part("ledger", "book")
+    of = ext.book
     book = of.Ledger(arguments.file).book().counted(*uptime())
     device = book.accounts.get(of.DEVICE, of.Account())
     subjects = [account.total for name, account in book.accounts.items() if name != of.DEVICE]

@@ -32,9 +32,6 @@ def print_document(
     file.flush()
 
 
-# The main part, described by the docstring.
-
-
 Call = Callable[[argparse.Namespace], Any]
 
 
@@ -100,7 +97,7 @@ def _camera(arguments: argparse.Namespace) -> int:
     """The bundle says what the sensor must give; after that this process has the camera and the pipe alone."""
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
-    from edgeveil.edge_runtime.ipc.counters import open_for_camera
+    from edgeveil.edge_runtime.ipc.pipes import open_for_camera
     from edgeveil.edge_runtime.manifest.manifest import expected
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sources.feeding import run
@@ -111,9 +108,7 @@ def _camera(arguments: argparse.Namespace) -> int:
     if not settings.frames_at:
         raise BadInput("expected --frames-at DIR, the folder where the inside takes the frames")
     if camera_address.on_network(source):
-        camera_address.check_private(source, settings.accept_raw_on_network)
-        if settings.source_credentials is not None:
-            source = camera_address.with_credentials(source, settings.source_credentials)
+        source = camera_address.to_fetch(source, settings.source_credentials, accepted=settings.accept_raw_on_network)
     elif not needs_daemon(source):
         raise BadInput("expected a camera on a network or of a daemon; the inside opens this source itself")
     manifest = read_bundle(read_file(settings.bundle), open_trust(settings.trust)).manifest

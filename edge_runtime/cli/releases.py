@@ -15,11 +15,11 @@ from typing import Any, Callable, Dict, Optional
 from edgeveil.edge_runtime import paths
 from edgeveil.edge_runtime.cli import options
 from edgeveil.edge_runtime.cli.options import Call, add_json
+from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
 from edgeveil.edge_runtime.paths import ROOT
 
-TRIAL_FRAMES = 30
 # As long as both trials of an update may take: no service starts without it, and none would be tried again.
 RECOVER_WAIT_S = 700.0
 
@@ -129,7 +129,6 @@ def install_bundle(
 
 
 def _update(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.index import update
     from edgeveil.edge_runtime.releases.runtimes import open_releases, service_stopped, trial, trial_device
 
@@ -147,7 +146,7 @@ def _update(arguments: argparse.Namespace) -> None:
     changed = update(
         arguments.root,
         arguments.place,
-        open_trust(os.path.join(arguments.root, "trust"), floor=state.floor),
+        _trust(arguments.root, state.floor),
         install,
         committed=state.committed,
         say=_note,
@@ -171,31 +170,36 @@ def restart_service(root: str) -> None:
         raise DeviceFailed("the release was changed, but its service was not restarted (code {})".format(code))
 
 
+def _trust(root: str, floor: int = 0) -> Any:
+    """The board's trust, for bundles of this security version or later. Raises as ``open_trust``."""
+    from edgeveil.edge_runtime.bundle.trust_store import open_trust
+
+    return open_trust(os.path.join(root, "trust"), floor=floor)
+
+
 def _read_bundle(root: str, path: str, floor: int) -> bytes:
     """The bytes of a bundle that a key trusted here signed; of any other one, its beginning alone is read."""
     from edgeveil.edge_runtime.bundle.reader import check_beginning, read_file
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import check_running
 
-    trust = open_trust(os.path.join(root, "trust"), floor=floor)
+    trust = _trust(root, floor)
     check_running(trust)
     return read_file(path, lambda handle: check_beginning(handle, trust))
 
 
 def _adopt(root: str) -> None:
     """Install this runtime where none is: at the first flash, and on a board of version 0.1. The lock is held."""
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import Runtimes
 
-    adopted = Runtimes(root).adopt(open_trust(os.path.join(root, "trust"), floor=0))
+    adopted = Runtimes(root).adopt(_trust(root))
     if adopted:
         _note("installed this runtime, {:.16}...".format(adopted))
 
 
 def _try(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bench.protocol import synthetic_frames
-    from edgeveil.edge_runtime.capture.crops import Capture
     from edgeveil.edge_runtime.errors import FrameDropped
+    from edgeveil.edge_runtime.pipeline.crops import Capture
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sources import open_source
 
@@ -228,7 +232,6 @@ def _try(arguments: argparse.Namespace) -> None:
 
 
 def _recover(arguments: argparse.Namespace) -> None:
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.index import count_up_unless_updating
     from edgeveil.edge_runtime.releases.runtimes import Runtimes, open_releases
 
@@ -243,7 +246,7 @@ def _recover(arguments: argparse.Namespace) -> None:
         done = releases.recover()
         runtimes.tidy()
         try:
-            runtimes.fall_back(lambda: open_trust(os.path.join(arguments.root, "trust"), floor=0))
+            runtimes.fall_back(lambda: _trust(arguments.root))
         except EdgeVeilError as refused:
             _note("note: the runtime before stays the one before: {}".format(refused))
     count_up_unless_updating(arguments.root)
@@ -253,7 +256,6 @@ def _recover(arguments: argparse.Namespace) -> None:
 
 def _runtime(arguments: argparse.Namespace) -> None:
     from edgeveil.edge_runtime.bundle.reader import read_file
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import Runtimes, makers, open_releases, read_update
 
     if bool(arguments.file) == arguments.previous:
@@ -261,7 +263,7 @@ def _runtime(arguments: argparse.Namespace) -> None:
     releases, runtimes = open_releases(arguments.root), Runtimes(arguments.root)
     with releases.changing("runtime"):
         releases.state()  # a board that lost its state takes nothing new
-        trust = open_trust(os.path.join(arguments.root, "trust"), floor=0)
+        trust = _trust(arguments.root)
         if arguments.previous:
             sys.stdout.write("now runs the runtime {}\n".format(runtimes.go_back(trust)))
             return
@@ -280,11 +282,10 @@ def _rollback(arguments: argparse.Namespace) -> None:
 
 def roll_back(root: str) -> None:
     """Run the previous release again, and say so. Raises ``EdgeVeilError``."""
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.releases.runtimes import check_running, open_releases
 
     releases = open_releases(root)
-    check_running(open_trust(os.path.join(root, "trust"), floor=0))
+    check_running(_trust(root))
     sys.stdout.write("now runs {}\n".format(releases.rollback()))
 
 
@@ -302,7 +303,7 @@ def _status(arguments: argparse.Namespace) -> None:
         value = document[name]
         sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
-    sys.stdout.write("spent: {}\n".format(ext.part("ledger", "book").board_total_text(document["spent"])))
+    sys.stdout.write("spent: {}\n".format(ext.book.board_total_text(document["spent"])))
     for sha, count in document["failed"].items():
         sys.stdout.write("  failed: {} x {}\n".format(count, sha))
 

@@ -130,8 +130,8 @@ NO_COUNTS = "counts of people leave from a live source alone; --realtime plays a
 
 def _file_to_file(settings: Settings) -> Document:
     """One process, where nothing is on a network and no camera is open."""
-    from edgeveil.edge_runtime.capture.crops import Capture
-    from edgeveil.edge_runtime.loop import batch
+    from edgeveil.edge_runtime.pipeline import batch
+    from edgeveil.edge_runtime.pipeline.crops import Capture
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
     from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sinks import open_sinks
@@ -170,8 +170,8 @@ def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
         )
     if perturber.price is None:
         return {}
-    ledger = ext.part("ledger", "book").Ledger(settings.ledger)
-    return {"pay": ext.part("ledger", "allowance").Payer(ledger, perturber.price, by_subject=by_subject).pay}
+    ledger = ext.book.Ledger(settings.ledger)
+    return {"pay": ext.allowance.Payer(ledger, perturber.price, by_subject=by_subject).pay}
 
 
 def _refuse_overwriting(settings: Settings, sink: str) -> None:

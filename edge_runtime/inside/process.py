@@ -30,13 +30,14 @@ from edgeveil.edge_runtime.errors import (
     describe,
 )
 from edgeveil.edge_runtime.frames import PerturbedFrame
-from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, make_for_inside, open_for_inside, schedule
+from edgeveil.edge_runtime.ipc.counters import COUNTS, DROP, NICE, Counters, schedule
 from edgeveil.edge_runtime.ipc.notes import Notes, Pipe
-from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws
+from edgeveil.edge_runtime.ipc.pipes import make_for_inside, open_for_inside
+from edgeveil.edge_runtime.ipc.record import FLAT, RELEASED, Layout, PaidDraws, pack
 from edgeveil.edge_runtime.kinds import SOURCES, check_sensor, device_file, fact_of, needs_daemon
-from edgeveil.edge_runtime.loop import batch
-from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.pipeline import batch
+from edgeveil.edge_runtime.pipeline.live import LiveLoop
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sandbox.isolation import Account, Isolation, needs_network
 from edgeveil.edge_runtime.sandbox.watchdog import Progress, Watchdog, put_off_alarm
@@ -72,9 +73,6 @@ def wait_for_file(
             say("there is no {} here; the service waits for it and begins when it is plugged in".format(path))
         sleep(POLL_S)
     return True
-
-
-# The main part, described by the docstring.
 
 
 Ends = NamedTuple(
@@ -189,8 +187,8 @@ class Inside(object):
 
         ``settle`` is called before the first byte of a stranger's picture is read.
         """
-        from edgeveil.edge_runtime.capture.camera_aid import CameraAid
-        from edgeveil.edge_runtime.capture.crops import Capture
+        from edgeveil.edge_runtime.pipeline.camera_aid import CameraAid
+        from edgeveil.edge_runtime.pipeline.crops import Capture
         from edgeveil.edge_runtime.pipeline.perturber import Perturber
 
         settings, frames = self._settings, ends.frames
@@ -207,7 +205,7 @@ class Inside(object):
             plan = schedule(perturber.manifest, settings.fps)
             layout = Layout.of(perturber.manifest)
             if perturber.price is not None:
-                self._may_make = ext.part("ledger", "allowance").InsideCount(self._counters, perturber.price).take
+                self._may_make = ext.allowance.InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)
             capture = Capture(perturber.manifest, counter, perturber.detector)
             self._pipe.beat = lambda: self._watchdog.beat("perturb")
@@ -290,7 +288,7 @@ class Inside(object):
         )
 
     def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
-        if state == RELEASED and not self._may_release([frame.drawn for frame in made]):
+        if state == RELEASED and not self._draws.pay([frame.drawn for frame in made], self._may_make):
             self._counters.add(DROP + SPENT)
             return
         data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
@@ -298,32 +296,24 @@ class Inside(object):
             self._pipe.write(data)
         self._sets += 1
 
-    def _may_release(self, drawn: List[int]) -> bool:
-        """Whether releases of these draws may be made together; what is new of them is counted if so."""
-        unpaid = self._draws.unpaid(drawn)
-        if unpaid and not self._may_make(unpaid):
-            return False
-        self._draws.add(drawn)
-        return True
-
     def _counter(self, perturber: Any) -> Any:
         """What counts people, where the bundle has that counted; else None."""
         manifest, price = perturber.manifest, perturber.count_price
         if manifest.counts is None:
             return None
         if price is not None:
-            self._may_count = ext.part("ledger", "allowance").InsideCount(self._counters, price, of=COUNTS).take
+            self._may_count = ext.allowance.InsideCount(self._counters, price, of=COUNTS).take
         finder = manifest.detector or manifest.capture.crop
         shape = manifest.capture.frame.shape[:2]
         steps = {"step_px": finder.step_px, "gone_frames": finder.gone_frames}
-        return ext.part("counting", "inside").Counter(manifest.counts, shape, clock=time.monotonic, **steps)
+        return ext.counter.Counter(manifest.counts, shape, clock=time.monotonic, **steps)
 
     def _send_counts(self, layout: Layout, counter: Any) -> None:
         counted = None if counter is None else counter.close()
         if counted is not None and self._may_count(1):
             # The sending thread writes whole sets; a record of counts comes between two of them.
             with self._sending:
-                self._pipe.write(layout.pack_counts(counted))
+                self._pipe.write(pack(counted, layout.size))
 
     def _run_file(self, source: Any, perturber: Any, capture: Any, layout: Layout) -> None:
         """Perturb all frames of a file, in order and without ticks; they keep their numbers."""
@@ -332,7 +322,7 @@ class Inside(object):
             perturber,
             lambda frame: self._pipe.write(layout.pack(frame, frame.index, frame.slot)),
             capture=capture if perturber.manifest.capture else None,
-            pay=lambda _tracks, _more, drawn: [self._may_release([name]) for name in drawn],
+            pay=lambda _tracks, _more, drawn: [self._draws.pay([name], self._may_make) for name in drawn],
             interrupted=lambda: self._stopping,
             progress=lambda *_: self._watchdog.beat("perturb"),
             report=batch.refusal_reporter(
@@ -358,10 +348,6 @@ class Inside(object):
             self._loop.stop()
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
-
-
 def _load_decoder() -> None:
     """All code that reads a network camera's frames: later, its files may be out of reach of this process's user."""
     from edgeveil.edge_runtime.opencv import opencv
@@ -369,3 +355,7 @@ def _load_decoder() -> None:
 
     with contextlib.suppress(Missing):  # the first picture that needs it says so
         opencv()
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

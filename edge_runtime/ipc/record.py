@@ -8,7 +8,7 @@ import collections
 import os
 import struct
 import zlib
-from typing import Iterable, Iterator, List, NamedTuple, Sequence, Union
+from typing import Callable, Iterable, Iterator, List, NamedTuple, Sequence, Union
 
 import numpy as np
 
@@ -119,10 +119,6 @@ class Layout(object):
         body = body.ljust(self.size - _HEAD.size, b"\0")
         return _HEAD.pack(_MAGIC, state, slot, number, zlib.crc32(body)) + body
 
-    def pack_counts(self, one: Counted) -> bytes:
-        """One record of a period's counts. Raises ``PrivacyStop`` for anything else."""
-        return pack(one, self.size)
-
     def unpack(self, data: bytes) -> Union[Record, Counted]:
         """The record of ``size`` bytes; raises ``RecordBroken``."""
         if self.counts and data[:4] == MAGIC:
@@ -185,6 +181,15 @@ class PaidDraws(object):
 
     def __contains__(self, name: int) -> bool:
         return name in self._names
+
+    def pay(self, names: Iterable[int], take: Callable[[int], bool]) -> bool:
+        """Whether releases of these may leave together: ``take`` says whether so many that are new are paid for."""
+        names = list(names)
+        unpaid = self.unpaid(names)
+        if unpaid and not take(unpaid):
+            return False
+        self.add(names)
+        return True
 
     def unpaid(self, names: Iterable[int]) -> int:
         """How many releases these are that must be paid for: each 0, and each other name once."""

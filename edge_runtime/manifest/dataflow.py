@@ -88,7 +88,7 @@ class Dataflow(object):
 
     @staticmethod
     def _kind(stage: Any, at: str) -> Any:
-        """The class of a stage's kind."""
+        """The kind of a stage."""
         if type(stage) is not dict:
             refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
         if "stage" not in stage:
@@ -103,7 +103,7 @@ class Dataflow(object):
         kind = STAGES.find("{} {}".format(name, stage[key]) if key else name)
         if kind is None or (key and type(stage[key]) is not str):
             refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
-        return kind.load()
+        return kind.load()()
 
     def use(self, name: Any, at: str, kinds: str) -> Dict[str, Any]:
         """The draw stage of ``name``, of one of ``kinds``, which no other mechanism has. Raises ``BundleRefused``."""

@@ -138,7 +138,7 @@ class Emission(object):
     def _next_frames(self, now: float) -> List[PerturbedFrame]:
         # Of a late tick, what counts is when it was due.
         due = bool(self._waiting) and self._waiting[0][0] <= self.due_s() - self.slack_s
-        if due and self._pay([frame.drawn for frame in self._waiting[0][1]]):
+        if due and self._draws.pay([frame.drawn for frame in self._waiting[0][1]], self._take):
             _, new = self._waiting.popleft()
             self._last = self._guard(new, self._flat)
             self.fresh_s, self._fresh_in_period = now, True
@@ -149,14 +149,6 @@ class Emission(object):
             self._counters.add(DROP + SPENT)
         self._counters.add("ticks-repeated")
         return self._last if self._last and self.plan.on_fault == "previous" else self._flat
-
-    def _pay(self, drawn: List[int]) -> bool:
-        """Whether a set of these draws is paid for, now or before."""
-        unpaid = self._draws.unpaid(drawn)
-        if unpaid and not self._take(unpaid):
-            return False
-        self._draws.add(drawn)
-        return True
 
     def _announce_state(self, now: float, tick_ns: int) -> None:
         period = int((now - self.start_s) / self.plan.degraded_after_s)
@@ -247,7 +239,7 @@ def open_count_allowance(settings: Settings, opened: Opened) -> Any:
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Any:
     if price is None:
         return Unlimited()
-    return ext.part("ledger", "allowance").open_allowance(settings.ledger, price, **options)
+    return ext.allowance.open_allowance(settings.ledger, price, **options)
 
 
 # The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.
@@ -312,17 +304,3 @@ class CountEmission(object):
     def _over(self) -> int:
         """The last period that ended ``GRACE_S`` ago or earlier."""
         return int((self._clock() - GRACE_S) // self._rules.period_s) - 1
-
-
-def open_count_emission(
-    rules: Optional[CountRules],
-    sinks: SinkGroup,
-    counters: Counters,
-    allowance: Any,
-    *,
-    clock: Callable[[], float],
-) -> Optional[CountEmission]:
-    """What emits the counts of people as far as ``allowance`` goes; None where the bundle has no rules for them."""
-    if rules is None:
-        return None
-    return CountEmission(rules, sinks, counters, clock=clock, take=allowance.take, spent=allowance.spent)

@@ -49,9 +49,7 @@ def fetch_settings(settings: Settings, manifest: Manifest) -> Optional[Dict[str,
         if settings.source_credentials is not None:
             raise BadInput("--source-credentials is for a camera on a network: leave it out for this source")
         return None
-    camera_address.check_private(source, settings.accept_raw_on_network)
-    if settings.source_credentials is not None:
-        source = camera_address.with_credentials(source, settings.source_credentials)
+    source = camera_address.to_fetch(source, settings.source_credentials, accepted=settings.accept_raw_on_network)
     return {"source": source, "sensor": expected(manifest.input, manifest.capture)}
 
 

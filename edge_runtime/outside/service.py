@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 from edgeveil.edge_runtime import ext
 from edgeveil.edge_runtime.bundle.opened import Opened
-from edgeveil.edge_runtime.bundle.reader import open_file, read_all, read_bundle
+from edgeveil.edge_runtime.bundle.reader import Bundle, open_file, read_all, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
@@ -23,16 +23,8 @@ from edgeveil.edge_runtime.ipc.notes import Event
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, PaidDraws, Record
 from edgeveil.edge_runtime.kinds import check_sensor, check_shape
 from edgeveil.edge_runtime.manifest.manifest import expected
-from edgeveil.edge_runtime.outside import status
+from edgeveil.edge_runtime.outside import emission, status
 from edgeveil.edge_runtime.outside.board_health import Manager, Signals
-from edgeveil.edge_runtime.outside.emission import (
-    Emission,
-    count_failures,
-    open_allowance,
-    open_count_allowance,
-    open_count_emission,
-    promises,
-)
 from edgeveil.edge_runtime.outside.status import Log, Status
 from edgeveil.edge_runtime.outside.supervisor import InsideFailed, LinkOwner, open_link
 from edgeveil.edge_runtime.outside.trust_watch import TrustWatch
@@ -74,8 +66,7 @@ class FileLines(object):
     def release(self, record: Record) -> None:
         """Let it leave, or count why not."""
         self._counters.add("sets-in")
-        if record.frame.drawn in self._draws or self._allowance.take_one():
-            self._draws.add([record.frame.drawn])
+        if self._draws.pay([record.frame.drawn], lambda _one: self._allowance.take_one()):
             self._sinks.write_set([record.frame])
             self._counters.add("frames-out")
         else:
@@ -102,9 +93,6 @@ def done_within(work: Callable[[], None], seconds: float) -> Tuple[bool, List[Ba
     thread.start()
     thread.join(seconds)
     return not thread.is_alive(), errors
-
-
-# The main part, described by the docstring.
 
 
 DRAIN_S = 5.0  # from SIGTERM to the end of the process
@@ -136,14 +124,15 @@ class Service(object):
         self.counters = Counters()
         self.trust_watch = TrustWatch(settings.trust, log.say, self.clock)
         handle, opened = open_bundle(settings.bundle, self.trust_watch.read(), settings.source)
-        self.bundle = self.trust_watch.bundle = opened.bundle
-        self.plan = schedule(self.bundle.manifest, settings.fps)
-        self.layout = Layout.of(self.bundle.manifest)
-        self.sinks = SinkGroup({}, count_failures(self.counters, log.say))
-        self.promised = promises(opened)
-        self.allowance = open_allowance(settings, opened, self.plan)
-        self.shift = self._watch_shift(opened)
-        self.emission = Emission(
+        bundle, manifest = opened.bundle, opened.bundle.manifest
+        self.plan = schedule(manifest, settings.fps)
+        self.layout = Layout.of(manifest)
+        self.sinks = SinkGroup({}, emission.count_failures(self.counters, log.say))
+        self.promised = emission.promises(opened)
+        self.allowance = emission.open_allowance(settings, opened, self.plan)
+        self._verified: Dict[str, Tuple[Bundle, Any]] = {}  # the shift watch of each, by the hash of its manifest
+        self._accept(opened)
+        self.emission = emission.Emission(
             self.plan,
             self.sinks,
             self.counters,
@@ -154,19 +143,20 @@ class Service(object):
             spent=self.allowance.spent,
             guard=lambda new, flat: self.shift.guard(new, flat),
         )
-        self.count_allowance = open_count_allowance(settings, opened)
-        self.counts = open_count_emission(
-            self.bundle.manifest.counts, self.sinks, self.counters, self.count_allowance, clock=self.clock
+        self.count_allowance = emission.open_count_allowance(settings, opened)
+        pay = {"take": self.count_allowance.take, "spent": self.count_allowance.spent}
+        self.counts = manifest.counts and emission.CountEmission(
+            manifest.counts, self.sinks, self.counters, clock=self.clock, **pay
         )
         self._lines = FileLines(self.allowance, self.sinks, self.counters)
         owner = LinkOwner(
             self.layout,
             self.counters,
             log.say,
-            self.bundle.manifest_sha256,
+            bundle.manifest_sha256,
             on_end=self._inside_ended,
         )
-        self.link = open_link(settings, self.bundle.manifest, handle, owner, clock=self.clock)
+        self.link = open_link(settings, manifest, handle, owner, clock=self.clock)
         self.status = Status(self)
         self.is_live: Optional[bool] = None
         self._early: List[Record] = []
@@ -177,6 +167,16 @@ class Service(object):
         self._signals: List[int] = []
         self._stopped = "end"
         self._pages_updated_s = 0.0
+
+    @property
+    def bundle(self) -> Bundle:
+        """The one that the inside runs: of a reload that failed, the previous one."""
+        return self._verified[self.link.manifest_sha256][0]
+
+    @property
+    def shift(self) -> Any:
+        """The watch of that bundle's codes."""
+        return self._verified[self.link.manifest_sha256][1]
 
     def run(self) -> Dict[str, Any]:
         """See ``run`` of this module."""
@@ -249,7 +249,7 @@ class Service(object):
             if asked:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
-            self.trust_watch.check(now=asked)
+            self.trust_watch.check(self.bundle, now=asked)
 
     @property
     def _ticking(self) -> bool:
@@ -325,10 +325,10 @@ class Service(object):
                 self.counts.begin()
             self.begun = True
 
-    def _watch_shift(self, opened: Opened) -> Any:
-        return ext.part("shift", "outside").ShiftWatch(
-            opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift
-        )
+    def _accept(self, opened: Opened) -> None:
+        """Hold a verified bundle ready for an inside that runs it."""
+        watch = ext.shift_watch.ShiftWatch(opened, clock=self.clock, say=self.log.say, looked=self.sinks.shift)
+        self._verified[opened.bundle.manifest_sha256] = (opened.bundle, watch)
 
     def _inside_ended(self) -> None:
         """One inside has ended and its pipe is empty: count the frames that it had not sent yet."""
@@ -343,7 +343,6 @@ class Service(object):
         self._manager.reloading(self.clock())
         try:
             handle, opened = open_bundle(self.settings.bundle, self.trust_watch.read(), self.settings.source)
-            bundle = opened.bundle
             try:
                 self._check_change(opened)
             except BadInput:
@@ -353,8 +352,10 @@ class Service(object):
             self.counters.add("fault:reload")
             self.log.say("reload-refused", message="{} The previous bundle runs on.".format(error))
         else:
-            self.trust_watch.bundle = bundle
-            self.shift = self._watch_shift(opened)
+            bundle = opened.bundle
+            running = self.link.manifest_sha256
+            self._verified = {running: self._verified[running]}
+            self._accept(opened)
             self.log.say("reload", bundle=bundle.manifest.name, manifest_sha256=bundle.manifest_sha256)
             self.link.reload(handle, bundle.manifest_sha256)
         self._manager.reloaded()
@@ -370,7 +371,7 @@ class Service(object):
             raise BadInput(
                 "the new bundle has other outputs, other counts or another schedule: restart the service to use it"
             )
-        if promises(opened) != self.promised:
+        if emission.promises(opened) != self.promised:
             problem = "the new bundle promises another epsilon, or the policy allows another"
             raise BadInput(problem + ": restart the service to use it")
 

@@ -197,9 +197,6 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
 
 
-# The main part, described by the docstring.
-
-
 STALE_S = 5.0  # without a new set for this long, /readyz fails
 PORT_AGAIN_S = 30.0
 

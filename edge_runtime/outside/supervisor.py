@@ -12,17 +12,9 @@ from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
-from edgeveil.edge_runtime.ipc.counters import (
-    COUNTERS,
-    NOTES,
-    RECORDS,
-    Counters,
-    make_pipe,
-    open_for_outside,
-    page_at,
-    shared_page,
-)
+from edgeveil.edge_runtime.ipc.counters import Counters, page_at, shared_page
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes, widen
+from edgeveil.edge_runtime.ipc.pipes import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record, RecordBroken, RecordReader
 from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -57,17 +49,9 @@ class InsideLink(object):
         self._records, self._notes, self._text = -1, -1, b""
         self._reader: Optional[RecordReader] = None
 
-    def start(self) -> None:
-        """Listen, and start an inside if this link starts them."""
-        raise NotImplementedError
-
     def handles(self) -> List[int]:
         """The descriptors to wait for, for reading."""
         return [handle for handle in (self._records, self._notes) if handle >= 0]
-
-    def poll(self) -> List[Event]:
-        """The notes of the inside since the last call. Raises ``InsideFailed`` if none can run."""
-        raise NotImplementedError
 
     def records(self) -> Iterator[Union[Record, Counted]]:
         """The records that have come. After a broken record, nothing more is read from that inside."""
@@ -81,18 +65,6 @@ class InsideLink(object):
         self._owner.counters.add("fault:record")
         self._owner.say("record", message=problem)
         self._record_broken()
-
-    def stop(self) -> None:
-        """Tell the inside to finish; ``ended`` is true when it has."""
-        raise NotImplementedError
-
-    def kill(self) -> None:
-        """End the inside at once, if this link starts them."""
-        raise NotImplementedError
-
-    def reload(self, bundle: int, manifest_sha256: str) -> None:
-        """Go on with another verified bundle: a descriptor, which the link closes."""
-        raise NotImplementedError
 
     def _record_broken(self) -> None:
         """Called after a broken record."""
@@ -108,9 +80,6 @@ class InsideLink(object):
             return None
         events, self._text = parse_notes(self._text + data)
         return events
-
-
-# The main part, described by the docstring.
 
 
 LONGEST_PAUSE_S = 30.0  # between two starts
@@ -170,7 +139,7 @@ class Supervisor(InsideLink):
         self._last_word: Dict[str, Any] = {}
 
     def start(self) -> None:
-        """Start the processes that send frames, then an inside."""
+        """Start the processes that send frames, then an inside, and listen to it."""
         self._end_feeding()
         frames: Optional[int] = None
         for feeder in self._feeders:
@@ -227,7 +196,10 @@ class Supervisor(InsideLink):
         self._feeding = []
 
     def poll(self) -> List[Event]:
-        """See ``InsideLink``. Kills an inside that hangs, and restarts it when that is due."""
+        """The notes of the inside since the last call. Kills one that hangs, and restarts it when that is due.
+
+        Raises ``InsideFailed`` if none can run.
+        """
         events = self._listen()
         now = self._clock()
         if self._process is None:
@@ -247,7 +219,7 @@ class Supervisor(InsideLink):
         return events
 
     def stop(self) -> None:
-        """See ``InsideLink``."""
+        """Tell the inside to finish; ``ended`` is true when it has."""
         self.ended = self._process is None
         self._next_bundle = None
         if self._process is not None and self._stop_by_s is None:
@@ -256,7 +228,10 @@ class Supervisor(InsideLink):
         self._last_word["stopping"] = True
 
     def reload(self, bundle: int, manifest_sha256: str) -> None:
-        """See ``InsideLink``. The old bundle is kept until an inside runs the new one."""
+        """Go on with another verified bundle: a descriptor, which is closed here.
+
+        The old bundle is kept until an inside runs the new one.
+        """
         if self._process is None:
             os.close(self._bundle)
             self._bundle, self.manifest_sha256 = bundle, manifest_sha256
@@ -390,12 +365,12 @@ class ExternalInside(InsideLink):
         self._folder = folder
 
     def start(self) -> None:
-        """See ``InsideLink``."""
+        """Listen."""
         self._open_records()
         self._notes = open_for_outside(self._folder, NOTES)
 
     def poll(self) -> List[Event]:
-        """See ``InsideLink``; here it raises nothing."""
+        """As ``Supervisor``; here it raises nothing."""
         events = self._read_notes()
         if events is None:
             os.close(self._notes)
@@ -444,7 +419,7 @@ class ExternalInside(InsideLink):
 
 def open_link(
     settings: Settings, manifest: Manifest, bundle: int, owner: LinkOwner, *, clock: Callable[[], float]
-) -> InsideLink:
+) -> Union[Supervisor, ExternalInside]:
     """The link that the settings ask for; it owns the descriptor ``bundle``.
 
     Raises ``BadInput`` where the settings do not go together, and as ``process_table`` does.

@@ -13,7 +13,7 @@ EVERY_S, DAY_S = 60.0, 86400
 
 
 class TrustWatch(object):
-    """Reads the trust in ``folder``, and holds the verified ``bundle`` that runs against it; assign ``bundle``.
+    """Reads the trust in ``folder``, and holds a verified bundle that runs against it.
 
     ``say(event, **facts)`` logs. ``clock`` gives seconds. ``problem`` is why the trust cannot be read today; empty
     where it can. Without it nothing new is accepted, and what runs goes on: a fault alone must not end a service.
@@ -22,7 +22,6 @@ class TrustWatch(object):
 
     def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
         self.folder, self.problem = folder, ""
-        self.bundle: Optional[Bundle] = None
         self._trust: Optional[Trust] = None
         self._say, self._clock = say, clock
         self.index: Optional[Dict[str, Any]] = None
@@ -38,20 +37,21 @@ class TrustWatch(object):
         self._seen = seen
         return self._trust
 
-    def check(self, *, now: bool = False) -> None:
+    def check(self, bundle: Bundle, *, now: bool = False) -> None:
         """Read the trust where it changed since it was read, at most once a minute, or at once for ``now``.
 
-        Raises ``PrivacyStop`` where it does not take the running bundle any more: its key was revoked or removed, or
-        the least security version or the audience is another; and where it wants a newer index than there is. The
+        Raises ``PrivacyStop`` where it does not take the running ``bundle`` any more: its key was revoked or removed,
+        or the least security version or the audience is another; and where it wants a newer index than there is. The
         policy is held at the next start.
         """
         if not now and self._clock() < self._due_s:
             return
         self._due_s = self._clock() + EVERY_S
         try:
-            if self._look() != self._seen or self._trust is None or self.problem:
-                self.read()
-            self._hold()
+            trust = self._trust
+            if self._look() != self._seen or trust is None or self.problem:
+                trust = self.read()
+            self._hold(trust, bundle)
             self.index = index_seen(os.path.dirname(os.path.abspath(self.folder)))
         except PrivacyStop:
             raise
@@ -75,10 +75,7 @@ class TrustWatch(object):
             found["index-stale-seconds"] = float(self._stale_days * DAY_S)
         return found
 
-    def _hold(self) -> None:
-        trust, bundle = self._trust, self.bundle
-        if trust is None or bundle is None:
-            return
+    def _hold(self, trust: Trust, bundle: Bundle) -> None:
         self._stale_days = trust.index_stale_days
         try:
             trust.check_claims(bundle.manifest, trust.key_of(bundle.key))

@@ -108,9 +108,6 @@ class PassthroughCheck(object):
             self._in_a_row = 0
 
 
-# The main part, described by the docstring.
-
-
 class Perturber(object):
     """A bundle, ready to perturb. Make it with ``Perturber.open``; use it as a context manager or ``close`` it.
 
@@ -177,7 +174,7 @@ class Perturber(object):
         from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.opened import open_verified
         from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
-        from edgeveil.edge_runtime.capture.camera_aid import open_detector
+        from edgeveil.edge_runtime.pipeline.camera_aid import open_detector
         from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 
         opened = open_verified(bundle, trust)

@@ -43,9 +43,6 @@ class FixedInput(object):
         return Flow(dict(self._values))
 
 
-# The main part, described by the docstring.
-
-
 Draws = Mapping[str, np.ndarray]  # recorded values by the output of their draw stage
 
 

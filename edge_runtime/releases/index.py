@@ -26,9 +26,9 @@ from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
 from edgeveil.edge_runtime.bundle.trust_file import RELEASE, Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
+from edgeveil.edge_runtime.machine import uptime
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
-from edgeveil.edge_runtime.uptime import uptime
 from edgeveil.edge_runtime.util import root_lock, strict_json
 from edgeveil.edge_runtime.util.filesystem import names
 from edgeveil.edge_runtime.util.validate import each, fields, identifier, reading, record, sha256, show, text, whole

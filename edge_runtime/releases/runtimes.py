@@ -30,6 +30,7 @@ from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import ROOT, RUNTIME, Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.camera_address import on_network
+from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU, check_device, hears_of_usb, open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.manifest.schema import RUNTIME_MEMBER
@@ -260,7 +261,6 @@ def _refuse(reason: str, what: str) -> None:
 # key brought: it never runs as root, sees no raw frame and has no network (``releases.confinement``).
 
 
-TRIAL_FRAMES = 30
 TRIAL_FRAMES_S = 120  # for its frames, besides what opening may take
 # Groups that may open cameras and accelerators, by the names that the boards' systems give them.
 _DEVICE_GROUPS = ("apex", "plugdev", "render", "users", "video")
@@ -434,5 +434,5 @@ def status(root: str) -> Dict[str, Any]:
         "reason": state.reason,
         "runtime": Runtimes(root).current,
         "index": index_seen(root),
-        "spent": ext.part("ledger", "book").board_total(),
+        "spent": ext.book.board_total(),
     }

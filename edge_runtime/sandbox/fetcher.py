@@ -10,10 +10,8 @@ import platform
 import ssl
 from typing import List, Optional
 
-from edgeveil.edge_runtime import camera_address, machine
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, landlock, seccomp
-from edgeveil.edge_runtime.sandbox import isolation as accounts
+from edgeveil.edge_runtime import camera_address
+from edgeveil.edge_runtime.sandbox import allowed_calls, hardening, isolation, landlock, seccomp
 from edgeveil.edge_runtime.sandbox.isolation import Account, runtime_files
 
 RESOLVER = "/etc/resolv.conf"
@@ -30,18 +28,10 @@ def enter(source: str, account: Optional[Account], *, own_port: Optional[int] = 
     ``BadInput`` if it would remain root.
     """
     hardening.no_terminal()
-    if account is not None:
-        accounts.become(account)
-    elif os.geteuid() == 0:
-        accounts.become(accounts.nobody())
-    if 0 in (os.getuid(), os.geteuid()):
-        raise BadInput("the process that fetches a camera's frames does not run as root: name a user, --inside-user")
-    hardening.limit_memory(machine.process_limit_bytes())
+    refusal = "the process that fetches a camera's frames does not run as root: name a user, --inside-user"
+    isolation.leave_root(account, refusal)
     hardening.no_files()
-    hardening.no_new_privileges()
-    hardening.set_capabilities(0)
-    hardening.no_core_dumps()
-    hardening.end_with_parent()  # a change of user or rights undid both
+    isolation.give_up_rights()
     ports = [camera_address.parse(source).port, _DNS]
     rules = allowed_calls.fetching(os.getpid())
     if own_port is not None:

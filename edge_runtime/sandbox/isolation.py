@@ -76,6 +76,30 @@ def become(account: Account, *, files_of_root: bool = False) -> None:
     hardening.end_with_parent()
 
 
+def leave_root(account: Optional[Account], refusal: str, *, files_of_root: bool = False) -> bool:
+    """Run as ``account``, or as nobody where root started this process; returns whether it is nobody.
+
+    ``files_of_root`` as ``become``, for nobody alone. Raises ``BadInput`` with ``refusal`` if it would remain root.
+    """
+    as_nobody = account is None and os.geteuid() == 0
+    if account is not None:
+        become(account)
+    elif as_nobody:
+        become(nobody(), files_of_root=files_of_root)
+    if 0 in (os.getuid(), os.geteuid()):
+        raise BadInput(refusal)
+    return as_nobody
+
+
+def give_up_rights() -> None:
+    """Without new privileges, capabilities, dumps and unbounded memory, for a process that brings frames."""
+    hardening.limit_memory(machine.process_limit_bytes())
+    hardening.no_new_privileges()
+    hardening.set_capabilities(0)
+    hardening.no_core_dumps()
+    hardening.end_with_parent()  # a change of user or rights undid both
+
+
 # A network namespace of this process's own.
 
 
@@ -92,9 +116,6 @@ def without_network(user: bool = False) -> bool:
         return bool(ctypes.CDLL(None, use_errno=True).unshare(flags) == 0)
     except (OSError, AttributeError):
         return False
-
-
-# The main part, described by the docstring.
 
 
 NAMESPACE, FILTER, LANDLOCK, CONVENTION = "network namespace", "seccomp filter", "Landlock", "by convention only"
@@ -153,13 +174,9 @@ class Isolation(object):
         single = len(os.listdir("/proc/self/task")) == 1
         # Root enters a network namespace as root: in a user namespace there is no other user to become.
         separate = namespace and single and without_network()
-        if account is not None:
-            become(account)
-        elif os.geteuid() == 0:
+        refusal = "the process that sees raw frames does not run as root: name a user with --inside-user"
+        if leave_root(account, refusal, files_of_root=True):
             self._account = nobody()
-            become(self._account, files_of_root=True)
-        if 0 in (os.getuid(), os.geteuid()):
-            raise BadInput("the process that sees raw frames does not run as root: name a user with --inside-user")
         if not single:
             return CONVENTION
         means: List[str] = []
@@ -236,19 +253,11 @@ def enter(account: Optional[Account]) -> None:
     """
     hardening.no_terminal()
     separate = without_network()
-    if account is not None:
-        become(account)
-    elif os.geteuid() == 0:
-        become(nobody())
-    if 0 in (os.getuid(), os.geteuid()):
-        raise BadInput("the process that asks for a camera's frames does not run as root: name a user, --inside-user")
+    refusal = "the process that asks for a camera's frames does not run as root: name a user, --inside-user"
+    leave_root(account, refusal)
     if not separate:
         without_network(user=True)
-    hardening.limit_memory(machine.process_limit_bytes())
-    hardening.no_new_privileges()
-    hardening.set_capabilities(0)
-    hardening.no_core_dumps()
-    hardening.end_with_parent()  # a change of user or rights undid both
+    give_up_rights()
     # It may read, for its library's settings, and write to devices; no file is made anywhere.
     landlock.restrict(["/"], ["/dev"])
     seccomp.restrict(allowed_calls.by_daemon(), platform.machine())

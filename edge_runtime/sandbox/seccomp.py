@@ -241,9 +241,6 @@ def numbers(machine: str) -> Optional[Dict[str, int]]:
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}
 
 
-# The main part, described by the docstring.
-
-
 # machine: what the kernel calls its calls (linux/audit.h)
 _AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7, "armv7l": 0x40000028, "armv6l": 0x40000028}
 _SECCOMP = {"x86_64": 317, "aarch64": 277, "armv7l": 383, "armv6l": 383}

@@ -68,7 +68,7 @@ class Sink(object):
     def local(self, counters: Dict[str, int], levels: Dict[str, int], latency_ms: Optional[float] = None) -> None:
         """Numbers that a page on this device may show next to the stream; no other sink gets them.
 
-        ``counters`` are frames dropped inside, by reason; ``levels`` are those of ``capture.camera_aid``, empty unless
+        ``counters`` are frames dropped inside, by reason; ``levels`` are those of ``pipeline.camera_aid``, empty unless
         it is on; ``latency_ms`` is the time from the source to the release of the last frame.
         """
 

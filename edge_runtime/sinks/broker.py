@@ -39,9 +39,6 @@ def context(options: Dict[str, Any]) -> ssl.SSLContext:
     return made
 
 
-# The main part, described by the docstring.
-
-
 class NeedsPaho(DeviceFailed):
     """paho-mqtt is not installed. The user can install it: exit code 2."""
 

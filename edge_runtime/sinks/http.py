@@ -1,6 +1,5 @@
 """``http://`` and ``https://``: one POST a record, which has arrived when the server answers 2xx."""
 
-import socket
 from typing import Any, Dict, List, Optional
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
@@ -26,12 +25,11 @@ class HttpSink(NetworkSink):
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self._server = Server(uri, OPTIONS)
-        self._client: Any = None
         super(HttpSink, self).__init__(self._server.name, outputs, manifest, dict(settings, **self._server.options))
 
     def _connect(self) -> None:
-        self._client = self._server.client()
-        self._client.connect()
+        self._connection = self._server.client()
+        self._connection.connect()
         # A receiver that takes only records may refuse this, and the status.
         self._post(FORMAT, json_bytes(self._format.document))
 
@@ -42,18 +40,9 @@ class HttpSink(NetworkSink):
         self._post(STATUS, json_bytes(document))
 
     def _post(self, kind: str, data: bytes) -> bool:
-        status = self._server.post(self._client, kind, data, **{"X-EdgeVeil-Format": self._format.document["key"]})
+        status = self._server.post(self._connection, kind, data, **{"X-EdgeVeil-Format": self._format.document["key"]})
         if 200 <= status < 300:
             return True
         if status in _NEVER:
             return False
         raise ConnectionLost("the server answers {}".format(status))
-
-    def _disconnect(self) -> None:
-        if self._client is not None:
-            self._client.close()
-        self._client = None
-
-    def _socket_now(self) -> Optional[socket.socket]:
-        client = self._client
-        return client.sock if client is not None else None

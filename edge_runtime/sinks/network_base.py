@@ -30,13 +30,15 @@ class ConnectionLost(Exception):
 class NetworkSink(Sink):
     """A sink whose frames go through a spool.
 
-    A subclass gives ``_connect``, ``_send``, ``_send_status``, ``_disconnect`` and ``_socket_now``, and calls this
-    constructor last: it starts the thread. ``uri`` is the address without secrets, for messages. ``settings`` are the
+    A subclass gives ``_connect``, ``_send`` and ``_send_status``, and calls this constructor last: it starts the
+    thread. ``_connect`` sets ``_connection``, a socket or what has one as ``sock``; else the subclass also gives
+    ``_disconnect`` and ``_socket_now``. ``uri`` is the address without secrets, for messages. ``settings`` are the
     options of the URI.
     """
 
     network = True
     live = True
+    _connection: Any = None
 
     def __init__(self, uri: str, outputs: List[Output], manifest: Optional[Manifest], settings: Dict[str, Any]) -> None:
         self.uri = uri
@@ -193,11 +195,14 @@ class NetworkSink(Sink):
         """Tell the far side the latest shift, where its protocol has a place for that."""
 
     def _disconnect(self) -> None:
-        raise NotImplementedError
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
 
-    def _socket_now(self) -> Optional[socket.socket]:
-        """The connection, where there is one."""
-        raise NotImplementedError
+    def _socket_now(self) -> Any:
+        """The socket of the connection, where there is one."""
+        connection = self._connection
+        return getattr(connection, "sock", connection)
 
 
 def _note(text: str) -> None:

@@ -172,9 +172,6 @@ class Segments(object):
         return os.path.join(self.folder, "{:012d}.spool".format(segment))
 
 
-# The main part, described by the docstring.
-
-
 class Entry(object):
     """One record and where it is: in memory (``data``), on the disk (``stored``), or nowhere any more (``gone``)."""
 

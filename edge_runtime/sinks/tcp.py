@@ -29,12 +29,11 @@ class TcpSink(NetworkSink):
         if not port or path not in ("", "/"):
             raise BadInput("expected tcp://HOST:PORT; got no port, or a path behind it")
         self._address = (host, port)
-        self._socket: Any = None
         super(TcpSink, self).__init__("tcp://{}:{}".format(host, port), outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:
-        self._socket = socket.create_connection(self._address, TIMEOUT_S)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = socket.create_connection(self._address, TIMEOUT_S)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._message(json_bytes(self._format.document))
 
     def _send(self, record: bytes) -> bool:
@@ -46,17 +45,9 @@ class TcpSink(NetworkSink):
         self._message(json_bytes(dict(document, kind="edgeveil-status")))
 
     def _check(self) -> None:
-        readable = select.select([self._socket], [], [], 0)[0]
-        if readable and not self._socket.recv(4096):
+        readable = select.select([self._connection], [], [], 0)[0]
+        if readable and not self._connection.recv(4096):
             raise ConnectionLost("the far side has closed the connection")
 
     def _message(self, data: bytes) -> None:
-        self._socket.sendall(_LENGTH.pack(len(data)) + data)
-
-    def _disconnect(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-        self._socket = None
-
-    def _socket_now(self) -> Optional[socket.socket]:
-        return self._socket
+        self._connection.sendall(_LENGTH.pack(len(data)) + data)

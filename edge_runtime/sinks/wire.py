@@ -108,7 +108,7 @@ def about(manifest: Optional[Manifest], audit: Optional[Mapping[str, Any]], runs
     if manifest is None:
         return document
     document.update(bundle=manifest.name, version=manifest.created, sensitive=manifest.perturber.sensitive)
-    document["watched"] = ext.part("shift", "distance").reference_of(audit, manifest.crops) is not None
+    document["watched"] = ext.distance.reference_of(audit, manifest.crops) is not None
     if audit is not None:
         device = runs.get("device", CPU)
         shown = [audit] if device == CPU else audits_of(audit, runs.get("artefact", ""), device, current_place())

@@ -18,10 +18,6 @@ class CameraSource(OpenCVCamera):
     schemes = ("camera",)
     forms = ("camera:0", "camera:/dev/video0")
     help = "USB or built-in camera by V4L2; 8 bits as gray or RGB, or 16 bits unchanged (Y16)"
-    needs = "OpenCV"
-    sensor = "camera"
-    gives = "pictures of a camera"
-    axes = 3
     device_file = "/dev/video"
     groups = ("group",)
     calls = "flock sysinfo uname"

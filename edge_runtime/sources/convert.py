@@ -118,8 +118,30 @@ def another_size(shape: Sequence[int]) -> str:
 class OpenCVCamera(Camera):
     """A camera whose ``_read`` gives pictures as OpenCV has them."""
 
+    sensor = "camera"
+    gives = "pictures of a camera"
+    axes = 3
+    needs = "OpenCV"
+    calls = "sysinfo uname"
+
     def _fit(self, picture: np.ndarray) -> np.ndarray:
         return fit(picture, self._spec)
+
+
+class DepthCamera(Camera):
+    """A camera on USB that gives depth: uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where it has none."""
+
+    sensor = "depth"
+    gives = "depth pictures"
+    axes = 3
+    channels = (1,)
+    bare = True
+    devices: Tuple[str, ...] = ("char-usb_device",)
+    groups: Tuple[str, ...] = ("usb_group",)
+
+    def __init__(self, what: str, name: str, spec: Sensor) -> None:
+        need_depth(spec, what)
+        super(DepthCamera, self).__init__(name, spec)
 
 
 # JPEGs of a camera that is not trusted: looked at before they are decoded, and decoded at one size alone.

@@ -139,12 +139,7 @@ class HttpSource(OpenCVCamera):
     schemes = ("http",)
     forms = ("http://...", "https://...")
     help = "network camera with JPEGs, as a stream or one a request. Basic authentication"
-    needs = "OpenCV"
-    sensor = "camera"
-    gives = "pictures of a camera"
-    axes = 3
     port = 80
-    calls = "sysinfo uname"
     raw_on_network = True
 
     def __init__(self, place: str, spec: Sensor) -> None:

@@ -220,9 +220,6 @@ def layout(types: Mapping[str, Tuple[int, str]]) -> Tuple[Dict[str, Element], in
     return found, -(-at // largest) * largest
 
 
-# The main part, described by the docstring.
-
-
 DEV = "/dev"
 TIMESTAMP = "timestamp"
 BUFFERED_S = 2.0  # that fit into the buffer, should this process wait

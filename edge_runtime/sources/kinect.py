@@ -10,8 +10,8 @@ from typing import Any, Optional
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, SourceFailed
-from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
-from edgeveil.edge_runtime.sources.convert import need_depth
+from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
+from edgeveil.edge_runtime.sources.convert import DepthCamera
 from edgeveil.edge_runtime.sources.install_hints import Claim, missing
 
 SHAPE = (480, 640)
@@ -74,7 +74,7 @@ def _library() -> Any:
     return library
 
 
-class KinectSource(Camera):
+class KinectSource(DepthCamera):
     """The newest depth, uint16 (480, 640, 1) in the bundle's ``unit_mm``, 0 where there is none.
 
     ``kinect:`` is the first one found, ``kinect:1`` the second. The library's events are handled inside ``next`` only.
@@ -84,22 +84,14 @@ class KinectSource(Camera):
     forms = ("kinect:", "kinect:1")
     help = "depth of a Kinect v1, 480 x 640, in mm"
     needs = "libfreenect 0.5"
-    sensor = "depth"
-    gives = "depth pictures"
-    axes = 3
-    channels = (1,)
-    bare = True
-    devices = ("char-usb_device",)
-    groups = ("usb_group",)
 
     def __init__(self, where: str, spec: Sensor) -> None:
-        need_depth(spec, "a Kinect")
+        super(KinectSource, self).__init__("a Kinect", "Kinect {}".format(where or 0), spec)
         if (where and not where.isdigit()) or list(spec["shape"][:2]) != list(SHAPE):
             raise BadInput(
                 "expected kinect: (or kinect:1 for the second one) and a bundle for pictures of {}; got {!r} and "
                 "{}".format(SHAPE, "kinect:" + where, tuple(spec["shape"][:2]))
             )
-        super(KinectSource, self).__init__("Kinect {}".format(where or 0), spec)
         self._depth = np.minimum(_millimetres() / (spec["unit_mm"] or 1.0), 65535).round().astype(np.uint16)
         self._library = _library()
         self._claim = Claim("kinect {}".format(where or 0))

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, SourceFailed, Unsupported
-from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
-from edgeveil.edge_runtime.sources.convert import need_depth, need_shape, scale_depth
+from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
+from edgeveil.edge_runtime.sources.convert import DepthCamera, need_shape, scale_depth
 from edgeveil.edge_runtime.sources.install_hints import Claim, missing
 
 LIBRARIES = ("libOpenNI2.so.0", "libOpenNI2.so")
@@ -67,7 +67,7 @@ def _library() -> Any:
     raise missing("depth cameras of many makers are read by OpenNI2", "openni")
 
 
-class OpenNISource(Camera):
+class OpenNISource(DepthCamera):
     """Depth uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where there is none.
 
     ``openni:`` is the first camera found, ``openni:URI`` the one at that address, as NiViewer2 shows it.
@@ -80,17 +80,9 @@ class OpenNISource(Camera):
         "`usbcore.usbfs_memory_mb=64` or more"
     )
     needs = "libOpenNI2"
-    sensor = "depth"
-    gives = "depth pictures"
-    axes = 3
-    channels = (1,)
-    bare = True
-    devices = ("char-usb_device",)
-    groups = ("usb_group",)
 
     def __init__(self, where: str, spec: Sensor) -> None:
-        need_depth(spec, "an OpenNI2 camera")
-        super(OpenNISource, self).__init__("OpenNI2 camera " + (where or "(the first)"), spec)
+        super(OpenNISource, self).__init__("an OpenNI2 camera", "OpenNI2 camera " + (where or "(the first)"), spec)
         self._library = _library()
         self._claim = Claim("openni " + where)
         self._device, self._stream = ctypes.c_void_p(), ctypes.c_void_p()

@@ -6,14 +6,14 @@ from typing import Any, Optional
 import numpy as np
 
 from edgeveil.edge_runtime.errors import Disconnected, Unsupported
-from edgeveil.edge_runtime.sources.base import STALL_S, Camera, Sensor
-from edgeveil.edge_runtime.sources.convert import need_depth, need_shape, scale_depth
+from edgeveil.edge_runtime.sources.base import STALL_S, Sensor
+from edgeveil.edge_runtime.sources.convert import DepthCamera, need_shape, scale_depth
 from edgeveil.edge_runtime.sources.install_hints import Claim, load
 
 FPS = 30
 
 
-class RealSenseSource(Camera):
+class RealSenseSource(DepthCamera):
     """Depth uint16 (height, width, 1) in the bundle's ``unit_mm``, 0 where there is none.
 
     ``realsense:`` is the first camera found, ``realsense:SERIAL`` the one with that number. A file plays once, at its
@@ -24,17 +24,11 @@ class RealSenseSource(Camera):
     forms = ("realsense:", "realsense:SERIAL", "realsense:FILE.db3")
     help = "depth of an Intel RealSense, or a recording"
     needs = "pyrealsense2"
-    sensor = "depth"
-    gives = "depth pictures"
-    axes = 3
-    channels = (1,)
-    bare = True
     devices = ("char-usb_device", "char-video4linux")
     groups = ("usb_group", "group")
 
     def __init__(self, where: str, spec: Sensor) -> None:
-        need_depth(spec, "a RealSense")
-        super(RealSenseSource, self).__init__("RealSense " + (where or "(the first)"), spec)
+        super(RealSenseSource, self).__init__("a RealSense", "RealSense " + (where or "(the first)"), spec)
         self._rs = load("pyrealsense2", "a RealSense is read by pyrealsense2", "realsense")
         self._recording = os.path.isfile(where)
         self._claim = Claim("realsense " + where)

@@ -37,11 +37,7 @@ class RtspSource(OpenCVCamera):
     forms = ("rtsp://...", "rtsps://...")
     help = "network camera. TLS is checked by Python; the camera sees a request for 127.0.0.1"
     needs = "OpenCV's FFmpeg"
-    sensor = "camera"
-    gives = "pictures of a camera"
-    axes = 3
     port = 554
-    calls = "sysinfo uname"
     raw_on_network = True
 
     def __init__(self, where: str, spec: Sensor) -> None:

@@ -91,9 +91,6 @@ class Windower(object):
         return [STUCK if not self.total and bool((window == window[0]).all()) else window]
 
 
-# The main part, described by the docstring.
-
-
 UNREADABLE = "unreadable"
 Sample = Optional[Tuple[float, np.ndarray]]  # its time in seconds and values float64 (channels,); None: not readable
 

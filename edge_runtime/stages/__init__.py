@@ -18,8 +18,8 @@ def choices() -> Dict[str, str]:
 
 
 def kind_of(stage: Mapping[str, Any]) -> Any:
-    """The class of a stage of a manifest's JSON. Raises ``BadInput`` where there is none."""
-    return STAGES[name_of(stage)].load()
+    """The kind of a stage of a manifest's JSON, a ``stages.base.Kind``. Raises ``BadInput`` where there is none."""
+    return STAGES[name_of(stage)].load()()
 
 
 def name_of(stage: Mapping[str, Any]) -> str:

@@ -39,8 +39,7 @@ class Add(Kind):
     epsilon = staticmethod(epsilon_of_steps)
     measure = staticmethod(same_shape)  # type: ignore[assignment]
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         value, noise = taken
         if noise.shape != value.shape:
@@ -49,13 +48,13 @@ class Add(Kind):
             refuse("wrong-value", at, "an input without a range has no grid to add noise on")
         return Value("noisy", value.shape, "float32")
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``stages.mechanism.Mechanism``."""
         return size, variance_of_steps(size, alpha)
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         source, (noise,), target = stage.input, stage.noise, stage.output
         levels = np.int64(stage.levels)

@@ -16,8 +16,7 @@ class Artefact(Kind):
     fields: Dict[str, Any] = {"model": identifier, "inputs": None, "outputs": None}
     writes = ()
 
-    @classmethod
-    def check(cls, stage: Entry, at: str, flow: Any) -> None:
+    def check(self, stage: Entry, at: str, flow: Any) -> None:
         """As ``Kind``; what it makes is in the flow already."""
         model = identifier(stage["model"], at + ".model")
         if model not in flow.models:
@@ -37,13 +36,11 @@ class Artefact(Kind):
                     problem = "its tensors are not those of '{}' of the model '{}'".format(variant, model)
                     refuse("tensor-mismatch", "{}.{}".format(at, end), problem)
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         return ModelStage(stage, context)
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         for tensor in manifest.models[stage.model].artefacts[artefact].entry["outputs"]:
             shapes[stage.outputs[tensor["name"]]] = tuple(tensor["shape"][1:])

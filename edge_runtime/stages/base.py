@@ -43,38 +43,28 @@ class Kind(object):
     held = False
     repeats = False
 
-    @classmethod
-    def keys(cls) -> Tuple[str, ...]:
+    def keys(self) -> Tuple[str, ...]:
         """All keys of such a stage."""
-        chosen = (cls.chooses,) if cls.chooses else ()
-        return ("stage",) + chosen + tuple(cls.reads) + tuple(cls.fields) + cls.writes
+        chosen = (self.chooses,) if self.chooses else ()
+        return ("stage",) + chosen + tuple(self.reads) + tuple(self.fields) + self.writes
 
-    @classmethod
-    def check(cls, stage: Entry, at: str, flow: Any) -> Any:
+    def check(self, stage: Entry, at: str, flow: Any) -> Any:
         """What a stage with its keys makes, in ``flow`` (``manifest.dataflow``). Raises ``BundleRefused``."""
-        taken = [flow.take(stage[key], "{}.{}".format(at, key), kinds) for key, kinds in cls.reads.items()]
-        cls.check_fields(stage, at)
-        return cls.make(stage, at, flow, *taken)
-
-    @classmethod
-    def check_fields(cls, stage: Entry, at: str) -> None:
-        """Check the keys that hold no name. Raises ``BundleRefused``."""
-        for key, check in cls.fields.items():
+        taken = [flow.take(stage[key], "{}.{}".format(at, key), kinds) for key, kinds in self.reads.items()]
+        for key, check in self.fields.items():
             if check is not None:
                 check(stage[key], "{}.{}".format(at, key))
+        return self.make(stage, at, flow, *taken)
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """What the stage makes of the values ``taken``. Raises ``BundleRefused``."""
         raise NotImplementedError
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """The stage as a function of the flow, in the context of ``pipeline.compiler``. Raises ``BadInput``."""
         raise NotImplementedError
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """Add the shape of what it makes to ``shapes``, or the number of values of an index to ``counts``."""
 
 

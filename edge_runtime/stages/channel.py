@@ -64,32 +64,27 @@ class Response(Mechanism):
     automatic = True
     dtype = "int64"
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         table = flow.table(stage["table"], at + ".table", "uint32")
         if len(table["shape"]) != 2:
             refuse("wrong-value", at + ".table", "expected two dimensions, got {}".format(len(table["shape"])))
         return INDEX
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         channel, checked = random_draws.Channel(context.table(stage.table)), codes_of(context)
         return from_input(stage, lambda codes: channel.draw(checked(codes, channel.rows)))
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         counts[stage.output] = manifest.tables[stage.table].shape[1]
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, tables: Any) -> np.ndarray:
         """Seeded values (n,) by a numpy generator, for golden draws and training."""
         return rng.integers(0, tables[stage["table"]].shape[1], n)
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
         """As ``Mechanism``: the largest log-ratio of two entries of one column; infinite for a 0 and a number."""
         ratios = {(int(max(column)), int(min(column))) for column in zip(*table)}
         if any(above and not below for above, below in ratios):
@@ -97,24 +92,22 @@ class Response(Mechanism):
         # A column of zeros never leaves.
         return log(max((Fraction(above, below) for above, below in ratios if above), default=Fraction(1)))
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> Design:
         """As ``Mechanism``."""
         channel = {"stage": "draw", "distribution": "channel", "input": input_, "table": "response", "output": REPORT}
         return Design("k-rr", (channel,), (), "int64", tables={"response": channel_of(size, alpha)})
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
         return (math.exp(alpha) + size - 2) / (math.exp(alpha) - 1) ** 2
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``."""
         k = tables[stage["table"]].shape[1]
-        return k, cls.variance(k, alpha)
+        return k, self.variance(k, alpha)
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
         """As ``Mechanism``."""
         return worth_of_channel(table)

@@ -22,7 +22,6 @@ COIN = 2**62  # a coin is true with probability numerator / COIN
 LARGEST_BOUND = 2**24  # of an integer: a report of its sums is held by int32
 MOST_PLACES = 4096  # of a report, or values of a category
 
-Draw = Callable[[Tuple[int, ...]], np.ndarray]
 Weighted = Tuple[np.ndarray, List[int]]  # all values (n, ...) of one draw, and the integer weight of each
 _SPARE = 2  # bits of a 64-bit word that a coin of 62 does not need
 
@@ -114,27 +113,29 @@ def _product(numbers: Any) -> int:
 
 
 class _Draw(Kind):
-    """``dtype`` of what is drawn. ``value``: its kind, see ``manifest.dataflow``."""
+    """``dtype`` of what is drawn. ``value``: its kind, see ``manifest.dataflow``. ``sample`` maps a shape (n, ...) to
+    draws, by the other keys of the stage."""
 
     chooses = "distribution"
     value = "lots"
     dtype = "int64"
+    sample: Callable[..., np.ndarray]
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
-        return Value(cls.value, stage["shape"], cls.dtype)
+        return Value(self.value, stage["shape"], self.dtype)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
+    def drawing(self, stage: Any) -> Callable[[Tuple[int, ...]], np.ndarray]:
         """The function from a shape (n, ...) to the draws of the stage."""
-        raise NotImplementedError
+        return functools.partial(self.sample, **{key: getattr(stage, key) for key in self.fields if key != "shape"})
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         target = stage.output
-        pool = Pool(cls.drawing(stage), tuple(stage.shape))  # refuses an invalid scale before the first frame
+        settings = {key: getattr(stage, key) for key in self.fields if key != "shape"}
+        pool = Pool(
+            functools.partial(self.sample, **settings), tuple(stage.shape)
+        )  # refuses an invalid scale before the first frame
         context.pools.append(pool)
 
         def run(flow: Flow) -> None:
@@ -142,18 +143,15 @@ class _Draw(Kind):
 
         return run
 
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """Seeded values (n, ...) by a numpy generator, for golden draws and training."""
         raise NotImplementedError
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """How many values ``every`` lists."""
         raise NotImplementedError
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """Every value of a draw, for an exact law. ``bits``: so many of its words count each, 0 where words round."""
         raise NotImplementedError
 
@@ -164,14 +162,9 @@ class Uniform(_Draw):
     name = "draw uniform"
     fields = {"shape": shape}
     value, dtype = "noise", "float32"
+    sample = staticmethod(random_draws.uniform)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return random_draws.uniform
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.random((n,) + tuple(stage["shape"]), np.float32)
 
@@ -186,15 +179,9 @@ class Steps(_Draw):
         "denominator": functools.partial(whole, low=1, high=LARGEST_SCALE),
     }
     value = "steps"
+    sample = staticmethod(random_draws.discrete_laplace)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        scale = {"numerator": stage.numerator, "denominator": stage.denominator}
-        return functools.partial(random_draws.discrete_laplace, **scale)
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         scale = stage["numerator"] / stage["denominator"]
         return np.rint(rng.laplace(0.0, scale, (n,) + tuple(stage["shape"]))).astype(np.int64)
@@ -206,24 +193,17 @@ class Words(_Draw):
     name = "draw words"
     fields = {"shape": shape}
     dtype = "uint32"
+    sample = staticmethod(words)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return words
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.integers(0, 2**32, (n,) + tuple(stage["shape"]), np.uint32)
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(2**bits) if bits else 2
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``; of words that round, the smallest and the largest."""
         if bits:
             return np.arange(2**bits, dtype=np.uint32)[:, None], [1] * 2**bits
@@ -240,24 +220,17 @@ class Coin(_Draw):
         "numerator": functools.partial(whole, low=1, high=COIN - 1),
     }
     dtype = "bool"
+    sample = staticmethod(coins)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(coins, numerator=stage.numerator)
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.random((n,) + tuple(stage["shape"])) < stage["numerator"] / COIN
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(2 ** _count(tuple(stage["shape"])))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         size, p = tuple(stage["shape"]), stage["numerator"]
         sides = list(itertools.product((False, True), repeat=_count(size)))
@@ -273,24 +246,17 @@ class Integer(_Draw):
         "shape": functools.partial(shape, low_rank=0),
         "bound": functools.partial(whole, low=1, high=LARGEST_BOUND),
     }
+    sample = staticmethod(whole_numbers)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(whole_numbers, bound=stage.bound)
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         return rng.integers(0, stage["bound"], (n,) + tuple(stage["shape"]))
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         return int(stage["bound"] ** _count(tuple(stage["shape"])))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         size = tuple(stage["shape"])
         values = np.array(list(itertools.product(range(stage["bound"]), repeat=_count(size))), np.int64)
@@ -302,32 +268,24 @@ class Subset(_Draw):
 
     name = "draw subset"
     fields: Dict[str, Any] = {"shape": functools.partial(shape, low_rank=1, high_rank=1), "of": None}
+    sample = staticmethod(subsets)
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         whole(stage["of"], at + ".of", stage["shape"][0], MOST_PLACES)
-        return super(Subset, cls).make(stage, at, flow)
+        return super(Subset, self).make(stage, at, flow)
 
-    @classmethod
-    def drawing(cls, stage: Any) -> Draw:
-        """As ``_Draw``."""
-        return functools.partial(subsets, of=stage.of)
-
-    @classmethod
-    def recorded(cls, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
+    def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""
         places = rng.permuted(np.tile(np.arange(stage["of"]), (n, 1)), axis=1)[:, : stage["shape"][0]]
         return np.sort(places, axis=1)
 
-    @classmethod
-    def size(cls, stage: Entry, bits: int) -> int:
+    def size(self, stage: Entry, bits: int) -> int:
         """As ``_Draw``."""
         k = stage["shape"][0]
         return math.factorial(stage["of"]) // (math.factorial(k) * math.factorial(stage["of"] - k))
 
-    @classmethod
-    def every(cls, stage: Entry, bits: int) -> Weighted:
+    def every(self, stage: Entry, bits: int) -> Weighted:
         """As ``_Draw``."""
         chosen = np.array(list(itertools.combinations(range(stage["of"]), stage["shape"][0])), np.int64)
         return chosen, [1] * len(chosen)

@@ -11,27 +11,11 @@ r probabilities whose ratio is beyond that of the coin; only the bias hangs on p
 
 import functools
 import math
-from decimal import Decimal
 from typing import Any, Callable, Mapping, Sequence
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    draw,
-    excess,
-    expect,
-    likely,
-    log,
-    odds,
-    odds_of,
-    places,
-    stages_of,
-    weights,
-)
 from edgeveil.edge_runtime.util.validate import real
 
 
@@ -74,53 +58,43 @@ def ball_bound(d: int, alpha: float) -> float:
     return math.sqrt(math.pi) / 2 * d * math.exp(log_ratio) / math.tanh(alpha / 2)
 
 
-class DuchiBall(Mechanism):
+class DuchiBall(mech.Mechanism):
     """Directions: of length 1 as far as float32 has it."""
 
     name = "mechanism duchi-l2"
     mechanism = "duchi-l2"
     fields = {"radius": functools.partial(real, low=1e-6, high=1e6)}
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
-        d = places(size, at)
-        expect(noise, at, ("words", [d + d % 2]), ("words", [1]), ("coin", []))
+        d = mech.places(size, at)
+        mech.expect(noise, at, ("words", [d + d % 2]), ("words", [1]), ("coin", []))
         return [d], "float32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(report, radius=stage.radius)
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
-        """As ``Mechanism``."""
-        return log(odds_of(noise[-1]))
-
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``; ``radius`` is the length of the longest vector, in half ranges."""
-        radius, kept = asked.get("radius", 1.0), likely(odds(alpha))
+        radius, kept = asked.get("radius", 1.0), mech.likely(mech.odds(alpha))
         noise = (
-            draw("direction", "words", [size + size % 2]),
-            draw("rounding", "words", [1]),
-            draw("truth", "coin", [], numerator=kept),
+            mech.draw("direction", "words", [size + size % 2]),
+            mech.draw("rounding", "words", [1]),
+            mech.draw("truth", "coin", [], numerator=kept),
         )
-        bound = radius * ball_bound(size, alpha) * math.tanh(alpha / 2) / excess(kept)
-        stages = stages_of("duchi-l2", input_, noise, radius=radius)
-        return Design("duchi-l2", stages, (size,), "float32", bound * np.eye(size), np.zeros(size))
+        bound = radius * ball_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(kept)
+        stages = mech.stages_of("duchi-l2", input_, noise, radius=radius)
+        return mech.Design("duchi-l2", stages, (size,), "float32", bound * np.eye(size), np.zeros(size))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         return ball_bound(size, alpha) ** 2 / size
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``; what is not finite has no length of 1."""
 
         def one_long(reports: np.ndarray) -> np.ndarray:
             return np.abs(np.linalg.norm(reports.astype(np.float64), axis=1) - 1.0) <= 1e-5
 
-        return Worth(table, one_long, 2 * np.linalg.norm(weights(table), axis=0))
+        return mech.Worth(table, one_long, 2 * np.linalg.norm(mech.weights(table), axis=0))

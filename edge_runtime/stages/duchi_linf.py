@@ -12,28 +12,11 @@ every v and does not leave: what does leave of a private report is private.
 """
 
 import math
-from decimal import Decimal
-from typing import Any, Callable, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    draw,
-    excess,
-    expect,
-    grid,
-    likely,
-    log,
-    odds,
-    odds_of,
-    places,
-    stages_of,
-    weights,
-)
 from edgeveil.edge_runtime.util.validate import refuse, whole
 
 
@@ -63,60 +46,48 @@ def cube_bound(d: int, alpha: float) -> float:
     return math.exp((odd - 1) * math.log(2) - log_binomial) / math.tanh(alpha / 2)
 
 
-class DuchiCube(Mechanism):
+class DuchiCube(mech.Mechanism):
     """Corners of a cube, each place -1 or 1."""
 
     name = "mechanism duchi-linf"
     mechanism = "duchi-linf"
     fields = {"places": whole}  # which number is that of the shape
     fair = 1
+    answer = staticmethod(report)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
-        d = places(size, at)
+        d = mech.places(size, at)
         odd = d + 1 - d % 2
         if stage["places"] != odd:
             refuse("wrong-value", at + ".places", "expected {}, the odd one of {} and {}".format(odd, d, d + 1))
-        expect(noise, at, ("words", [(d + 1) // 2]), ("words", [(odd + 31) // 32]), ("coin", []))
+        mech.expect(noise, at, ("words", [(d + 1) // 2]), ("words", [(odd + 31) // 32]), ("coin", []))
         return [d], "int8"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
-        return report
-
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
-        """As ``Mechanism``."""
-        return log(odds_of(noise[-1]))
-
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
-        """As ``Mechanism``."""
-        odd, kept = size + 1 - size % 2, likely(odds(alpha))
+        odd, kept = size + 1 - size % 2, mech.likely(mech.odds(alpha))
         noise = (
-            draw("rounding", "words", [(size + 1) // 2]),
-            draw("fair", "words", [(odd + 31) // 32]),
-            draw("truth", "coin", [], numerator=kept),
+            mech.draw("rounding", "words", [(size + 1) // 2]),
+            mech.draw("fair", "words", [(odd + 31) // 32]),
+            mech.draw("truth", "coin", [], numerator=kept),
         )
         # cube_bound divides by (e^alpha - 1) / (e^alpha + 1); the shipped coin has its own.
-        bound = cube_bound(size, alpha) * math.tanh(alpha / 2) / excess(kept)
-        stages = stages_of("duchi-linf", input_, noise, places=odd)
-        return Design("duchi-linf", stages, (size,), "int8", bound * np.eye(size), np.zeros(size))
+        bound = cube_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(kept)
+        stages = mech.stages_of("duchi-linf", input_, noise, places=odd)
+        return mech.Design("duchi-linf", stages, (size,), "int8", bound * np.eye(size), np.zeros(size))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         return cube_bound(size, alpha) ** 2
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
-        return Worth(table, lambda reports: (np.abs(reports) == 1).all(axis=1), 2 * weights(table).sum(axis=0))
+        return mech.Worth(
+            table, lambda reports: (np.abs(reports) == 1).all(axis=1), 2 * mech.weights(table).sum(axis=0)
+        )
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``: the corners of the cube. In between a report's law is a mixture of theirs."""
         odd = int(stage["places"])
-        return grid((0.0, 1.0), odd if noise[0]["shape"] == [(odd + 1) // 2] else odd - 1)
+        return mech.grid((0.0, 1.0), odd if noise[0]["shape"] == [(odd + 1) // 2] else odd - 1)

@@ -14,12 +14,11 @@ class _Hold(Kind):
     by = ()  # type: tuple  # how a stream may be held that has such a stage
     needs = ""
 
-    @classmethod
-    def check(cls, stage: Entry, at: str, flow: Any) -> Any:
+    def check(self, stage: Entry, at: str, flow: Any) -> Any:
         """As ``Kind``."""
-        if flow.hold not in cls.by:
-            refuse("stream-mismatch", at, cls.needs)
-        return super(_Hold, cls).check(stage, at, flow)
+        if flow.hold not in self.by:
+            refuse("stream-mismatch", at, self.needs)
+        return super(_Hold, self).check(stage, at, flow)
 
 
 class Majority(_Hold):
@@ -32,19 +31,16 @@ class Majority(_Hold):
     needs = "a majority needs a stream that is held by track"
     votes = True
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         return INDEX
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         groups, target, memory, checked = stage.groups, stage.output, context.track_memory, codes_of(context)
         return from_input(stage, lambda labels: memory.majority(target, checked(labels, groups), groups))
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         counts[stage.output] = stage.groups + 1  # one more until the track has voted
 
@@ -58,8 +54,7 @@ class Keep(_Hold):
     needs = "expected a stream that is held by track, by period or by bout"
     repeats = True
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         if flow.hold in ("period", "bout"):
             flow.held.add(stage["by"])  # they keep one value for each class; the class is that of the frame
@@ -67,8 +62,7 @@ class Keep(_Hold):
             refuse("unheld", at + ".by", "'{}' changes with every frame, and with it what is kept".format(stage["by"]))
         return INDEX
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         source, by, target, memory = stage.input, stage.by, stage.output, context.track_memory
 
@@ -77,8 +71,7 @@ class Keep(_Hold):
 
         return run
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         counts[stage.output] = counts[stage.input]
 
@@ -92,13 +85,11 @@ class First(_Hold):
     needs = "expected a stream that is held by track or by period"
     repeats = True
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         return taken[0]
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         target, memory = stage.output, context.track_memory
         return from_input(stage, lambda values: memory.first(target, values))

@@ -6,26 +6,11 @@ last one: to drop it would tell.
 
 import functools
 import math
-from decimal import Decimal
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    categories,
-    chance,
-    draw,
-    expect,
-    likely,
-    log,
-    odds,
-    odds_of,
-    stages_of,
-)
 from edgeveil.edge_runtime.util.validate import refuse
 
 
@@ -40,7 +25,7 @@ def hadamard(index: np.ndarray, row: np.ndarray, coin: np.ndarray, rows: int) ->
     return 2 * row + (((common & 1) == 0) == coin)
 
 
-class Hadamard(Mechanism):
+class Hadamard(mech.Mechanism):
     """Numbers 2 row + bit."""
 
     name = "mechanism hrr"
@@ -48,60 +33,53 @@ class Hadamard(Mechanism):
     reads = {"input": "index"}
     of = "share"
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
-        expect(noise, at, ("integer", []), ("coin", []))
+        mech.expect(noise, at, ("integer", []), ("coin", []))
         rows = noise[0]["bound"]
         if rows < 2 or rows & (rows - 1):
             problem = "expected rows that are a power of two, 2 or more; got {}"
             refuse("wrong-value", at + ".noise", problem.format(rows))
         return [], "int64"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(hadamard, rows=context.drawn[stage.noise[0]].bound)
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
-        """As ``Mechanism``."""
-        return log(odds_of(noise[-1]))
-
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         rows = 1 << (size - 1).bit_length()
-        noise = (draw("row", "integer", [], bound=rows), draw("truth", "coin", [], numerator=likely(odds(alpha))))
-        return Design("hrr", stages_of("hrr", input_, noise), (), "int64")
+        noise = (
+            mech.draw("row", "integer", [], bound=rows),
+            mech.draw("truth", "coin", [], numerator=mech.likely(mech.odds(alpha))),
+        )
+        return mech.Design("hrr", mech.stages_of("hrr", input_, noise), (), "int64")
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
         return ((math.exp(alpha) + 1) / (math.exp(alpha) - 1)) ** 2
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``."""
         rows = next(one["bound"] for one in stages if one.get("output") == stage["noise"][0])
-        return rows, cls.variance(rows, alpha)
+        return rows, self.variance(rows, alpha)
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
         row, truth = (made[name] for name in stage["noise"])
-        return worth_of_hadamard(row["bound"], chance(truth))
+        return worth_of_hadamard(row["bound"], mech.chance(truth))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
-        return categories(int(noise[0]["bound"]))
+        return mech.categories(int(noise[0]["bound"]))
 
 
-def worth_of_hadamard(rows: int, p: float) -> Worth:
+def worth_of_hadamard(rows: int, p: float) -> mech.Worth:
     """Of numbers 2 row + bit, the bit 1 where H[row, category] = 1 is true as a coin of probability ``p`` is."""
     signs = np.ones((1, 1))
     while len(signs) < rows:
         signs = np.vstack([np.hstack([signs, signs]), np.hstack([signs, -signs])])
     signs = signs / (2 * p - 1)
-    return Worth(np.stack([-signs, signs], axis=1).reshape(2 * rows, rows))
+    return mech.Worth(np.stack([-signs, signs], axis=1).reshape(2 * rows, rows))

@@ -12,27 +12,9 @@ from fractions import Fraction
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    draw,
-    excess,
-    expect,
-    grid,
-    likely,
-    log,
-    odds,
-    odds_of,
-    places,
-    share,
-    stages_of,
-    times,
-    weights,
-)
 from edgeveil.edge_runtime.util.validate import refuse
 
 POSITIONS = 2**20  # of the piecewise mechanism, window and the rest together
@@ -83,83 +65,77 @@ def moment(alpha: float, x2: float) -> float:
     return (1 - 1 / half) * piecewise + duchi / half
 
 
-class Hybrid(Mechanism):
+class Hybrid(mech.Mechanism):
     """So many of d places, each in the first half a position, centred and doubled, or in the second half -1 or 1."""
 
     name = "mechanism hybrid"
     mechanism = "hybrid"
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
-        d = places(size, at)
+        d = mech.places(size, at)
         k = noise[0]["shape"] if noise else []
         wanted = [("subset", k), ("words", k), ("coin", k)]
         if len(noise) > len(wanted):
             wanted += [("coin", k), ("coin", k), ("integer", k), ("integer", k)]
-        expect(noise, at, *wanted)
+        mech.expect(noise, at, *wanted)
         if noise[0]["of"] != d:
             refuse("wrong-value", at + ".noise", "expected places of {} values, got {}".format(d, noise[0]["of"]))
         return [2 * d], "int32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         if len(stage.noise) == 3:
             return report
         window, rest = (context.drawn[name].bound for name in stage.noise[5:])
         return lambda u, chosen, rounding, coin, *further: report(u, chosen, rounding, coin, further, (window, rest))
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
         """As ``Mechanism``: each of k values by the worse of its two mechanisms, one coin, or a place inside a window
         or beyond it."""
-        each = log(odds_of(noise[2]))
+        each = mech.log(mech.odds_of(noise[2]))
         if len(noise) > 3:
             inside, within, beyond = noise[4:]
-            each = max(each, log(odds_of(inside) * Fraction(beyond["bound"], within["bound"])))
-        return times(each, noise[0]["shape"][0])
+            each = max(each, mech.log(mech.odds_of(inside) * Fraction(beyond["bound"], within["bound"])))
+        return mech.times(each, noise[0]["shape"][0])
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``; ``positions`` of the piecewise mechanism: few make every value of its draws enumerable."""
         d, positions = size, asked.get("positions", POSITIONS)
         k = max(1, min(d, math.floor(alpha / PER_COORDINATE)))
-        one, of_one = alpha / k, odds(alpha, k)
-        kept = likely(of_one)
+        one, of_one = alpha / k, mech.odds(alpha, k)
+        kept = mech.likely(of_one)
         noise = [
-            draw("chosen", "subset", [k], of=d),
-            draw("rounding", "words", [k]),
-            draw("truth", "coin", [k], numerator=kept),
+            mech.draw("chosen", "subset", [k], of=d),
+            mech.draw("rounding", "words", [k]),
+            mech.draw("truth", "coin", [k], numerator=kept),
         ]
         inner = 0.0
         if one > FEWEST:
             half = math.exp(one / 2)
             window = max(1, math.ceil(positions / (1 + half)))
             rest = max(1, math.floor(window * half))
-            inside = likely(share(of_one * window, Decimal(rest)))
+            inside = mech.likely(mech.share(of_one * window, Decimal(rest)))
             noise += [
-                draw("piecewise", "coin", [k], numerator=int(COIN * (1 - 1 / half))),
-                draw("inside", "coin", [k], numerator=inside),
-                draw("window", "integer", [k], bound=window),
-                draw("beyond", "integer", [k], bound=rest),
+                mech.draw("piecewise", "coin", [k], numerator=int(COIN * (1 - 1 / half))),
+                mech.draw("inside", "coin", [k], numerator=inside),
+                mech.draw("window", "integer", [k], bound=window),
+                mech.draw("beyond", "integer", [k], bound=rest),
             ]
             inner = float(1 / (Fraction(inside, COIN) * (window + rest) - window))
-        slope = d / k * np.vstack([inner * np.eye(d), np.eye(d) / excess(kept)])
-        return Design("hybrid", stages_of("hybrid", input_, noise), (2 * d,), "int32", slope, np.zeros(d))
+        slope = d / k * np.vstack([inner * np.eye(d), np.eye(d) / mech.excess(kept)])
+        return mech.Design("hybrid", mech.stages_of("hybrid", input_, noise), (2 * d,), "int32", slope, np.zeros(d))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism``."""
         k = max(1, min(size, math.floor(alpha / PER_COORDINATE)))
         return max(size / k * moment(alpha / k, x2) - x2 for x2 in (0.0, 1.0))
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
         noise = [made[name] for name in stage["noise"]]
         chosen = noise[0]["shape"][0]
-        most = max(0, sum(draw["bound"] for draw in noise[5:]) - 1)
+        most = max(0, sum(one["bound"] for one in noise[5:]) - 1)
 
         def fits(reports: np.ndarray) -> np.ndarray:
             place, sign = np.split(reports.astype(np.int64), 2, axis=1)
@@ -167,10 +143,9 @@ class Hybrid(Mechanism):
             each &= (np.abs(sign) <= 1) & ((place == 0) | (sign == 0))
             return each.all(axis=1) & (((place != 0) | (sign != 0)).sum(axis=1) <= chosen)
 
-        of_place, of_sign = np.split(weights(table), 2)
-        return Worth(table, fits, 2 * np.maximum(of_place * most, of_sign).sum(axis=0))
+        of_place, of_sign = np.split(mech.weights(table), 2)
+        return mech.Worth(table, fits, 2 * np.maximum(of_place * most, of_sign).sum(axis=0))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
-        return grid(GRID, int(noise[0]["of"]))
+        return mech.grid(GRID, int(noise[0]["of"]))

@@ -6,19 +6,9 @@ from fractions import Fraction
 from typing import Any, Callable, Mapping, Sequence
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.add import MOST_STEPS, epsilon_of_steps, variance_of_steps
 from edgeveil.edge_runtime.stages.base import Entry
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    draw,
-    expect,
-    places,
-    stages_of,
-    weights,
-)
 from edgeveil.edge_runtime.stages.random_draws import LARGEST_SCALE
 from edgeveil.edge_runtime.util.validate import whole
 
@@ -35,7 +25,7 @@ def report(u: np.ndarray, steps: np.ndarray, levels: int) -> np.ndarray:
     return np.minimum(np.maximum(place, -MOST), MOST).astype(np.int32)
 
 
-class LaplaceSteps(Mechanism):
+class LaplaceSteps(mech.Mechanism):
     """Steps of a grid, saturating."""
 
     name = "mechanism laplace"
@@ -43,40 +33,32 @@ class LaplaceSteps(Mechanism):
     lots = "steps"
     fields = {"levels": functools.partial(whole, low=1, high=MOST_STEPS)}
     epsilon = staticmethod(epsilon_of_steps)  # type: ignore[assignment]
+    variance = staticmethod(variance_of_steps)  # type: ignore[assignment]
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
-        d = places(size, at)
-        expect(noise, at, ("laplace", [d]))
+        d = mech.places(size, at)
+        mech.expect(noise, at, ("laplace", [d]))
         return [d], "int32"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """As ``Mechanism``."""
         return functools.partial(report, levels=stage.levels)
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
         levels = max(1, min(LEVELS, int(MOST * alpha / (SCALES * size))))
         scale = Fraction(levels * size) / Fraction(alpha)
         denominator = max(1, min(1024, LARGEST_SCALE // math.ceil(scale)))
         numerator = math.ceil(scale * denominator)
-        noise = (draw("noise", "laplace", [size], numerator=numerator, denominator=denominator),)
-        stages = stages_of("laplace", input_, noise, levels=levels)
-        return Design("laplace", stages, (size,), "int32", 2.0 / levels * np.eye(size), -np.ones(size))
+        noise = (mech.draw("noise", "laplace", [size], numerator=numerator, denominator=denominator),)
+        stages = mech.stages_of("laplace", input_, noise, levels=levels)
+        return mech.Design("laplace", stages, (size,), "int32", 2.0 / levels * np.eye(size), -np.ones(size))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
-        """As ``Mechanism``."""
-        return variance_of_steps(size, alpha)
-
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
 
         def within(reports: np.ndarray) -> np.ndarray:
             return np.abs(reports.astype(np.int64)).max(axis=1) <= MOST
 
-        return Worth(table, within, 2 * MOST * weights(table).sum(axis=0))
+        return mech.Worth(table, within, 2 * MOST * mech.weights(table).sum(axis=0))

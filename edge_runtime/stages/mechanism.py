@@ -65,8 +65,9 @@ class Mechanism(Kind):
     """A mechanism operation. ``noise`` has the draw stages that it takes, as JSON.
 
     ``mechanism``: its name in a recipe, "" where a recipe does not name it. ``of``: what a collector estimates, a
-    ``mean`` or a ``share``. ``automatic``: a recipe's "auto" may choose it. ``once``: a recipe says the epsilon of one
-    answer. ``lots``: the kind of the draws. ``fair``: the place of the draw whose every bit counts.
+    ``mean`` or a ``share``. ``answer``: its function, where that needs nothing else of the stage. ``automatic``: a
+    recipe's "auto" may choose it. ``once``: a recipe says the epsilon of one answer. ``lots``: the kind of the draws.
+    ``fair``: the place of the draw whose every bit counts.
     """
 
     chooses = "op"
@@ -80,26 +81,24 @@ class Mechanism(Kind):
     once = False
     lots = "lots"
     fair: Optional[int] = None
+    answer: Callable[..., np.ndarray]
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         if taken[0].kind == "unit" and flow.input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
         noise = []
         for number, name in enumerate(sequence(stage["noise"], at + ".noise", 1)):
-            noise.append(flow.use(name, "{}.noise[{}]".format(at, number), cls.lots))
-        return Value(REPORT, *cls.report(stage, at, taken[0].shape, noise))
+            noise.append(flow.use(name, "{}.noise[{}]".format(at, number), self.lots))
+        return Value(REPORT, *self.report(stage, at, taken[0].shape, noise))
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
         """Shape and dtype of the report of an input of shape ``size``. Raises ``BundleRefused``."""
         raise NotImplementedError
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``; ``context.drawn`` has the draw stages by output."""
-        function = cls.function(stage, context)
+        function = self.function(stage, context)
         source, noise, target = stage.input, stage.noise, stage.output
 
         def run(flow: Flow) -> None:
@@ -107,39 +106,34 @@ class Mechanism(Kind):
 
         return run
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
+    def function(self, stage: Any, context: Any) -> Callable[..., np.ndarray]:
         """The function from the input (n, ...) and the draws to the reports (n, ...)."""
-        raise NotImplementedError
+        return self.answer
 
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
-        """What one report costs, never below it."""
-        raise NotImplementedError
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+        """What one report costs, never below it; where only the last draw, a coin, decides, by that."""
+        return log(odds_of(noise[-1]))
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> Design:
         """The mechanism for the value ``input_`` of ``size`` values or categories, at most ``alpha``. ``asked`` has
         ``radius`` and ``once`` of a recipe."""
         raise NotImplementedError
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """The largest variance of one report's estimate of one value, in squared half ranges; of a share near 0."""
         raise NotImplementedError
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """How many values are estimated, and the variance of each; ``size`` is the number of values of a reading."""
-        return size, cls.variance(size, alpha)
+        return size, self.variance(size, alpha)
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
         """What its report is worth. ``made`` has the stages by output, ``table`` is the bundle's decoder or channel."""
         raise NotImplementedError
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """Shape of all inputs whose laws bound those of others, and a function that lists them; None: it cannot be
         enumerated."""
         return None

@@ -7,27 +7,12 @@ too large counts as the last one: to drop it would tell.
 import math
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Callable, List, Mapping, Sequence, Tuple
+from typing import Any, List, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN, MOST_PLACES
-from edgeveil.edge_runtime.stages.mechanism import (
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    categories,
-    chance,
-    draw,
-    expect,
-    log,
-    odds,
-    odds_of,
-    stages_of,
-    unlikely,
-    weights,
-)
 from edgeveil.edge_runtime.util.validate import refuse
 
 
@@ -38,11 +23,11 @@ def bits(index: np.ndarray, own: np.ndarray, others: np.ndarray) -> np.ndarray:
     return np.where(there, own[:, None], others).astype(np.int8)
 
 
-def unary(name: str, input_: str, k: int, own: int, other: int) -> Design:
+def unary(name: str, input_: str, k: int, own: int, other: int) -> mech.Design:
     """Noisy bits: a 1 at the category's place by the coin ``own``, elsewhere by ``other``; both are numerators."""
-    noise = (draw("own", "coin", [], numerator=own), draw("others", "coin", [k], numerator=other))
+    noise = (mech.draw("own", "coin", [], numerator=own), mech.draw("others", "coin", [k], numerator=other))
     law = of_bits(k, Fraction(own, COIN), Fraction(other, COIN))
-    return Design(name, stages_of(name, input_, noise), (k,), "int8", *law)
+    return mech.Design(name, mech.stages_of(name, input_, noise), (k,), "int8", *law)
 
 
 def of_bits(k: int, p: Fraction, q: Fraction) -> Tuple[np.ndarray, np.ndarray]:
@@ -50,53 +35,44 @@ def of_bits(k: int, p: Fraction, q: Fraction) -> Tuple[np.ndarray, np.ndarray]:
     return np.eye(k) * float(1 / (p - q)), np.full(k, float(-q / (p - q)))
 
 
-def worth_of_bits(k: int, p: float, q: float) -> Worth:
+def worth_of_bits(k: int, p: float, q: float) -> mech.Worth:
     """Of such bits: (bit - q) / (p - q)."""
     table = np.vstack([np.eye(k), np.full(k, -q)]) / (p - q)
-    return Worth(table, lambda made: ((made == 0) | (made == 1)).all(axis=1), weights(table).sum(axis=0))
+    return mech.Worth(table, lambda made: ((made == 0) | (made == 1)).all(axis=1), mech.weights(table).sum(axis=0))
 
 
-class Unary(Mechanism):
+class Unary(mech.Mechanism):
     """Bits, the category's own true with the first coin, each other one with the second."""
 
     reads = {"input": "index"}
     of = "share"
+    answer = staticmethod(bits)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         k: List[int] = noise[-1]["shape"] if noise else []
-        expect(noise, at, ("coin", []), ("coin", k))
+        mech.expect(noise, at, ("coin", []), ("coin", k))
         if len(k) != 1 or not 2 <= k[0] <= MOST_PLACES:
             problem = "expected a coin for each of 2 to {} categories"
             refuse("wrong-value", at + ".noise", problem.format(MOST_PLACES))
         return k, "int8"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
-        """As ``Mechanism``."""
-        return bits
-
-    @classmethod
-    def epsilon(cls, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
+    def epsilon(self, stage: Entry, noise: Sequence[Entry], table: Any) -> Decimal:
         """As ``Mechanism``: two categories differ in two bits."""
-        return log(odds_of(noise[0]) / odds_of(noise[1]))
+        return mech.log(mech.odds_of(noise[0]) / mech.odds_of(noise[1]))
 
-    @classmethod
-    def law(cls, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
+    def law(self, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
         """The probabilities of a 1 at the category's own place and at another one."""
-        own, other = (chance(made[name]) for name in stage["noise"])
+        own, other = (mech.chance(made[name]) for name in stage["noise"])
         return own, other
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
-        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *cls.law(stage, made))
+        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *self.law(stage, made))
 
-    @classmethod
-    def inputs(cls, stage: Entry, noise: Sequence[Entry]) -> Any:
+    def inputs(self, stage: Entry, noise: Sequence[Entry]) -> Any:
         """As ``Mechanism``."""
-        return categories(int(noise[1]["shape"][0]))
+        return mech.categories(int(noise[1]["shape"][0]))
 
 
 class Oue(Unary):
@@ -106,18 +82,17 @@ class Oue(Unary):
     mechanism = "oue"
     automatic = True
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
-        return unary("oue", input_, size, COIN // 2, unlikely(odds(alpha)))
+        return unary("oue", input_, size, COIN // 2, mech.unlikely(mech.odds(alpha)))
 
-    @classmethod
-    def variance(cls, size: int, alpha: float) -> float:
+    def variance(self, size: int, alpha: float) -> float:
         """As ``Mechanism`` (Wang et al., USENIX Security 2017)."""
         return 4 * math.exp(alpha) / (math.exp(alpha) - 1) ** 2
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``."""
         k = next(one["shape"][0] for one in stages if one.get("output") == stage["noise"][-1])
-        return k, cls.variance(k, alpha)
+        return k, self.variance(k, alpha)

@@ -99,14 +99,12 @@ class Preprocess(Kind):
     fields: Dict[str, Any] = {"low": None, "high": None}
     measure = staticmethod(same_shape)  # type: ignore[assignment]
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         flow.check_range(stage, at)
         return Value("unit", taken[0].shape, "float32")
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         function: Callable[[np.ndarray], Any] = to_unit(context.dtype, stage.low, stage.high)
         one_range = not (np.ndim(stage.low) or np.ndim(stage.high) or stage.low is None)
@@ -122,8 +120,7 @@ class Output(Kind):
     reads = {"input": "model row noisy"}
     fields: Dict[str, Any] = {"low": None, "high": None, "dtype": functools.partial(one_of, options=DTYPES)}
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         flow.check_range(stage, at)
         there = flow.input
@@ -133,8 +130,7 @@ class Output(Kind):
             refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(taken[0].shape))
         return Value("frame", there["shape"], stage["dtype"])
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         source, target = stage.input, stage.output
         function: Callable[[Any], Any] = to_raw(stage.dtype, stage.low, stage.high)

@@ -15,13 +15,11 @@ class Quantise(Kind):
     reads = {"input": "model"}
     fields = {"scale": positive, "dtype": functools.partial(one_of, options=("int8", "int16"))}
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         return Value("code", taken[0].shape, stage["dtype"])
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         scale, limits, dtype = np.float32(stage.scale), np.iinfo(stage.dtype), np.dtype(stage.dtype)
 

@@ -7,26 +7,13 @@ leaves (post-processing). That is what a bundle's promise claims.
 
 import math
 from fractions import Fraction
-from typing import Any, Callable, Mapping, Optional, Sequence, Tuple
+from typing import Any, Mapping, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import kind_of
+from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN
-from edgeveil.edge_runtime.stages.mechanism import (
-    REPORT,
-    Design,
-    Mechanism,
-    Report,
-    Worth,
-    chance,
-    draw,
-    expect,
-    held,
-    likely,
-    odds,
-    unlikely,
-)
 from edgeveil.edge_runtime.stages.oue import Unary, of_bits, unary, worth_of_bits
 from edgeveil.edge_runtime.util.validate import refuse
 
@@ -45,75 +32,68 @@ class Rappor(Unary):
     mechanism = "rappor"
     once = True
 
-    @classmethod
-    def design(cls, input_: str, size: int, alpha: float, **asked: Any) -> Design:
+    def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``: permanent bits, kept for a track or period, and for every frame instantaneous bits of them.
 
         One instantaneous answer alone tells at most ``once``, below alpha; all of them together at most alpha (section
         3). Coins are symmetric: p = 1 - q.
         """
-        k, own = size, likely(odds(alpha / 2))
-        permanent = held(unary("rappor", input_, k, own, unlikely(odds(alpha / 2))), KEPT)
+        k, own = size, mech.likely(mech.odds(alpha / 2))
+        permanent = mech.held(unary("rappor", input_, k, own, mech.unlikely(mech.odds(alpha / 2))), KEPT)
         p, q = (Fraction(stage["numerator"], COIN) for stage in permanent.stages[:2])
         # One answer has a 1 with probability p t + (1 - p)(1 - t); its odds are to be e^(once / 2).
-        seen = Fraction(likely(odds(asked["once"] / 2)), COIN)
+        seen = Fraction(mech.likely(mech.odds(asked["once"] / 2)), COIN)
         same = math.floor((seen + p - 1) / (2 * p - 1) * COIN)
-        noise = draw("ones", "coin", [k], numerator=same), draw("zeros", "coin", [k], numerator=COIN - same)
+        noise = mech.draw("ones", "coin", [k], numerator=same), mech.draw("zeros", "coin", [k], numerator=COIN - same)
         again: Entry = {"stage": "mechanism", "op": "rappor-again", "input": KEPT, "noise": ["ones", "zeros"]}
         t = Fraction(same, COIN)
         slope, offset = of_bits(k, p * t + (1 - p) * (1 - t), q * t + (1 - q) * (1 - t))
-        stages = permanent.stages + noise + (dict(again, output=REPORT),)
+        stages = permanent.stages + noise + (dict(again, output=mech.REPORT),)
         return permanent._replace(stages=stages, slope=slope, offset=offset)
 
-    @classmethod
-    def estimate(cls, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any) -> Tuple[int, float]:
+    def estimate(
+        self, stage: Entry, stages: Sequence[Entry], size: int, alpha: float, tables: Any
+    ) -> Tuple[int, float]:
         """As ``Mechanism``, of one instantaneous answer."""
         p, q = instantaneous(stages) or (0.5, 0.5)
         k = next(one["shape"][0] for one in stages if one.get("output") == stage["noise"][-1])
         return k, q * (1 - q) / (p - q) ** 2
 
 
-class RapporAgain(Mechanism):
+class RapporAgain(mech.Mechanism):
     """The instantaneous bits."""
 
     name = "mechanism rappor-again"
     reads = {"input": "report"}
     of = "share"
+    answer = staticmethod(bits_again)
 
-    @classmethod
-    def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:
+    def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""
         if size is None or len(size) != 1:
             refuse("wrong-value", at + ".input", "expected the bits of a report")
-        expect(noise, at, ("coin", size), ("coin", size))
+        mech.expect(noise, at, ("coin", size), ("coin", size))
         return size, "int8"
 
-    @classmethod
-    def function(cls, stage: Any, context: Any) -> Callable[..., np.ndarray]:
-        """As ``Mechanism``."""
-        return bits_again
-
-    @classmethod
-    def law(cls, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
+    def law(self, stage: Entry, made: Mapping[str, Entry]) -> Tuple[float, float]:
         """As ``Unary``."""
-        ones, zeros = (chance(made[name]) for name in stage["noise"])
+        ones, zeros = (mech.chance(made[name]) for name in stage["noise"])
         before = made[stage["input"]]
         while kind_of(before).repeats:
             before = made[before["input"]]
         p, q = kind_of(before).law(before, made)
         return p * ones + (1 - p) * zeros, q * ones + (1 - q) * zeros
 
-    @classmethod
-    def worth(cls, stage: Entry, made: Mapping[str, Entry], table: Any) -> Worth:
+    def worth(self, stage: Entry, made: Mapping[str, Entry], table: Any) -> mech.Worth:
         """As ``Mechanism``."""
-        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *cls.law(stage, made))
+        return worth_of_bits(made[stage["noise"][-1]]["shape"][0], *self.law(stage, made))
 
 
 def instantaneous(stages: Sequence[Mapping[str, Any]]) -> Optional[Tuple[float, float]]:
     """How likely a bit of one instantaneous answer is 1, at the category's place and at another; None without one."""
     made = {stage["output"]: stage for stage in stages if "output" in stage}
     again = [stage for stage in stages if stage.get("op") == "rappor-again"]
-    return RapporAgain.law(again[-1], made) if again else None
+    return RapporAgain().law(again[-1], made) if again else None
 
 
 def epsilon_of_one(law: Tuple[float, float]) -> float:

@@ -14,8 +14,7 @@ class Row(Kind):
     reads = {"input": "index"}
     fields: Dict[str, Any] = {"table": None}
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         there = flow.input
         table = flow.table(stage["table"], at + ".table", "float32", there["dtype"])
@@ -25,13 +24,11 @@ class Row(Kind):
             refuse("output-mismatch", at + ".table", "its rows do not have the shape of the input")
         return Value("frame", there["shape"], there["dtype"])
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         table, checked = context.table(stage.table), codes_of(context)
         return from_input(stage, lambda codes: table.take(checked(codes, len(table)), 0))
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         shapes[stage.output] = manifest.tables[stage.table].shape[1:]

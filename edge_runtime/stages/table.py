@@ -16,22 +16,18 @@ class Argmax(Kind):
     name = "table argmax"
     chooses = "op"
     reads = {"input": "unit model row noisy"}
-    decides = True  # an integer of what a model computes: near a tie, kernels may disagree
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         return INDEX
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         return from_input(
             stage, lambda values: values.reshape(len(values), -1).argmax(axis=1).astype(np.int64, copy=False)
         )
 
-    @classmethod
-    def measure(cls, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
+    def measure(self, stage: Any, manifest: Any, artefact: str, shapes: Dict[str, Any], counts: Dict[str, int]) -> None:
         """As ``Kind``."""
         counts[stage.output] = int(np.prod(shapes[stage.input]))
 
@@ -44,8 +40,7 @@ class ArgmaxWithin(Argmax):
     reads = {"input": "unit model row noisy", "group": "index"}
     fields = {"groups": functools.partial(whole, low=1, high=2**16)}
 
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
+    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         groups, count = stage["groups"], 1
         for size in taken[0].shape or [groups]:
@@ -54,8 +49,7 @@ class ArgmaxWithin(Argmax):
             refuse("wrong-value", at + ".groups", "{} values do not make {} equal groups".format(count, groups))
         return INDEX
 
-    @classmethod
-    def compile(cls, stage: Any, context: Any) -> Run:
+    def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""
         source, group, groups, target = stage.input, stage.group, stage.groups, stage.output
         checked = codes_of(context)

@@ -142,8 +142,8 @@ def test_nothing_but_the_pipeline_and_the_identity_check_opens_a_raw_frame():
         "frames.py",
         "pipeline/pipeline.py",
         "pipeline/perturber.py",
-        "capture/crops.py",
-        "loop/live.py",
+        "pipeline/crops.py",
+        "pipeline/live.py",
         "sources/feeding.py",  # to the inside, through a pipe
         "sources/series.py",  # into windows, within the inside
         "bench/loop_rate.py",

@@ -40,7 +40,7 @@ def test_import_leaves_heavy_parts_of_the_standard_library_alone():
     [
         "cli.main",
         "bench.protocol",
-        "loop.batch",
+        "pipeline.batch",
         "inside.process",
         "outside.service",
         "bundle.reader",

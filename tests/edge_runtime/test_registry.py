@@ -7,9 +7,17 @@ import pytest
 
 from edgeveil.edge_runtime import registry
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.kinds import REGISTRIES
 from edgeveil.edge_runtime.registry import Registry
+from edgeveil.edge_runtime.stages import STAGES
+from edgeveil.trainer.export.compilers.vendors import COMPILERS
+from edgeveil.trainer.recipe.data_section import SETS
+from edgeveil.trainer.recipe.perturber import KINDS
+from edgeveil.trainer.recipe.training_sections import NETWORKS
 
-SHAPES = """
+SHAPES = """'''A
+class of text.
+'''
 import there_is_no_such_module
 
 class Base(object):
@@ -17,9 +25,23 @@ class Base(object):
     tags = ["flat"]
     open = bool
 
-class Square(Base):
-    names = ("square", "box")
-    sides = 4
+class Square(
+    Base,
+):
+    '''Four
+    sides.
+    '''
+
+    def area(
+        self,
+    ):
+        sides = 8
+
+    names = (
+        "square",
+        "box",
+    )
+    sides: int = 4
 
 class Helper(object):
     sides = 9
@@ -72,6 +94,13 @@ def test_a_name_that_there_is_not_gets_the_nearest(shapes):
 def test_an_entry_point_adds_a_kind_and_replaces_none(shapes, plugin):
     assert shapes["star"].load().sides == 10
     assert shapes["square"].module == "shapes.square"
+
+
+@pytest.mark.parametrize("one", [*REGISTRIES, STAGES, KINDS, SETS, NETWORKS, COMPILERS], ids=lambda one: one.word)
+def test_facts_are_read_without_the_functions_and_none_is_lost(one):
+    assert one.rows() == registry._rows_of(registry._classes(one._sources(), whole=True), one.key)
+    source = "".join(filter(None, one._sources().values()))
+    assert len(registry.outline(source)) < 0.5 * len(source)
 
 
 @pytest.mark.parametrize("value", ["star_shape:Moon", "nowhere:Star", "star_shape"])

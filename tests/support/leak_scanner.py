@@ -16,7 +16,7 @@ from tests.support import live_fakes
 # Two records a tick of a vector, which no manifest signs, so that one frame is still held when the next is made.
 TWO_SLOTS = """
 from edgeveil.edge_runtime import frames
-from edgeveil.edge_runtime.capture import crops
+from edgeveil.edge_runtime.pipeline import crops
 from edgeveil.edge_runtime.ipc import counters
 counters.schedule = lambda manifest, fps=None: counters.Schedule(1 / fps, 2, "previous", 60.0, 1)
 crops.Capture.frames = lambda self, frame: [(n, frames.RawFrame(frame._data.copy(), 0)) for n in (0, 1)]
@@ -72,7 +72,7 @@ from edgeveil.edge_runtime.sandbox import isolation
 isolation.Isolation.enter = lambda self, namespace=True, account=None: "nothing"
 """,
     "errors without their words": """
-from edgeveil.edge_runtime import errors; from edgeveil.edge_runtime.loop import live
+from edgeveil.edge_runtime import errors; from edgeveil.edge_runtime.pipeline import live
 errors.describe = live.describe = str
 """,
     "closed outputs": """

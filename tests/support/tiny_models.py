@@ -1,12 +1,13 @@
 """A small real perturber with real artefacts for tests of what runs on boards: strided convolution, resize, sigmoid.
 
 Images uint8 (12, 12, 1) in 0..255 and 4 random numbers in, an image out. Untrained: what it computes is nonsense, and
-the same nonsense on every interpreter. Needs TensorFlow; ``build`` takes some seconds, so call it once a session.
+the same nonsense on every interpreter. Needs TensorFlow, which takes some seconds once a process.
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 import hashlib
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,11 @@ VARIANTS = ("tflite-int8", "tflite-float32", "onnx-float32", "onnx-int8")
 
 def example() -> tuple[dict[str, Any], dict[str, bytes]]:
     """Manifest and members of a bundle with ``VARIANTS``; ``bundles.make_bundle(folder, example=example())``."""
+    return copy.deepcopy(_example())
+
+
+@functools.lru_cache(maxsize=1)
+def _example() -> tuple[dict[str, Any], dict[str, bytes]]:
     model = _generator()
     rng = np.random.default_rng(0)
     rows = {"image": rng.random((32, *SHAPE), np.float32), "noise": rng.random((32, 4), np.float32)}

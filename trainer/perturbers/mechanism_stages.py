@@ -11,9 +11,9 @@ from edgeveil.edge_runtime.stages.mechanism import Design
 
 
 def named(of: str) -> dict[str, Any]:
-    """Class of each mechanism that a recipe may name for a ``mean`` (of vectors) or a ``share`` (of categories)."""
+    """Each mechanism that a recipe may name for a ``mean`` (of vectors) or a ``share`` (of categories)."""
     kinds = [kind for kind in STAGES.kinds().values() if kind.facts.get("mechanism") and kind.facts["of"] == of]
-    return {kind.facts["mechanism"]: kind.load() for kind in kinds}
+    return {kind.facts["mechanism"]: kind.load()() for kind in kinds}
 
 
 def of_vector(name: str, input_: str, d: int, alpha: float, *, radius: float = 1.0) -> Design:

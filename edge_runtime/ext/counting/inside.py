@@ -1,6 +1,6 @@
 """Ways of people from frame to frame, for counting: each goes on where its last steps lead.
 
-Unlike tracks that hold a code (``capture.tracker``), walks have no slots, and one that is not seen for a moment coasts.
+Unlike tracks that hold a code (``crops.Tracker``), walks have no slots, and one that is not seen for a moment coasts.
 """
 
 import threading

@@ -12,8 +12,8 @@ from edgeveil.edge_runtime.errors import EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.ext.ledger.book import Ledger, LedgerUnfit
 from edgeveil.edge_runtime.ipc.counters import Counters
 from edgeveil.edge_runtime.ipc.record import PaidDraws
+from edgeveil.edge_runtime.machine import up_s
 from edgeveil.edge_runtime.manifest.manifest import AHEAD, Price
-from edgeveil.edge_runtime.uptime import up_s
 
 # The inside counts too: told at its start what is left, it makes no more, whoever reads its pipe.
 #
@@ -132,9 +132,6 @@ class Payer(object):
             return False
         self._paid[unit] -= 1
         return True
-
-
-# The main part, described by the docstring.
 
 
 AHEAD_S = 60.0  # the most time that reserved releases are worth, but for one tick's

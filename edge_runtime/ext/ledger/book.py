@@ -14,10 +14,9 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tu
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.machine import machine_id
+from edgeveil.edge_runtime.machine import machine_id, uptime
 from edgeveil.edge_runtime.manifest.manifest import Limit
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER, is_service, named
-from edgeveil.edge_runtime.uptime import uptime
 from edgeveil.edge_runtime.util import root_lock, strict_json
 from edgeveil.edge_runtime.util.atomic import file_place, writing
 from edgeveil.edge_runtime.util.filesystem import Filesystem, read_strict

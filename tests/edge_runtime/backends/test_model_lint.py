@@ -20,7 +20,7 @@ from edgeveil.trainer.export import export
 from edgeveil.trainer.export.artefact import Artefact
 from edgeveil.trainer.sealing.seal import countersign, keygen, seal
 from tests.hostile_bundles import one_artefact, tflite_models
-from tests.support import bundles, tiny_models
+from tests.support import bundles
 from tests.support.boards import edge_tpu
 
 node = helper.make_node
@@ -162,8 +162,8 @@ def test_a_format_without_a_graph_has_no_rules(form):
     assert problems(b"anything", form) == []
 
 
-def test_what_the_product_exports_passes():
-    check_all(*tiny_models.example())
+def test_what_the_product_exports_passes(tiny):
+    check_all(tiny.manifest, tiny.members)
     check_all(*bundles.artefact_example())
     check_all(*bundles.cleaner_example())
     check(tflite(), "tflite")

@@ -162,16 +162,15 @@ def test_a_service_that_is_frozen_from_the_first_day_on_ends(tmp_path, monkeypat
     now = [0.0]
     bundle = releases.read(releases.current)
     watch = TrustWatch(str(folder), lambda *_, **__: None, lambda: now[0])
-    watch.bundle = bundle
     for day in range(1, 9):
         board.days(1, wall=clock == "right")
         board.wall -= DAY if clock == "back" else 0
         now[0] += EVERY_S
         if day <= 7:
-            watch.check()
+            watch.check(bundle)
         else:
             with pytest.raises(PrivacyStop, match=r"No update index came to this board for 8 days.* allows 7"):
-                watch.check()
+                watch.check(bundle)
 
 
 def test_what_is_written_is_read(board):

@@ -242,7 +242,7 @@ def test_an_unexpected_error_names_a_place_and_no_value(made, tmp_path, capsys, 
     def broken(*_args, **_kwargs):
         raise ValueError("array([171, 171])")
 
-    monkeypatch.setattr("edgeveil.edge_runtime.loop.batch.run", broken)
+    monkeypatch.setattr("edgeveil.edge_runtime.pipeline.batch.run", broken)
     code, _, err = run(capsys, made, f"npz:{tmp_path}/in.npz", f"npz:{tmp_path}/out.npz")
     assert code == 70
     assert "ValueError" in err
@@ -307,7 +307,7 @@ def test_ctrl_c_ends_with_130_and_keeps_every_frame(made, tmp_path):
 def test_the_process_that_runs_leaves_no_core_dump(made, tmp_path):
     code = """
 import resource, sys
-from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.loop import batch as loop
+from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.pipeline import batch as loop
 def look(*args, **kwargs):
     import ctypes
     print(resource.getrlimit(resource.RLIMIT_CORE), ctypes.CDLL(None).prctl(3, 0, 0, 0, 0))

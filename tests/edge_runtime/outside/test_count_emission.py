@@ -118,12 +118,12 @@ def test_a_sink_takes_reports_and_nothing_else():
 def test_in_the_pipe_counts_are_as_long_as_frames():
     layout = Layout(network_receivers.OUTPUTS, len(VALUES))
     frame = layout.pack(network_receivers.frame(3), 3)
-    counts = layout.pack_counts(Counted(7, True, [10**12, -(10**12), 3, 0, 4]))
+    counts = pack(Counted(7, True, [10**12, -(10**12), 3, 0, 4]), layout.size)
     assert len(frame) == len(counts) == layout.size
     assert layout.unpack(counts) == Counted(7, True, [MOST, -MOST, 3, 0, 4])
     assert layout.unpack(frame).frame.index == 3
     small = Layout(network_receivers.OUTPUTS[1:], 20)
-    assert len(small.pack(network_receivers.frame(3), 3)) == len(small.pack_counts(Counted(7, False, [1] * 20)))
+    assert len(small.pack(network_receivers.frame(3), 3)) == len(pack(Counted(7, False, [1] * 20), small.size))
     assert small.unpack(small.pack(network_receivers.frame(3), 3)).frame.outputs["label"] == 1
     for at in (0, 16, 20):
         with pytest.raises(RecordBroken):

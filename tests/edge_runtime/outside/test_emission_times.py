@@ -19,8 +19,8 @@ from tests.support.broker_services import arguments, start
 class Link:
     """An inside whose records are there all the time; it ends after ``turns`` turns of the loop."""
 
-    def __init__(self, turns):
-        self.left, self.did = turns, []
+    def __init__(self, turns, manifest_sha256):
+        self.left, self.did, self.manifest_sha256 = turns, [], manifest_sha256
         reader, writer = os.pipe()
         os.write(writer, b"a record")
         self.handle, self.ended = reader, False
@@ -42,7 +42,8 @@ def loop(tmp_path, quiet_s, due_in_s, turns=1):
     made = bundles.make_bundle(tmp_path)
     flags = {"bundle": str(made.path), "trust": str(made.trust), "source": "csv:x", "sink": ["none"], "health": "off"}
     service = Service(config.merged(flags, {}), Log("memory"))
-    service.link, service.begun, service.is_live = Link(turns), True, True
+    service.link = Link(turns, service.link.manifest_sha256)
+    service.begun, service.is_live = True, True
     service.emission.quiet_s = lambda: quiet_s
     due_s = time.monotonic() + due_in_s
     service.emission.due_s = lambda: due_s

@@ -13,8 +13,9 @@ import pytest
 from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ipc import counters
-from edgeveil.edge_runtime.ipc.counters import NICE, make_pipe
+from edgeveil.edge_runtime.ipc import pipes
+from edgeveil.edge_runtime.ipc.counters import NICE
+from edgeveil.edge_runtime.ipc.pipes import make_pipe
 from edgeveil.edge_runtime.sandbox import landlock
 from edgeveil.edge_runtime.util.filesystem import Filesystem
 from tests.support import bundles, leak_scanner, live_fakes
@@ -174,7 +175,7 @@ def test_a_service_that_is_stopped_before_it_runs_says_so(tmp_path):
 
 
 def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(counters, "PATIENCE_S", 0.3)
+    monkeypatch.setattr(pipes, "PATIENCE_S", 0.3)
     made = bundles.make_bundle(tmp_path / "b")
     words = ["inside", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth"]
     assert main.main([*words, "--inside-at", str(tmp_path)]) == 2

@@ -152,14 +152,30 @@ def test_health_pages_and_a_reload_without_a_gap(wide, tmp_path):
         )
         process.send_signal(signal.SIGHUP)
         assert "gives WiFi strengths" in until(process, "reload-refused")["message"]
-        changed = bundles.make_bundle(
-            tmp_path / "b", example=live_fakes.wide_example(), change=lambda m, _: m.update(name="wide-two")
-        )
+
+        def wrong_golden(manifest, members):
+            manifest["name"] = "wide-wrong"
+            member = next(iter(manifest["golden"]["outputs"]["numpy"].values()))
+            members[member] = members[member][:-1] + bytes([members[member][-1] ^ 255])
+
+        bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example(), change=wrong_golden)
+        process.send_signal(signal.SIGHUP)
+        assert "previous bundle runs on" in until(process, "reload-failed")["message"]
+        wait_for(lambda: json.loads(get(port, "healthz")[1])["bundle"] == "wide-example")
+        assert "edgeveil_audit_attack" not in get(port, "metrics")[1]
+
+        def audited(manifest, members):
+            manifest.update(name="wide-two")
+            bundles.add_audit(manifest, members, bundles.audit_document(manifest, "numpy", members))
+
+        changed = bundles.make_bundle(tmp_path / "b", example=live_fakes.wide_example(), change=audited)
         process.send_signal(signal.SIGHUP)
         seen = []
         until(process, "reloaded", seen)
         assert not any(record.get("event") == "inside-ended" for record in seen)
         wait_for(lambda: json.loads(get(port, "healthz")[1])["info"]["name"] == "wide-two")
+        assert json.loads(get(port, "healthz")[1])["bundle"] == "wide-two"
+        assert "edgeveil_audit_attack" in get(port, "metrics")[1]
         before = int(json.loads(get(port, "healthz")[1])["frames_out"])
         wait_for(lambda: int(json.loads(get(port, "healthz")[1])["frames_out"]) > before)
         process.send_signal(signal.SIGTERM)

@@ -1,6 +1,7 @@
 """A running service reads its trust again: a revoked key ends it, a fault alone does not."""
 
 import dataclasses
+import functools
 import json
 import signal
 import time
@@ -31,8 +32,7 @@ def running(tmp_path):
     bundle = read_bundle(bundles.make_bundle(tmp_path / "b").path, open_trust(folder))
     said, clock = [], Clock()
     watch = TrustWatch(str(folder), lambda event, **facts: said.append(event), clock)
-    watch.bundle = bundle
-    return folder, watch, clock, said
+    return folder, functools.partial(watch.check, bundle), watch, clock, said
 
 
 @pytest.mark.parametrize(
@@ -44,47 +44,47 @@ def running(tmp_path):
     ],
 )
 def test_what_the_trust_takes_no_more_ends_within_a_minute(running, change, words):
-    folder, watch, clock, _ = running
+    folder, check, _, clock, _ = running
     assert update_trust(str(folder), trust_file(2, **change))
     clock.now = EVERY_S - 1
-    watch.check()
+    check()
     clock.now = EVERY_S
     with pytest.raises(PrivacyStop, match=words):
-        watch.check()
+        check()
 
 
 def test_a_signal_makes_it_look_at_once(running):
-    folder, watch, _, _ = running
+    folder, check, _, _, _ = running
     update_trust(str(folder), trust_file(2, **GONE))
     with pytest.raises(PrivacyStop):
-        watch.check(now=True)
+        check(now=True)
 
 
 def test_a_lost_file_is_said_once_and_ends_nothing(running):
-    folder, watch, clock, said = running
+    folder, check, watch, clock, said = running
     trust = (folder / "trust.json").read_bytes()
     (folder / "trust.json").unlink()
     for minute in (1, 2):
         clock.now = minute * EVERY_S
-        watch.check()
+        check()
     assert said == ["trust-unreadable"]
     assert "trust.json is missing" in watch.problem
     assert watch.gauges()["trust-readable"] == 0
     (folder / "trust.json").write_bytes(trust)
     clock.now = 3 * EVERY_S
-    watch.check()
+    check()
     assert watch.problem == ""
 
 
 @pytest.mark.parametrize(("days_ago", "ends"), [(8, True), (6, False)])
 def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_ago, ends):
-    folder, watch, clock, _ = running
+    folder, check, watch, clock, _ = running
     seen = {"schema": 2, "name": "hall", "audience": "", "version": 3, "sha256": "", "asked_at": 0, "others": {}}
     seen["changed_at"] = int(time.time()) - days_ago * 86400
     (folder.parent / "index-seen.json").write_text(json.dumps(seen, sort_keys=True, separators=(",", ":")))
     assert watch.gauges() == {"trust-readable": 1.0}
     clock.now = EVERY_S
-    watch.check()  # no limit in the trust file: shown alone
+    check()  # no limit in the trust file: shown alone
     assert watch.index["version"] == 3
     assert set(watch.gauges()) == {"trust-readable", "index-age-seconds"}
     assert watch.gauges()["index-age-seconds"] == pytest.approx(days_ago * 86400, abs=60)
@@ -92,27 +92,26 @@ def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_a
     clock.now = 2 * EVERY_S
     if ends:
         with pytest.raises(PrivacyStop, match=r"of version 3 for 8 days, and its trust file allows 7"):
-            watch.check()
+            check()
     else:
-        watch.check()
+        check()
     assert watch.gauges()["index-stale-seconds"] == 7 * 86400
 
 
 def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):
-    folder, watch, _, _ = running
+    folder, _, watch, _, _ = running
     assert update_trust(str(folder), trust_file(2, **GONE))
     made = bundles.make_bundle(tmp_path / "newer", key=private("other"))
-    watch.bundle = read_bundle(made.path, open_trust(folder))
-    watch.check(now=True)
+    watch.check(read_bundle(made.path, open_trust(folder)), now=True)
 
 
 def test_nothing_is_verified_again_while_nothing_changes(running, monkeypatch):
-    _, watch, clock, _ = running
-    watch.check(now=True)
+    _, check, _, clock, _ = running
+    check(now=True)
     monkeypatch.setattr("edgeveil.edge_runtime.outside.trust_watch.open_trust", lambda folder: 1 / 0)
     for minute in range(1, 5):
         clock.now = minute * EVERY_S
-        watch.check()
+        check()
 
 
 def test_a_service_whose_key_is_revoked_ends_at_sighup(tmp_path):

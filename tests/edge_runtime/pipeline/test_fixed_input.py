@@ -11,8 +11,8 @@ from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.ext.ledger import book as ledger_file
 from edgeveil.edge_runtime.ext.ledger.allowance import Payer
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sources.base import Source

@@ -16,7 +16,7 @@ import pytest
 
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.ipc import counters
+from edgeveil.edge_runtime.ipc import pipes
 from tests.hostile_bundles import one_artefact, onnx_models
 from tests.security import noise_camera
 from tests.support import bundles
@@ -133,14 +133,14 @@ def test_frames_come_through_and_each_process_may_end_and_come_back(made, folder
 
 
 def test_a_new_inside_never_begins_in_the_middle_of_a_frame(tmp_path):
-    first = counters.make_for_inside(str(tmp_path))
-    camera = counters.open_for_camera(str(tmp_path))
+    first = pipes.make_for_inside(str(tmp_path))
+    camera = pipes.open_for_camera(str(tmp_path))
     os.write(camera, b"half a fra")
     os.close(first)
-    second = counters.make_for_inside(str(tmp_path))
+    second = pipes.make_for_inside(str(tmp_path))
     with pytest.raises(BrokenPipeError):
         os.write(camera, b"me")
-    again = counters.open_for_camera(str(tmp_path))
+    again = pipes.open_for_camera(str(tmp_path))
     os.write(again, b"whole")
     assert os.read(second, 100) == b"whole"
     for handle in (camera, second, again):
@@ -151,18 +151,18 @@ def test_the_cameras_process_waits_for_an_inside_and_takes_nothing_but_a_pipe(tm
     reading = []
 
     def inside_comes(_seconds):
-        reading.append(counters.make_for_inside(str(tmp_path)))
+        reading.append(pipes.make_for_inside(str(tmp_path)))
 
-    camera = counters.open_for_camera(str(tmp_path), sleep=inside_comes)
+    camera = pipes.open_for_camera(str(tmp_path), sleep=inside_comes)
     assert len(reading) == 1
     os.close(camera)
     os.close(reading[0])
     (tmp_path / "frames").unlink()
     (tmp_path / "frames").touch()
     with pytest.raises(BadInput, match="something else"):
-        counters.open_for_camera(str(tmp_path))
+        pipes.open_for_camera(str(tmp_path))
     with pytest.raises(BadInput, match="edgeveil-recover"):
-        counters.make_for_inside(str(tmp_path / "none"))
+        pipes.make_for_inside(str(tmp_path / "none"))
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import pytest
 
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
-from edgeveil.edge_runtime.loop import batch
 from edgeveil.edge_runtime.manifest.manifest import Input, Output
+from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sources import open_source

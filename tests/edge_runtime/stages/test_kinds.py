@@ -29,7 +29,7 @@ def test_the_schema_has_these_kinds_and_no_others():
 
 @pytest.mark.parametrize("name", STAGES.kinds())
 def test_the_schema_has_the_keys_and_ranges_of_the_class(name):
-    kind, schema = STAGES[name].load(), in_schema(name)
+    kind, schema = STAGES[name].load()(), in_schema(name)
     assert sorted(kind.keys()) == sorted(schema["required"]) == sorted(schema["properties"])
     word, _, chosen = name.partition(" ")
     assert schema["properties"]["stage"] == {"const": word}

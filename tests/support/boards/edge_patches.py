@@ -5,8 +5,8 @@ import importlib
 import json
 import sys
 
-from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.sources import open_source
 
 manifest = parse(json.loads(sys.argv[1]))

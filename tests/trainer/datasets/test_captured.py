@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.loaders import overhead

@@ -7,10 +7,10 @@ import types
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import read_table
 from edgeveil.trainer.datasets.loaders import image_folder

@@ -39,7 +39,7 @@ def test_categories_cost_alpha_and_no_more(name, k, alpha):
 @pytest.mark.parametrize(("d", "positions"), [(1, 24), (2, 6)])
 @pytest.mark.parametrize("alpha", [0.1, 1.0, 5.0])
 def test_hybrid_on_a_small_grid_costs_no_more_than_alpha(d, positions, alpha):
-    found = ratio(Hybrid.design("u", d, alpha, positions=positions))
+    found = ratio(Hybrid().design("u", d, alpha, positions=positions))
     assert 0 < found.epsilon <= alpha + 1e-9
 
 

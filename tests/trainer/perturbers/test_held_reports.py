@@ -38,7 +38,7 @@ def law(stages, k):
 
 @pytest.mark.parametrize(("alpha", "once"), [(2.0, 1.0), (1.0, 0.01), (20.0, 3.0), (5.0, 4.9)])
 def test_one_answer_alone_tells_less_than_all_of_them_together(alpha, once):
-    made = Rappor.design("label", 3, alpha, once=once)
+    made = Rappor().design("label", 3, alpha, once=once)
     ratio = max(max(one.values()) / min(one.values()) for one in zip_laws(law(made.stages, 3)))
     assert once - 1e-9 < math.log(ratio.numerator) - math.log(ratio.denominator) <= once + 1e-12
     assert epsilon_of_one(instantaneous(made.stages)) == pytest.approx(once, abs=1e-9)
@@ -53,7 +53,7 @@ def zip_laws(laws):
 
 
 def test_the_decoder_is_of_both_answers():
-    made = Rappor.design("label", 3, 2.0, once=1.0)
+    made = Rappor().design("label", 3, 2.0, once=1.0)
     for category, one in enumerate(law(made.stages, 3)):
         mean = sum(np.array(bits) * float(p) for bits, p in one.items())
         assert mean @ made.slope + made.offset == pytest.approx(np.eye(3)[category], abs=1e-12)

@@ -1,4 +1,4 @@
-"""Sensor frames to samples for training, by the code that a device runs (edge_runtime/capture)."""
+"""Sensor frames to samples for training, by the code that a device runs (edge_runtime/pipeline/crops.py)."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from edgeveil.edge_runtime.capture.crops import Capture as Runner
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
 from edgeveil.trainer.datasets.base import taken
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.recipe.training_sections import Capture

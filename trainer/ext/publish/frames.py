@@ -22,7 +22,6 @@ import numpy as np
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import (
     SPENT,
@@ -35,9 +34,10 @@ from edgeveil.edge_runtime.errors import (
     describe,
 )
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.loop.batch import perturb_all
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
+from edgeveil.edge_runtime.pipeline.batch import perturb_all
+from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sources.base import Source
 from edgeveil.edge_runtime.util import strict_json

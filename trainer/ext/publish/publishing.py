@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.capture.crops import Capture
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, LimitNotMet, PrivacyStop
+from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic
 from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.ext.publish import plan as statement

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.ext.ledger.allowance import Payer
 from edgeveil.edge_runtime.ext.ledger.book import decode
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.loop import batch
+from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.sources.base import Source
 from tests.support import seeds
 from tests.support.boards.power_cut import Volume, WrittenDown, write_out

@@ -38,7 +38,7 @@ def perturb_all(
     """Perturb every frame of ``source`` and pass it to ``emit``, until the source ends or ``interrupted()`` is true.
 
     A frame that cannot be read or perturbed is counted and dropped. ``capture`` makes the pipeline's frames of the
-    source's (``capture.Capture``); None if they are the same. A frame counts as out if any of its crops is, and as
+    source's (``crops.Capture``); None if they are the same. A frame counts as out if any of its crops is, and as
     dropped for ``nobody`` if it has none. For a source in blocks, ``report`` is called with the number of each refused
     frame and its problem, and all that leaves of a block goes to ``emit_set``, if there is one. ``pay(tracks, more,
     drawn)`` says which of these releases are paid for (``ledger.payer.Payer.pay``); the others are dropped as

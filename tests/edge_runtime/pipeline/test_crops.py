@@ -8,12 +8,12 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture import crops
-from edgeveil.edge_runtime.capture.crops import Capture, Tracker
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.pipeline import crops
+from edgeveil.edge_runtime.pipeline.crops import Capture, Tracker
 from edgeveil.edge_runtime.sources.simulated_scene import Scene
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -226,7 +226,7 @@ def test_the_examples_hold_and_the_tests_are_about_what_can_be_signed():
 
 
 def test_it_needs_numpy_alone():
-    code = "import sys, edgeveil.edge_runtime.capture.crops; assert not {'cv2', 'scipy'} & set(sys.modules)"
+    code = "import sys, edgeveil.edge_runtime.pipeline.crops; assert not {'cv2', 'scipy'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60, cwd=ROOT)
 
 

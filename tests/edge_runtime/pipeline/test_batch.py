@@ -1,4 +1,4 @@
-"""edgeveil.edge_runtime.loop.batch: everything counted, nothing perturbed lost, nothing kept after a privacy stop."""
+"""File to file: everything counted, nothing perturbed lost, nothing kept after a privacy stop."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
-from edgeveil.edge_runtime.loop import batch
+from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sources.base import Source
 

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.capture.crops import BoxFinder, Capture
 from edgeveil.edge_runtime.errors import BundleRefused, DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.ext.counting.inside import Counter
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
+from edgeveil.edge_runtime.pipeline.crops import BoxFinder, Capture
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from tests.support import bundles
 from tests.support.promised.detector_bundle import FRAME, detector_example

@@ -1,13 +1,13 @@
-"""edgeveil.edge_runtime.capture.camera_aid: coarse levels that a person can aim by, and nothing finer."""
+"""edgeveil.edge_runtime.pipeline.camera_aid: coarse levels that a person can aim by, and nothing finer."""
 
 import copy
 
 import cv2
 import numpy as np
 
-from edgeveil.edge_runtime.capture.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
 from edgeveil.edge_runtime.ipc.notes import NAMES, only_levels
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.camera_aid import BOTTOM, LEFT, RIGHT, TOP, CameraAid, focus_levels
 from tests.support import bundles
 
 

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.counters import Counters, Schedule, drops
-from edgeveil.edge_runtime.loop.live import LiveLoop
+from edgeveil.edge_runtime.pipeline.live import LiveLoop
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 from edgeveil.edge_runtime.sources.base import Source, now_ns

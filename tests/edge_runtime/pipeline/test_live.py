@@ -12,10 +12,10 @@ import pytest
 from edgeveil.edge_runtime.errors import FrameDropped, PrivacyStop, Unsupported
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.ipc.counters import Counters, Schedule, drops
-from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
-from edgeveil.edge_runtime.loop.live import LiveLoop
 from edgeveil.edge_runtime.lut import Flow, LutArray
 from edgeveil.edge_runtime.manifest.manifest import parse
+from edgeveil.edge_runtime.pipeline.handoff import Handoff, Newest
+from edgeveil.edge_runtime.pipeline.live import LiveLoop
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog

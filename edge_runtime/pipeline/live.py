@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters, Schedule
-from edgeveil.edge_runtime.loop.handoff import Handoff, Newest
+from edgeveil.edge_runtime.pipeline.handoff import Handoff, Newest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 
 REOPEN_MOST_S = 30.0  # the longest pause before a failed source is opened again
@@ -76,7 +76,7 @@ class LiveLoop(object):
     ``open_source`` opens it, and again after a fault; ``capture`` makes slots and crops of its frames; ``send`` takes
     a list with one ``PerturbedFrame`` a slot. ``note`` receives faults: a word and a sentence. The perturber's
     ``recheck`` runs every ``recheck_s`` between two frames, and ``turn`` several times a second, with frames or
-    without; ``camera_aid`` receives raw samples while a person aims the camera (``capture.camera_aid``).
+    without; ``camera_aid`` receives raw samples while a person aims the camera (``pipeline.camera_aid``).
     """
 
     def __init__(

@@ -7,11 +7,11 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import numpy as np
 
-from edgeveil.edge_runtime.capture.person_finder import GRID, HEAD_MM, Finder, Floor, window
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
+from edgeveil.edge_runtime.pipeline.person_finder import GRID, HEAD_MM, Finder, Floor, window
 
 # Resizes pictures with numpy only: the same numbers in training and on every board.
 
@@ -75,7 +75,7 @@ class BoxFinder(object):
 
     def __call__(self, frame: np.ndarray) -> List[Place]:
         """The places of people. Raises ``FrameDropped`` where the network fails or gives no numbers."""
-        picture = self._resize(frame).reshape(self._frame_of_network)
+        picture = self._resize(frame).reshape(self._rules.size)
         low, step = self._range
         found = self._runner.run({self._input: (picture.astype(np.float32) * step + low)[None]})
         scores, boxes = np.asarray(found["scores"])[0], np.asarray(found["boxes"])[0].astype(np.float64)
@@ -87,10 +87,6 @@ class BoxFinder(object):
         boxes = boxes if self._rules.order == "yxyx" else boxes[:, [1, 0, 3, 2]]
         order = np.flatnonzero(seen)[np.argsort(-scores[seen], kind="stable")]
         return [self._place(box) for box in _apart((boxes * self._scale)[order], self._most)]
-
-    @property
-    def _frame_of_network(self) -> Tuple[int, int, int]:
-        return self._rules.size
 
     def _place(self, box: np.ndarray) -> Place:
         top, left, bottom, right = (float(edge) for edge in box)
@@ -179,9 +175,6 @@ class Tracker(object):
     def _end(self, number: int) -> None:
         del self._tracks[number]
         self.ended.append(number)
-
-
-# The main part, described by the docstring.
 
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
