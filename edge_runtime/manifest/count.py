@@ -4,9 +4,21 @@ Places are [row, column] in pixels of the sensor's frame. A record has ``values`
 ``names``: of each line ``in`` and ``out``, of each zone ``occupancy`` and, with ``dwell_s``, a number for each bin.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.util.validate import each, identifier, positive, real, record, refuse, whole
+from edgeveil.edge_runtime.util.validate import (
+    ANY,
+    Field,
+    Problem,
+    Table,
+    check,
+    each,
+    identifier,
+    positive,
+    real,
+    record,
+    whole,
+)
 
 LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400
@@ -64,34 +76,86 @@ class CountRules(NamedTuple):
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
 
 
+def _point(_shape: Any, _document: Any) -> Field:
+    return each(real(), 2, 2, rule=_in_picture)
+
+
+def _in_picture(point: Any, _shape: Any, document: Any) -> Iterable[Problem]:
+    size = document["capture"]["frame"]["shape"][:2]
+    if not (0 <= point[0] <= size[0] and 0 <= point[1] <= size[1]):
+        yield "bad-value", "", "expected [row, column] in the picture of {}, got {}".format(size, point)
+
+
+def _two_places(line: Any, _lines: Any, _document: Any) -> Iterable[Problem]:
+    if line["start"] == line["end"]:
+        yield "bad-value", "", "expected a line between two places"
+
+
+def _area(corners: Any, _zone: Any, _document: Any) -> Iterable[Problem]:
+    after = [*corners[1:], corners[0]]
+    if not sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after)):
+        yield "bad-value", "", "expected a polygon with an area"
+
+
+def _named_once(shapes: Any, _count: Any, _document: Any) -> Iterable[Problem]:
+    if len({one["name"] for one in shapes}) != len(shapes):
+        yield "redefined-value", "", "two have the same name"
+
+
+def _countable(count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    edges = count["dwell_s"]
+    if not count["lines"] and not count["zones"]:
+        yield "bad-count", "", "expected a line or a zone"
+    if sorted(set(edges)) != edges:
+        yield "bad-value", "dwell_s", "expected rising seconds"
+    if edges and not count["zones"]:
+        yield "bad-value", "dwell_s", "expected none without a zone to stay in"
+
+
+def _no_finder(_count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    yield "bad-value", "", "expected capture.crop or a detector, which finds the people that are counted"
+
+
+_NOISE: Table = {
+    "micro_epsilon": whole(1, 100 * MICRO),
+    "most_each": whole(1, MOST_EACH),
+    "most_micro_epsilon": lambda noise, _: whole(noise["micro_epsilon"]),
+}
+COUNT: Table = {
+    "lines": each(
+        record({"start": _point, "end": _point, "name": identifier()}, rule=_two_places),
+        0,
+        _MOST_PLACES,
+        rule=_named_once,
+    ),
+    "zones": each(
+        record({"corners": each(_point, 3, _MOST_CORNERS, rule=_area), "name": identifier()}),
+        0,
+        _MOST_PLACES,
+        rule=_named_once,
+    ),
+    "period_s": whole(LEAST_PERIOD_S, MOST_PERIOD_S),
+    "dwell_s": each(positive(MOST_PERIOD_S), 0, _MOST_BINS),
+    "margin_px": lambda _, document: real(1, min(document["capture"]["frame"]["shape"][:2]) / 2),
+    "noise": record(_NOISE, null=True),
+}
+
+
+def count_field(_manifest: Any, document: Any) -> Field:
+    """The field of ``count``: something of the bundle finds the people that are counted."""
+    capture = document["capture"]
+    if capture is None or (capture["crop"] is None and "detector" not in document):
+        return record(dict.fromkeys(COUNT, ANY), rule=_no_finder)
+    return record(COUNT, rule=_countable)
+
+
 def check_count(count: Any, capture: Any, *, detector: bool = False) -> None:
     """Raise ``BundleRefused`` unless ``count`` says what to count under the checked ``capture``.
 
     ``detector``: a network of the bundle finds the people.
     """
-    record(count, "count", ("lines", "zones", "period_s", "dwell_s", "margin_px", "noise"))
-    if capture is None or (capture["crop"] is None and not detector):
-        refuse("bad-value", "count", "expected capture.crop or a detector, which finds the people that are counted")
-    shape = capture["frame"]["shape"][:2]
-    lines = each(count["lines"], "count.lines", lambda line, at: _check_line(line, at, shape), 0, _MOST_PLACES)
-    zones = each(count["zones"], "count.zones", lambda zone, at: _check_zone(zone, at, shape), 0, _MOST_PLACES)
-    for kind, names in (("lines", lines), ("zones", zones)):
-        if len(set(names)) != len(names):
-            refuse("redefined-value", "count." + kind, "two have the same name")
-    if not lines and not zones:
-        refuse("bad-count", "count", "expected a line or a zone")
-    whole(count["period_s"], "count.period_s", LEAST_PERIOD_S, MOST_PERIOD_S)
-    edges = each(count["dwell_s"], "count.dwell_s", lambda edge, at: positive(edge, at, MOST_PERIOD_S), 0, _MOST_BINS)
-    if sorted(set(edges)) != edges:
-        refuse("bad-value", "count.dwell_s", "expected rising seconds")
-    if edges and not zones:
-        refuse("bad-value", "count.dwell_s", "expected none without a zone to stay in")
-    real(count["margin_px"], "count.margin_px", 1, min(shape) / 2)
-    if count["noise"] is not None:
-        noise = record(count["noise"], "count.noise", ("micro_epsilon", "most_each", "most_micro_epsilon"))
-        one = whole(noise["micro_epsilon"], "count.noise.micro_epsilon", 1, 100 * MICRO)
-        whole(noise["most_each"], "count.noise.most_each", 1, MOST_EACH)
-        whole(noise["most_micro_epsilon"], "count.noise.most_micro_epsilon", one)
+    document = dict({"capture": capture, "count": count}, **({"detector": {}} if detector else {}))
+    check(count, "count", count_field, document)
 
 
 def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:
@@ -102,37 +166,6 @@ def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:
     zones = [Zone(zone["name"], [tuple(corner) for corner in zone["corners"]]) for zone in count["zones"]]
     noise = None if count["noise"] is None else CountNoise(**count["noise"])
     return CountRules(lines, zones, count["period_s"], list(count["dwell_s"]), count["margin_px"], noise)
-
-
-def _check_line(line: Any, at: str, shape: Sequence[int]) -> str:
-    record(line, at, ("name", "start", "end"))
-    start, end = (_check_point(line[key], "{}.{}".format(at, key), shape) for key in ("start", "end"))
-    if start == end:
-        refuse("bad-value", at, "expected a line between two places")
-    return identifier(line["name"], at + ".name")
-
-
-def _check_zone(zone: Any, at: str, shape: Sequence[int]) -> str:
-    record(zone, at, ("name", "corners"))
-    corners = each(
-        zone["corners"], at + ".corners", lambda point, place: _check_point(point, place, shape), 3, _MOST_CORNERS
-    )
-    if not _area(corners):
-        refuse("bad-value", at + ".corners", "expected a polygon with an area")
-    return identifier(zone["name"], at + ".name")
-
-
-def _check_point(point: Any, at: str, shape: Sequence[int]) -> List[float]:
-    found: List[float] = each(point, at, real, 2, 2)
-    if not (0 <= found[0] <= shape[0] and 0 <= found[1] <= shape[1]):
-        refuse("bad-value", at, "expected [row, column] in the picture of {}, got {}".format(shape, found))
-    return found
-
-
-def _area(corners: Sequence[Sequence[float]]) -> float:
-    """Twice the area of a polygon, with a sign."""
-    after = [*corners[1:], corners[0]]
-    return sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after))
 
 
 def document_of(rules: CountRules, values: Sequence[Optional[int]]) -> Dict[str, Any]:

@@ -20,7 +20,7 @@ import re
 import signal
 import stat
 import time
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
@@ -31,11 +31,21 @@ from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.uptime import uptime
 from edgeveil.edge_runtime.util import root_lock, strict_json
 from edgeveil.edge_runtime.util.filesystem import names
-from edgeveil.edge_runtime.util.validate import each, fields, identifier, reading, record, sha256, show, text, whole
+from edgeveil.edge_runtime.util.validate import (
+    Problem,
+    Table,
+    check,
+    each,
+    identifier,
+    record,
+    sha256,
+    show,
+    text,
+    whole,
+)
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-_KEYS = ("name", "releases", "schema", "version")
 
 
 class Entry(NamedTuple):
@@ -47,6 +57,33 @@ class Entry(NamedTuple):
     size: int
     security_version: int
     url: str
+
+
+def _file_name(url: str, _entry: Any, _index: Any) -> Iterable[Problem]:
+    if not _FILE.fullmatch(url):
+        message = "The index names {!a}, which is no file in its folder. Make the index again."
+        raise BundleRefused("bad-value", message.format(url))
+    return ()
+
+
+_ENTRY = {
+    "name": identifier(),
+    "manifest_sha256": sha256(),
+    "sha256": sha256(),
+    "size": whole(1, MAX_BUNDLE_BYTES),
+    "security_version": whole(0, 2**31 - 1),
+    "url": text(rule=_file_name),
+}
+_INDEX = {
+    "schema": whole(1, 2),
+    "name": identifier(),
+    "version": whole(1, 2**31 - 1),
+    "releases": each(record(_ENTRY), 1, 256),
+}
+
+
+def _of_schema(index: Any, _: Any) -> Table:
+    return dict(_INDEX, audience=text()) if index.get("schema") == 2 else _INDEX
 
 
 class Index(NamedTuple):
@@ -62,17 +99,10 @@ class Index(NamedTuple):
 def read_index(data: bytes, trust: Trust) -> Index:
     """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Any = trust.unwrap(KIND, data, RELEASE)
-    newer = type(payload) is dict and payload.get("schema") == 2
-    with reading("index.json", "Make it again (edgeveil index)."):
-        record(payload, "index", _KEYS + ("audience",) if newer else _KEYS)
-        whole(payload["schema"], "schema", 1, 2)
-        return Index(
-            identifier(payload["name"], "name"),
-            whole(payload["version"], "version", 1, 2**31 - 1),
-            each(payload["releases"], "releases", _entry, 1, 256),
-            text(payload["audience"], "audience") if newer else "",
-            hashlib.sha256(data).hexdigest(),
-        )
+    check(payload, "index", record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
+    releases = [Entry(**entry) for entry in payload["releases"]]
+    audience = payload.get("audience", "")
+    return Index(payload["name"], payload["version"], releases, audience, hashlib.sha256(data).hexdigest())
 
 
 def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
@@ -119,25 +149,6 @@ def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
         others = dict(before.others, **{before.name: before.version})
         new = new._replace(others={name: others[name] for name in others if name not in ("", index.name)})
     write_seen(root, new)
-
-
-def _entry(entry: Any, at: str) -> Entry:
-    checked = fields(
-        entry,
-        at,
-        name=identifier,
-        manifest_sha256=sha256,
-        sha256=sha256,
-        size=lambda size, place: whole(size, place, 1, MAX_BUNDLE_BYTES),
-        security_version=lambda version, place: whole(version, place, 0, 2**31 - 1),
-        url=text,
-    )
-    if not _FILE.fullmatch(checked["url"]):
-        raise BundleRefused(
-            "bad-value",
-            "The index names {!a}, which is no file in its folder. Make the index again.".format(checked["url"]),
-        )
-    return Entry(**checked)
 
 
 def _refuse(reason: str, what: str) -> None:

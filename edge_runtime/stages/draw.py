@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 import threading
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.numpy_later import np
@@ -162,7 +162,7 @@ class Uniform(_Draw):
     """Floats of [0, 1)."""
 
     name = "draw uniform"
-    fields = {"shape": shape}
+    fields = {"shape": shape()}
     value, dtype = "noise", "float32"
 
     @classmethod
@@ -180,10 +180,10 @@ class Steps(_Draw):
     """Whole numbers of the discrete Laplace law."""
 
     name = "draw laplace"
-    fields: Dict[str, Any] = {
-        "shape": shape,
-        "numerator": functools.partial(whole, low=1, high=LARGEST_SCALE),
-        "denominator": functools.partial(whole, low=1, high=LARGEST_SCALE),
+    fields = {
+        "shape": shape(),
+        "numerator": whole(1, LARGEST_SCALE),
+        "denominator": whole(1, LARGEST_SCALE),
     }
     value = "steps"
 
@@ -204,7 +204,7 @@ class Words(_Draw):
     """Words of 32 fair bits."""
 
     name = "draw words"
-    fields = {"shape": shape}
+    fields = {"shape": shape()}
     dtype = "uint32"
 
     @classmethod
@@ -235,9 +235,9 @@ class Coin(_Draw):
     """Coins of one probability."""
 
     name = "draw coin"
-    fields: Dict[str, Any] = {
-        "shape": functools.partial(shape, low_rank=0),
-        "numerator": functools.partial(whole, low=1, high=COIN - 1),
+    fields = {
+        "shape": shape(0),
+        "numerator": whole(1, COIN - 1),
     }
     dtype = "bool"
 
@@ -269,9 +269,9 @@ class Integer(_Draw):
     """Whole numbers below a bound, each equally likely."""
 
     name = "draw integer"
-    fields: Dict[str, Any] = {
-        "shape": functools.partial(shape, low_rank=0),
-        "bound": functools.partial(whole, low=1, high=LARGEST_BOUND),
+    fields = {
+        "shape": shape(0),
+        "bound": whole(1, LARGEST_BOUND),
     }
 
     @classmethod
@@ -301,13 +301,7 @@ class Subset(_Draw):
     """So many different places, every choice equally likely."""
 
     name = "draw subset"
-    fields: Dict[str, Any] = {"shape": functools.partial(shape, low_rank=1, high_rank=1), "of": None}
-
-    @classmethod
-    def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
-        """As ``Kind``."""
-        whole(stage["of"], at + ".of", stage["shape"][0], MOST_PLACES)
-        return super(Subset, cls).make(stage, at, flow)
+    fields = {"shape": shape(1, 1), "of": lambda stage, _: whole(stage["shape"][0], MOST_PLACES)}
 
     @classmethod
     def drawing(cls, stage: Any) -> Draw:

@@ -79,7 +79,7 @@ class DuchiBall(Mechanism):
 
     name = "mechanism duchi-l2"
     mechanism = "duchi-l2"
-    fields = {"radius": functools.partial(real, low=1e-6, high=1e6)}
+    fields = {"radius": real(1e-6, 1e6)}
 
     @classmethod
     def report(cls, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> Report:

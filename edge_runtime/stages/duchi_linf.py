@@ -68,7 +68,7 @@ class DuchiCube(Mechanism):
 
     name = "mechanism duchi-linf"
     mechanism = "duchi-linf"
-    fields = {"places": whole}  # which number is that of the shape
+    fields = {"places": whole()}  # which number is that of the shape
     fair = 1
 
     @classmethod

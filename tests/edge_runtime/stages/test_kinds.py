@@ -1,6 +1,5 @@
 """Every stage kind is one class: what the JSON Schema of a manifest has of it is what its table of fields has."""
 
-import functools
 import io
 import json
 import zipfile
@@ -10,7 +9,7 @@ import pytest
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime import registry
 from edgeveil.edge_runtime.stages import STAGES, choices, kind_of, name_of
-from edgeveil.edge_runtime.util.validate import one_of, real, whole
+from edgeveil.edge_runtime.util.validate import Field, one_of, real, whole
 from tests.support.checkout import ROOT
 from tests.support.promised import local_examples
 
@@ -30,20 +29,19 @@ def test_the_schema_has_these_kinds_and_no_others():
 @pytest.mark.parametrize("name", STAGES.kinds())
 def test_the_schema_has_the_keys_and_ranges_of_the_class(name):
     kind, schema = STAGES[name].load(), in_schema(name)
-    assert sorted(kind.keys()) == sorted(schema["required"]) == sorted(schema["properties"])
+    assert sorted(kind.table()) == sorted(schema["required"]) == sorted(schema["properties"])
     word, _, chosen = name.partition(" ")
     assert schema["properties"]["stage"] == {"const": word}
     assert choices()[word] == kind.chooses
     if chosen:
         assert schema["properties"][kind.chooses] == {"const": chosen}
-    for key, check in kind.fields.items():
-        if isinstance(check, functools.partial) and check.func in (whole, real):
-            limits = {"minimum": check.keywords["low"], "maximum": check.keywords["high"]}
-            numbers = {"type": "integer" if check.func is whole else "number", **limits}
-            assert schema["properties"][key] == numbers
-        if isinstance(check, functools.partial) and check.func is one_of:
-            there = schema["properties"][key]
-            assert list(check.keywords["options"]) == SCHEMA["dtype"]["enum"] if "$ref" in there else there["enum"]
+    for key, field in kind.fields.items():
+        there = schema["properties"][key]
+        if isinstance(field, Field) and field.wrong in (whole().wrong, real().wrong) and field != whole():
+            kind_of_number = "integer" if field.types == (int,) else "number"
+            assert there == {"type": kind_of_number, "minimum": field.low, "maximum": field.high}
+        if isinstance(field, Field) and field.wrong is one_of(()).wrong:
+            assert list(field.of) == SCHEMA["dtype"]["enum"] if "$ref" in there else there["enum"]
 
 
 @pytest.mark.parametrize("op", [*local_examples.OPS, "k-rr"])
