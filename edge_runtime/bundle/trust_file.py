@@ -31,22 +31,8 @@ from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MOST_SIGNATURES, Envelope, unwrap
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
-from edgeveil.edge_runtime.util.validate import (
-    Field,
-    Problem,
-    Table,
-    check,
-    each,
-    follow,
-    identifier,
-    record,
-    refuse,
-    sha256,
-    show,
-    text,
-    truth,
-    whole,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 KIND, SCHEMA = "trust", 2
 MAKER, AUDITOR, RELEASE, RUNTIME = ROLES = ("maker", "auditor", "release", "runtime")
@@ -63,33 +49,34 @@ def _counted_once(role: Any, _owner: Any, _document: Any) -> Iterable[Problem]:
         yield "bad-value", "threshold", "{} of {} keys".format(threshold, len(keys))
 
 
-_KEY: Table = {"key": sha256(), "name": text(), "development": truth()}
-_ROLE = record(
-    {"keys": each(record(_KEY), 0, MOST_SIGNATURES), "threshold": whole(1, MOST_SIGNATURES)}, rule=_counted_once
+_KEY: Table = {"key": field.sha256(), "name": field.text(), "development": field.truth()}
+_ROLE = field.record(
+    {"keys": field.each(field.record(_KEY), 0, MOST_SIGNATURES), "threshold": field.whole(1, MOST_SIGNATURES)},
+    rule=_counted_once,
 )
 _COMMON: Table = {
-    "schema": whole(1, SCHEMA),
-    "version": whole(1, _MOST_VERSION),
-    "revoked": each(sha256()),
-    "security_version": whole(0, _MOST_VERSION),
-    "audience": text(),
+    "schema": field.whole(1, SCHEMA),
+    "version": field.whole(1, _MOST_VERSION),
+    "revoked": field.each(field.sha256()),
+    "security_version": field.whole(0, _MOST_VERSION),
+    "audience": field.text(),
 }
 
 
 def _reset(_payload: Any, document: Any) -> Field:
-    return record({"floor": whole(0, _MOST_VERSION), "version": whole(1, document["version"])})
+    return field.record({"floor": field.whole(0, _MOST_VERSION), "version": field.whole(1, document["version"])})
 
 
 _TABLES: Dict[int, Table] = {
-    1: dict(_COMMON, keys=each(record(_KEY))),
+    1: dict(_COMMON, keys=field.each(field.record(_KEY))),
     2: dict(
         _COMMON,
-        first_root=sha256(),
+        first_root=field.sha256(),
         root=_ROLE,
-        roles=record(dict.fromkeys(ROLES, _ROLE)),
-        product=lambda payload, _: text() if payload["product"] == "" else identifier(),
-        runtimes=each(sha256()),
-        index_stale_days=whole(1, 3650, null=True),
+        roles=field.record(dict.fromkeys(ROLES, _ROLE)),
+        product=lambda payload, _: field.text() if payload["product"] == "" else field.identifier(),
+        runtimes=field.each(field.sha256()),
+        index_stale_days=field.whole(1, 3650, null=True),
         **{"floor_reset?": _reset},  # older boards know no such key
     ),
 }
@@ -198,8 +185,10 @@ def _parse(envelope: Envelope, first: Key) -> TrustFile:
     """Everything that the payload says, checked; its signatures are not."""
     payload = envelopes.unverified(KIND, envelope)
     if type(payload) is not dict or payload.get("schema") != envelope.schema:
-        refuse("schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema), **_SAYS)
-    check(payload, "trust", record(_TABLES[envelope.schema]), **_SAYS)
+        field.refuse(
+            "schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema), **_SAYS
+        )
+    field.check(payload, "trust", field.record(_TABLES[envelope.schema]), **_SAYS)
     same = {key: payload[key] for key in ("schema", "version", "security_version", "audience")}
     same["revoked"] = tuple(payload["revoked"])
     if envelope.schema == 1:
@@ -220,7 +209,7 @@ def _parse(envelope: Envelope, first: Key) -> TrustFile:
             "This trust file is of the trust that began under the root key {:.16}..., not under {:.16}... of this {}."
         )
         raise BundleRefused("untrusted-key", message.format(file.first_root, first.key, "device's root.pub"))
-    follow(_of_roles(file), **_SAYS)
+    field.follow(_of_roles(file), **_SAYS)
     return file
 
 
@@ -337,13 +326,13 @@ class Trust(object):
             raise BundleRefused("development-mismatch", message.format(key.name))
         if manifest.audience not in ("", self.audience):
             message = "This bundle is for {}, not for this device. Ask for one that is for this device or for all."
-            raise BundleRefused("other-audience", message.format(show(manifest.audience)))
+            raise BundleRefused("other-audience", message.format(field.show(manifest.audience)))
         if self.product and manifest.name != self.product:
             message = (
                 "This bundle is {}, and the trust of this device names the product {}. Use one of that name, or have "
             )
             message += "the owner of the device name another (edgeveil trust set --product)."
-            raise BundleRefused("other-product", message.format(show(manifest.name), show(self.product)))
+            raise BundleRefused("other-product", message.format(field.show(manifest.name), field.show(self.product)))
         if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
             raise BundleRefused("rolled-back", message.format(manifest.security_version, self.floor))

@@ -5,23 +5,8 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping
 
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.edge_runtime.util.validate import (
-    Field,
-    Problem,
-    Table,
-    check,
-    each,
-    nothing,
-    one_of,
-    positive,
-    real,
-    record,
-    shape,
-    show,
-    spelled,
-    text,
-    whole,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
@@ -33,11 +18,11 @@ _ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 def _each_channel(_sampling: Any, document: Any) -> Field:
     channels = document["input"]["shape"][-1]
-    return each(text(), channels, channels)
+    return field.each(field.text(), channels, channels)
 
 
 # ``input.series``: what the steps of a series are.
-SERIES: Table = {"rate_hz": positive(MOST_RATE_HZ), "channels": _each_channel, "units": _each_channel}
+SERIES: Table = {"rate_hz": field.positive(MOST_RATE_HZ), "channels": _each_channel, "units": _each_channel}
 
 
 def series_problems(source: Dict[str, Any]) -> Iterable[Problem]:
@@ -63,7 +48,7 @@ def _measured(_high: Any, capture: Any, document: Any) -> Iterable[Problem]:
     size, wanted = frame["shape"], source["shape"]
     if low is not None and not low < capture["high"]:
         problem = "expected low below high, got {} and {}"
-        yield "bad-value", "low", problem.format(show(low), show(capture["high"]))
+        yield "bad-value", "low", problem.format(field.show(low), field.show(capture["high"]))
     if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
         yield "bad-value", "low", "expected two numbers: only values of the input's own type may go without"
     if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
@@ -97,62 +82,53 @@ def _channels(size: List[int]) -> int:
 
 def _access_points(capture: Any, document: Any) -> Field:
     many = capture["frame"]["shape"][0]
-    address = spelled(_ADDRESS, "an address as 00:11:22:aa:bb:cc")
-    names = each(address, many, many, null=True, rule=_named_once)
-    return names if _is_vector(document) else nothing("expected null for images")
+    names = field.each(field.spelled(_ADDRESS, "an address as 00:11:22:aa:bb:cc"), many, many, null=True)
+    return names if _is_vector(document) else field.nothing("expected null for images")
 
 
-def _named_once(names: List[str], _capture: Any, _document: Any) -> Iterable[Problem]:
-    if len(set(names)) != len(names):
-        yield "redefined-value", "", "an access point is listed twice"
-
-
-def _of_image(field: Field) -> Any:
-    return lambda _capture, document: nothing("expected null for a vector") if _is_vector(document) else field
+def _of_image(of: Field) -> Any:
+    return lambda _capture, document: field.nothing("expected null for a vector") if _is_vector(document) else of
 
 
 def _window(capture: Any, document: Any) -> Field:
     if capture["crop"] is not None and not _is_vector(document):
-        return nothing("expected null with crop, which looks for people in the whole frame")
-    rows, columns = (capture["frame"]["shape"] * 2)[:2]
-    four = each(whole(0, rows + columns), 4, 4, null=True, rule=_within_frame)
-    found: Field = _of_image(four)(capture, document)
+        return field.nothing("expected null with crop, which looks for people in the whole frame")
+    found: Field = _of_image(field.each(field.whole(0, sum(capture["frame"]["shape"][:2])), 4, 4, null=True))(
+        capture, document
+    )
     return found
-
-
-def _within_frame(window: Any, capture: Any, _document: Any) -> Iterable[Problem]:
-    (top, left, height, width), size = window, capture["frame"]["shape"]
-    if not (0 < height <= size[0] - top and 0 < width <= size[1] - left):
-        within = "expected [top, left, height, width] within the frame's {}, got {}"
-        yield "bad-value", "", within.format(size[:2], [top, left, height, width])
 
 
 def _windows(_capture: Any, document: Any) -> Field:
     if document["input"]["kind"] == "series":
-        return record(_WINDOWS)
-    return nothing("expected null: only a series has windows")
+        return field.record(_WINDOWS)
+    return field.nothing("expected null: only a series has windows")
 
 
 def _full_scale(_windows: Any, document: Any) -> Field:
     channels = document["capture"]["frame"]["shape"][0]
-    return each(positive(), channels, channels, null=True)
+    return field.each(field.positive(), channels, channels, null=True)
 
 
-def _area_of_values(resize: str, capture: Any, _document: Any) -> Iterable[Problem]:
-    if resize == "area" and capture["measure"] != "value":
+def _agree(capture: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    """Parts are within the frame, and people are cut out where and only where the sensor measures depth."""
+    crop, size, measure = capture["crop"], capture["frame"]["shape"], capture["measure"]
+    if len(set(capture["access_points"] or ())) != len(capture["access_points"] or ()):
+        yield "redefined-value", "access_points", "an access point is listed twice"
+    if capture["resize"] == "area" and measure != "value":
         yield "bad-value", "resize", "expected nearest: a mean over pixels without a value is no depth"
-
-
-def _people(_slots: int, capture: Any, _document: Any) -> Iterable[Problem]:
-    """People are cut out where and only where the sensor measures depth."""
-    crop, size = capture["crop"], capture["frame"]["shape"]
+    if capture.get("window") is not None:
+        top, left, height, width = capture["window"]
+        if not (0 < height <= size[0] - top and 0 < width <= size[1] - left):
+            within = "expected [top, left, height, width] within the frame's {}, got {}"
+            yield "bad-value", "window", within.format(size[:2], capture["window"])
     if crop is None:
-        if capture["measure"] == "height":
+        if measure == "height":
             yield "bad-value", "measure", "height is measured in crops"
         if capture["slots"] != 1:
             yield "bad-value", "slots", "expected 1 without crops, got {}".format(capture["slots"])
         return
-    if capture["measure"] not in ("depth", "height"):
+    if measure not in ("depth", "height"):
         yield "bad-value", "measure", "people are found in depth: expected depth or height"
     if _channels(size) != 1:
         yield "bad-value", "frame.shape", "depth has one channel, got {}".format(_channels(size))
@@ -162,45 +138,46 @@ def _people(_slots: int, capture: Any, _document: Any) -> Iterable[Problem]:
 
 
 _FRAME: Table = {
-    "shape": lambda _, document: shape(1, 1) if _is_vector(document) else shape(2, 3),
-    "dtype": one_of(DTYPES),
-    "unit_mm": positive(1000, null=True),
+    "shape": lambda _, document: field.shape(1, 1) if _is_vector(document) else field.shape(2, 3),
+    "dtype": field.one_of(DTYPES),
+    "unit_mm": field.positive(1000, null=True),
 }
 _CROP: Table = {
-    "size": shape(2, 2),
-    "focal_px": positive(10000),
-    "least_height_mm": positive(3000),
-    "apart_mm": positive(3000),
-    "least_pixels": whole(1),
-    "step_px": whole(1, 4096),
-    "gone_frames": whole(0, 10000),
-    "floor_frames": whole(2, 10**7),
+    "size": field.shape(2, 2),
+    "focal_px": field.positive(10000),
+    "least_height_mm": field.positive(3000),
+    "apart_mm": field.positive(3000),
+    "least_pixels": field.whole(1),
+    "step_px": field.whole(1, 4096),
+    "gone_frames": field.whole(0, 10000),
+    "floor_frames": field.whole(2, 10**7),
 }
 _WINDOWS: Table = {
-    "hop": lambda _, document: whole(1, document["input"]["shape"][0]),
-    "longest_gap_s": positive(MOST_GAP_S),
+    "hop": lambda _, document: field.whole(1, document["input"]["shape"][0]),
+    "longest_gap_s": field.positive(MOST_GAP_S),
     "full_scale": _full_scale,
 }
-CAPTURE: Table = {
-    "frame": record(_FRAME),
-    "measure": one_of(MEASURES, rule=_ends_together),
-    "low": real(null=True),
-    "high": real(null=True, rule=_measured),
+_CAPTURE: Table = {
+    "frame": field.record(_FRAME),
+    "measure": field.one_of(MEASURES, rule=_ends_together),
+    "low": field.real(null=True),
+    "high": field.real(null=True, rule=_measured),
     "access_points": _access_points,
-    "resize": _of_image(one_of(("nearest", "area"), rule=_area_of_values)),
-    "crop": _of_image(record(_CROP, null=True)),
+    "resize": _of_image(field.one_of(("nearest", "area"))),
+    "crop": _of_image(field.record(_CROP, null=True)),
     "window?": _window,  # bundles from before them have no window and no windows
     "windows?": _windows,
-    "slots": whole(1, MAX_SLOTS, rule=_people),
-    "tick_hz": real(0.01, 1000),
-    "on_fault": one_of(("previous", "flat")),
-    "degraded_after_s": whole(1, 86400),
+    "slots": field.whole(1, MAX_SLOTS),
+    "tick_hz": field.real(0.01, 1000),
+    "on_fault": field.one_of(("previous", "flat")),
+    "degraded_after_s": field.whole(1, 86400),
 }
+CAPTURE = field.record(_CAPTURE, null=True, rule=_agree)
 
 
 def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     """Raise ``BundleRefused`` unless ``capture`` says how frames become ``source``, the checked input."""
-    check(capture, "capture", record(CAPTURE), {"input": source, "capture": capture})
+    field.check(capture, "capture", CAPTURE, {"input": source, "capture": capture})
 
 
 # One hash of all that determines a pipeline's output, so that an audit of another pipeline does not match.

@@ -6,19 +6,8 @@ Places are [row, column] in pixels of the sensor's frame. A record has ``values`
 
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.util.validate import (
-    ANY,
-    Field,
-    Problem,
-    Table,
-    check,
-    each,
-    identifier,
-    positive,
-    real,
-    record,
-    whole,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400
@@ -76,68 +65,55 @@ class CountRules(NamedTuple):
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
 
 
-def _point(_shape: Any, _document: Any) -> Field:
-    return each(real(), 2, 2, rule=_in_picture)
-
-
-def _in_picture(point: Any, _shape: Any, document: Any) -> Iterable[Problem]:
+def _countable(count: Any, _manifest: Any, document: Any) -> Iterable[Problem]:
+    """Lines and zones are in the picture, and of a size."""
     size = document["capture"]["frame"]["shape"][:2]
-    if not (0 <= point[0] <= size[0] and 0 <= point[1] <= size[1]):
-        yield "bad-value", "", "expected [row, column] in the picture of {}, got {}".format(size, point)
-
-
-def _two_places(line: Any, _lines: Any, _document: Any) -> Iterable[Problem]:
-    if line["start"] == line["end"]:
-        yield "bad-value", "", "expected a line between two places"
-
-
-def _area(corners: Any, _zone: Any, _document: Any) -> Iterable[Problem]:
-    after = [*corners[1:], corners[0]]
-    if not sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after)):
-        yield "bad-value", "", "expected a polygon with an area"
-
-
-def _named_once(shapes: Any, _count: Any, _document: Any) -> Iterable[Problem]:
-    if len({one["name"] for one in shapes}) != len(shapes):
-        yield "redefined-value", "", "two have the same name"
-
-
-def _countable(count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
-    edges = count["dwell_s"]
+    for kind in ("lines", "zones"):
+        for number, one in enumerate(count[kind]):
+            at = "{}[{}]".format(kind, number)
+            corners = list(one.get("corners", ())) or [one["start"], one["end"]]
+            for place, point in enumerate(corners):
+                if not (0 <= point[0] <= size[0] and 0 <= point[1] <= size[1]):
+                    name = ("start", "end")[place] if kind == "lines" else "corners[{}]".format(place)
+                    problem = "expected [row, column] in the picture of {}, got {}"
+                    yield "bad-value", "{}.{}".format(at, name), problem.format(size, point)
+            if kind == "lines" and corners[0] == corners[1]:
+                yield "bad-value", at, "expected a line between two places"
+            if kind == "zones" and not _area(corners):
+                yield "bad-value", at + ".corners", "expected a polygon with an area"
+    for kind in ("lines", "zones"):
+        if len({one["name"] for one in count[kind]}) != len(count[kind]):
+            yield "redefined-value", kind, "two have the same name"
     if not count["lines"] and not count["zones"]:
         yield "bad-count", "", "expected a line or a zone"
-    if sorted(set(edges)) != edges:
+    if sorted(set(count["dwell_s"])) != count["dwell_s"]:
         yield "bad-value", "dwell_s", "expected rising seconds"
-    if edges and not count["zones"]:
+    if count["dwell_s"] and not count["zones"]:
         yield "bad-value", "dwell_s", "expected none without a zone to stay in"
 
 
-def _no_finder(_count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
-    yield "bad-value", "", "expected capture.crop or a detector, which finds the people that are counted"
+def _area(corners: Sequence[Sequence[float]]) -> float:
+    """Twice the area of a polygon, with a sign."""
+    after = [*corners[1:], corners[0]]
+    return sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after))
 
 
+_NO_FINDER = "bad-value", "", "expected capture.crop or a detector, which finds the people that are counted"
+_POINT = field.each(field.real(), 2, 2)
+_LINE: Table = {"start": _POINT, "end": _POINT, "name": field.identifier()}
+_ZONE: Table = {"corners": field.each(_POINT, 3, _MOST_CORNERS), "name": field.identifier()}
 _NOISE: Table = {
-    "micro_epsilon": whole(1, 100 * MICRO),
-    "most_each": whole(1, MOST_EACH),
-    "most_micro_epsilon": lambda noise, _: whole(noise["micro_epsilon"]),
+    "micro_epsilon": field.whole(1, 100 * MICRO),
+    "most_each": field.whole(1, MOST_EACH),
+    "most_micro_epsilon": lambda noise, _: field.whole(noise["micro_epsilon"]),
 }
 COUNT: Table = {
-    "lines": each(
-        record({"start": _point, "end": _point, "name": identifier()}, rule=_two_places),
-        0,
-        _MOST_PLACES,
-        rule=_named_once,
-    ),
-    "zones": each(
-        record({"corners": each(_point, 3, _MOST_CORNERS, rule=_area), "name": identifier()}),
-        0,
-        _MOST_PLACES,
-        rule=_named_once,
-    ),
-    "period_s": whole(LEAST_PERIOD_S, MOST_PERIOD_S),
-    "dwell_s": each(positive(MOST_PERIOD_S), 0, _MOST_BINS),
-    "margin_px": lambda _, document: real(1, min(document["capture"]["frame"]["shape"][:2]) / 2),
-    "noise": record(_NOISE, null=True),
+    "lines": field.each(field.record(_LINE), 0, _MOST_PLACES),
+    "zones": field.each(field.record(_ZONE), 0, _MOST_PLACES),
+    "period_s": field.whole(LEAST_PERIOD_S, MOST_PERIOD_S),
+    "dwell_s": field.each(field.positive(MOST_PERIOD_S), 0, _MOST_BINS),
+    "margin_px": lambda _, document: field.real(1, min(document["capture"]["frame"]["shape"][:2]) / 2),
+    "noise": field.record(_NOISE, null=True),
 }
 
 
@@ -145,8 +121,8 @@ def count_field(_manifest: Any, document: Any) -> Field:
     """The field of ``count``: something of the bundle finds the people that are counted."""
     capture = document["capture"]
     if capture is None or (capture["crop"] is None and "detector" not in document):
-        return record(dict.fromkeys(COUNT, ANY), rule=_no_finder)
-    return record(COUNT, rule=_countable)
+        return field.record(dict.fromkeys(COUNT, field.ANY), rule=lambda *_: [_NO_FINDER])
+    return field.record(COUNT, rule=_countable)
 
 
 def check_count(count: Any, capture: Any, *, detector: bool = False) -> None:
@@ -155,7 +131,7 @@ def check_count(count: Any, capture: Any, *, detector: bool = False) -> None:
     ``detector``: a network of the bundle finds the people.
     """
     document = dict({"capture": capture, "count": count}, **({"detector": {}} if detector else {}))
-    check(count, "count", count_field, document)
+    field.check(count, "count", count_field, document)
 
 
 def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:

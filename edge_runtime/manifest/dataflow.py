@@ -32,31 +32,18 @@ from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
 from edgeveil.edge_runtime.stages.base import DTYPES, HOLDS, Value
-from edgeveil.edge_runtime.util.validate import (
-    ANY,
-    Problem,
-    Table,
-    check,
-    each,
-    identifier,
-    one_of,
-    record,
-    refuse,
-    sha256,
-    shape,
-    show,
-    text,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Problem, Table
 
 MAX_STAGES = 64
 _LEAVES = {"frame": "frame", "label": "index", "code": "index model code report"}
 _OUTPUT: Table = {
-    "name": identifier(),
-    "kind": one_of(_LEAVES),
-    "tensor": identifier(),
-    "shape": shape(0),
-    "dtype": one_of(DTYPES),
-    "decoder?": identifier(),
+    "name": field.identifier(),
+    "kind": field.one_of(_LEAVES),
+    "tensor": field.identifier(),
+    "shape": field.shape(0),
+    "dtype": field.one_of(DTYPES),
+    "decoder?": field.identifier(),
 }
 
 
@@ -81,11 +68,11 @@ class Dataflow(object):
     def walk(self) -> None:
         """Check every stage, in order. Raises ``BundleRefused``."""
         holds, stages = False, self._manifest["stages"]
-        check(stages, "stages", each(ANY, 1, MAX_STAGES), self._manifest)
+        field.check(stages, "stages", field.each(field.ANY, 1, MAX_STAGES), self._manifest)
         for number, stage in enumerate(stages):
             at = "stages[{}]".format(number)
             kind = self._kind(stage, at)
-            check(stage, at, record(kind.table(), rule=kind.rule), self._manifest)
+            field.check(stage, at, field.record(kind.table(), rule=kind.rule), self._manifest)
             value = kind.check(stage, at, self)
             if value is not None:
                 self.add(stage["output"], at + ".output", value)
@@ -98,57 +85,63 @@ class Dataflow(object):
                 self.held.update(writes)
             holds = holds or kind.held
         if self.hold in HOLDS and not holds:
-            refuse("stream-mismatch", "stream", "no stage holds anything")
+            field.refuse("stream-mismatch", "stream", "no stage holds anything")
 
     @staticmethod
     def _kind(stage: Any, at: str) -> Any:
         """The class of a stage's kind."""
         if type(stage) is not dict:
-            refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
+            field.refuse("wrong-type", at, "expected an object, got {}".format(field.show(stage)))
         if "stage" not in stage:
-            refuse("missing-key", at, "the key 'stage' is missing")
+            field.refuse("missing-key", at, "the key 'stage' is missing")
         name, known = stage["stage"], choices()
         if type(name) is not str or name not in known:
-            problem = GONE.get("stage {}".format(name), "the stage {} is not known to this runtime".format(show(name)))
-            refuse("unsupported-stage", at, problem)
+            problem = GONE.get(
+                "stage {}".format(name), "the stage {} is not known to this runtime".format(field.show(name))
+            )
+            field.refuse("unsupported-stage", at, problem)
         key = known[name]
         if key and key not in stage:
-            refuse("missing-key", at, "the key '{}' is missing".format(key))
+            field.refuse("missing-key", at, "the key '{}' is missing".format(key))
         kind = STAGES.find("{} {}".format(name, stage[key]) if key else name)
         if kind is None or (key and type(stage[key]) is not str):
-            refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
+            field.refuse(
+                "unsupported-stage", at, "the {} {} is not known to this runtime".format(key, field.show(stage[key]))
+            )
         return kind.load()
 
     def use(self, name: str, at: str, kinds: str) -> Dict[str, Any]:
         """The draw stage of ``name``, of one of ``kinds``, which no other mechanism has. Raises ``BundleRefused``."""
         self.take(name, at, kinds)
         if name not in self._drawn:
-            refuse("reused-noise", at, "'{}' is used already, and noise hides nothing twice".format(name))
+            field.refuse("reused-noise", at, "'{}' is used already, and noise hides nothing twice".format(name))
         return self._drawn.pop(name)
 
     def take(self, name: str, at: str, kinds: str) -> Value:
         """The value ``name``, of one of ``kinds``. Raises ``BundleRefused``."""
         if name not in self._values:
-            refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
+            field.refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
         value = self._values[name]
         if value.kind not in kinds.split():
             reason = "raw-passthrough" if value.kind in ("raw", "unit") else "wrong-value"
-            refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
+            field.refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
         return value
 
     def add(self, name: str, at: str, value: Value) -> None:
         """A value that a stage makes. Raises ``BundleRefused``."""
         if name in self._values:
-            refuse("redefined-value", at, "'{}' is made twice".format(name))
+            field.refuse("redefined-value", at, "'{}' is made twice".format(name))
         self._values[name] = value
 
     def table(self, name: str, at: str, *dtypes: str) -> Dict[str, Any]:
         """The entry of a table of such a dtype, which is used then. Raises ``BundleRefused``."""
         if name not in self._tables:
-            refuse("unknown-table", at, "there is no table '{}'".format(name))
+            field.refuse("unknown-table", at, "there is no table '{}'".format(name))
         table = self._tables[name]
         if len(table["shape"]) < 2 or table["dtype"] not in dtypes:
-            refuse("wrong-value", at, "expected {} of 2 or more dimensions".format(" or ".join(sorted(set(dtypes)))))
+            field.refuse(
+                "wrong-value", at, "expected {} of 2 or more dimensions".format(" or ".join(sorted(set(dtypes))))
+            )
         self.used_tables.add(name)
         return table
 
@@ -156,25 +149,27 @@ class Dataflow(object):
         """The range of a stage is that of the input. Raises ``BundleRefused``."""
         for key in ("low", "high"):
             if stage[key] != self.input[key]:
-                refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
+                field.refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
 
     def check_outputs(self) -> None:
         """Check every output. Raises ``BundleRefused``."""
         outputs = self._manifest["outputs"]
-        check(outputs, "outputs", each(record(_OUTPUT), 1), self._manifest)
+        field.check(outputs, "outputs", field.each(field.record(_OUTPUT), 1), self._manifest)
         for number, output in enumerate(outputs):
             at, name, tensor = "outputs[{}]".format(number), output["name"], output["tensor"]
             if name in self.outputs:
-                refuse("redefined-value", at + ".name", "two outputs are called '{}'".format(name))
+                field.refuse("redefined-value", at + ".name", "two outputs are called '{}'".format(name))
             if (name == "frame") != (output["kind"] == "frame"):
-                refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
+                field.refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
             self.outputs.append(name)
             value = self.take(tensor, at + ".tensor", _LEAVES[output["kind"]])
             if self.hold in HOLDS and tensor not in self.held:
-                refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(tensor))
+                field.refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(tensor))
             for key, known in (("shape", value.shape), ("dtype", value.dtype)):
                 if known is not None and output[key] != known:
-                    refuse("output-mismatch", "{}.{}".format(at, key), "it should be {}".format(show(known)))
+                    field.refuse(
+                        "output-mismatch", "{}.{}".format(at, key), "it should be {}".format(field.show(known))
+                    )
             if "decoder" in output:
                 self._decoder(output, value, at)
 
@@ -187,7 +182,9 @@ class Dataflow(object):
         if value.kind == "index":
             table = self.table(output["decoder"], at + ".decoder", self.input["dtype"])
             if table["shape"][2:] != self.input["shape"]:
-                refuse("output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)")
+                field.refuse(
+                    "output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)"
+                )
             return
         table = self.table(output["decoder"], at + ".decoder", "float32")
         if (
@@ -195,7 +192,7 @@ class Dataflow(object):
             or len(output["shape"]) != 1
             or table["shape"][:-1] != [output["shape"][0] + 1]
         ):
-            refuse("output-mismatch", at + ".decoder", "it decodes a code (r,) by a table (r + 1, features)")
+            field.refuse("output-mismatch", at + ".decoder", "it decodes a code (r,) by a table (r + 1, features)")
 
 
 # Artefacts that a vendor's compiler made from another one: what a manifest must say about them.
@@ -208,10 +205,10 @@ class Dataflow(object):
 
 KEY = "compiled"
 COMPILED: Table = {
-    "for": lambda *_: one_of(sorted(forms())),
-    "from": identifier(),
-    "by": text(),
-    "sha256": sha256(),
+    "for": lambda *_: field.one_of(sorted(forms())),
+    "from": field.identifier(),
+    "by": field.text(),
+    "sha256": field.sha256(),
 }
 _TENSOR = ("name", "shape", "dtype", "scale", "zero_point")
 
@@ -230,7 +227,7 @@ def compiled_problems(artefacts: Dict[str, Any]) -> Iterable[Problem]:
         if (artefact["format"], artefact["precision"]) != form.made:
             yield "artefact-mismatch", place + ".for", "{} runs only {}-{}".format(device, *form.made)
         if variant != "{}-{}".format(source, device):
-            yield "artefact-mismatch", place, "expected the name {}-{}".format(show(source), device)
+            yield "artefact-mismatch", place, "expected the name {}-{}".format(field.show(source), device)
         if KEY in artefacts.get(source, {KEY: None}):
             yield "unknown-artefact", place + ".from", "the model has no such variant to compile"
         made_of = artefacts[source]

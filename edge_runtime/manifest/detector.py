@@ -64,18 +64,12 @@ def detector_field(artefact: Field, member: Field) -> Any:
             return ANY._replace(wrong=lambda *_: "expected a count of the people that it finds")
         sees = capture is not None and len(capture["frame"]["shape"]) > 1 and capture["frame"]["dtype"] == "uint8"
         if not sees or capture["crop"] is not None:
-            return record(dict.fromkeys(table, ANY), rule=_unseeing if not sees else _not_needed)
+            why = "expected a capture.frame of a camera, uint8, in which it finds people"
+            why = "expected none beside capture.crop, which finds people by their depth" if sees else why
+            return record(dict.fromkeys(table, ANY), rule=lambda *_: [("bad-value", "", why)])
         return record(table, rule=_rising)
 
     return field
-
-
-def _unseeing(_detector: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
-    yield "bad-value", "", "expected a capture.frame of a camera, uint8, in which it finds people"
-
-
-def _not_needed(_detector: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
-    yield "bad-value", "", "expected none beside capture.crop, which finds people by their depth"
 
 
 def _rising(detector: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:

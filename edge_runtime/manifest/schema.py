@@ -14,31 +14,8 @@ from edgeveil.edge_runtime.manifest.capture import CAPTURE, SERIES, pipeline_sha
 from edgeveil.edge_runtime.manifest.dataflow import COMPILED, DTYPES, KEY, Dataflow, compiled_problems
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name, detector_field
 from edgeveil.edge_runtime.manifest.manifest import SENSORS, Manifest, parse
-from edgeveil.edge_runtime.util.validate import (
-    ANY,
-    Field,
-    Problem,
-    Table,
-    bounds,
-    check,
-    each,
-    follow,
-    identifier,
-    mapping,
-    one_of,
-    positive,
-    real,
-    record,
-    refuse,
-    rising,
-    sha256,
-    shape,
-    show,
-    spelled,
-    text,
-    truth,
-    whole,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 MAX_VOTES = 1000
 MAX_PERIOD_S = 86400
@@ -64,20 +41,20 @@ def member(folder: str = "") -> Field:
     def there(name: str, _owner: Any, _document: Any) -> Iterable[Problem]:
         checked_name(name.encode("utf-8"))
         if folder and not name.startswith(folder + "/"):
-            yield "bad-value", "", "expected a file under {}/, got {}".format(folder, show(name))
+            yield "bad-value", "", "expected a file under {}/, got {}".format(folder, field.show(name))
 
-    return text(rule=there)
+    return field.text(rule=there)
 
 
 # The manifest's ``input``.
 
 
 def _input(source: Dict[str, Any], _document: Any) -> Table:
-    return dict(_INPUT, series=record(SERIES)) if source.get("kind") == "series" else _INPUT
+    return dict(_INPUT, series=field.record(SERIES)) if source.get("kind") == "series" else _INPUT
 
 
 def _ranged(source: Dict[str, Any], manifest: Any, document: Any) -> Iterable[Problem]:
-    yield from rising(source, manifest, document)
+    yield from field.rising(source, manifest, document)
     if source["low"] is None and (source["kind"] != "vector" or not source["dtype"].startswith("float")):
         yield "bad-value", "low", "only vectors of float32 or float64 may have no range"
     if "series" in source:
@@ -85,13 +62,13 @@ def _ranged(source: Dict[str, Any], manifest: Any, document: Any) -> Iterable[Pr
 
 
 _INPUT: Table = {
-    "sensor?": one_of(SENSORS),  # not in bundles of 0.1
-    "name": identifier(),
-    "kind": one_of(_RANKS),
-    "shape": lambda source, _: shape(_RANKS[source["kind"]], _RANKS[source["kind"]]),
-    "dtype": one_of(DTYPES),
-    "low": bounds,
-    "high": bounds,
+    "sensor?": field.one_of(SENSORS),  # not in bundles of 0.1
+    "name": field.identifier(),
+    "kind": field.one_of(_RANKS),
+    "shape": lambda source, _: field.shape(_RANKS[source["kind"]], _RANKS[source["kind"]]),
+    "dtype": field.one_of(DTYPES),
+    "low": field.bounds,
+    "high": field.bounds,
 }
 
 
@@ -106,7 +83,7 @@ _HELD_BY = {"votes": ("track",), "period_s": ("period",), "acknowledged": ("bout
 
 
 def _stream(stream: Dict[str, Any], _document: Any) -> Table:
-    return dict(_STREAM, gap=whole(1, MAX_GAP)) if stream.get("hold") == "bout" else _STREAM
+    return dict(_STREAM, gap=field.whole(1, MAX_GAP)) if stream.get("hold") == "bout" else _STREAM
 
 
 def _of_others(hold: str, stream: Dict[str, Any], _document: Any) -> Iterable[Problem]:
@@ -115,8 +92,8 @@ def _of_others(hold: str, stream: Dict[str, Any], _document: Any) -> Iterable[Pr
             yield "bad-value", key, "expected null where the stream is held by {}".format(hold)
 
 
-def _where_held(key: str, field: Field) -> Any:
-    return lambda stream, _: field if stream["hold"] in _HELD_BY[key] else ANY
+def _where_held(key: str, of: Field) -> Any:
+    return lambda stream, _: of if stream["hold"] in _HELD_BY[key] else field.ANY
 
 
 def _reasoned(reason: str, stream: Dict[str, Any], _document: Any) -> Iterable[Problem]:
@@ -126,10 +103,10 @@ def _reasoned(reason: str, stream: Dict[str, Any], _document: Any) -> Iterable[P
 
 
 _STREAM: Table = {
-    "hold": one_of(("track", "period", "bout", "frame"), rule=_of_others),
-    "votes": _where_held("votes", whole(1, MAX_VOTES)),
-    "period_s": _where_held("period_s", whole(1, MAX_PERIOD_S)),
-    "acknowledged": _where_held("acknowledged", text(rule=_reasoned)),
+    "hold": field.one_of(("track", "period", "bout", "frame"), rule=_of_others),
+    "votes": _where_held("votes", field.whole(1, MAX_VOTES)),
+    "period_s": _where_held("period_s", field.whole(1, MAX_PERIOD_S)),
+    "acknowledged": _where_held("acknowledged", field.text(rule=_reasoned)),
 }
 
 
@@ -176,30 +153,30 @@ def variants_of(models: Mapping[str, Any]) -> List[str]:
 
 
 _TENSOR: Table = {
-    "name": identifier(),
-    "tensor": text(),
-    "shape": shape(0),
-    "dtype": one_of(sorted(TENSOR_DTYPES), rule=_quantised),
-    "scale": lambda tensor, _: positive() if _limits(tensor) else ANY,
-    "zero_point": lambda tensor, _: whole(*_limits(tensor)) if _limits(tensor) else ANY,
+    "name": field.identifier(),
+    "tensor": field.text(),
+    "shape": field.shape(0),
+    "dtype": field.one_of(sorted(TENSOR_DTYPES), rule=_quantised),
+    "scale": lambda tensor, _: field.positive() if _limits(tensor) else field.ANY,
+    "zero_point": lambda tensor, _: field.whole(*_limits(tensor)) if _limits(tensor) else field.ANY,
 }
-_TENSORS = each(record(_TENSOR), 1, rule=_named_apart)
+_TENSORS = field.each(field.record(_TENSOR), 1, rule=_named_apart)
 _ARTEFACT: Table = {
     "file": member("artefacts"),
-    "format": lambda *_: one_of(formats()),
-    "precision": one_of(("float32", "float16", "int8")),
-    "sha256": sha256(),
-    "weight_bytes": whole(0, MAX_BUNDLE_BYTES),
+    "format": lambda *_: field.one_of(formats()),
+    "precision": field.one_of(("float32", "float16", "int8")),
+    "sha256": field.sha256(),
+    "weight_bytes": field.whole(0, MAX_BUNDLE_BYTES),
     "inputs": _TENSORS,
     "outputs": _TENSORS,
-    "tolerance": record({"max_abs": real(0)}),
+    "tolerance": field.record({"max_abs": field.real(0)}),
 }
 _MODEL: Table = {
-    "macs": whole(),
-    "parameters": whole(),
-    "artefacts": mapping(record(dict(_ARTEFACT, **{KEY + "?": record(COMPILED)})), 1, rule=_variants),
+    "macs": field.whole(),
+    "parameters": field.whole(),
+    "artefacts": field.mapping(field.record(dict(_ARTEFACT, **{KEY + "?": field.record(COMPILED)})), 1, rule=_variants),
 }
-_TABLE: Table = {"file": member("tables"), "shape": shape(), "dtype": one_of(("uint32",) + DTYPES)}
+_TABLE: Table = {"file": member("tables"), "shape": field.shape(), "dtype": field.one_of(("uint32",) + DTYPES)}
 
 
 # The manifest's ``spending`` (``manifest.spending``), and ``training``: what a bundle promises the people it was
@@ -209,18 +186,23 @@ _TABLE: Table = {"file": member("tables"), "shape": shape(), "dtype": one_of(("u
 
 UNITS = ("release", "track", "subject")
 _SPENDING: Table = {
-    "micro_epsilon": whole(1),
-    "unit": one_of(UNITS),
-    "most_micro_epsilon": lambda spending, _: whole(spending["micro_epsilon"]),
-    "period_s": positive(null=True),
+    "micro_epsilon": field.whole(1),
+    "unit": field.one_of(UNITS),
+    "most_micro_epsilon": lambda spending, _: field.whole(spending["micro_epsilon"]),
+    "period_s": field.positive(null=True),
 }
-_MARKS: Table = {"models": mapping(text()), "tables": mapping(text()), "range": text(), "calibration": text()}
+_MARKS: Table = {
+    "models": field.mapping(field.text()),
+    "tables": field.mapping(field.text()),
+    "range": field.text(),
+    "calibration": field.text(),
+}
 _TRAINING: Table = {
-    "epsilon": positive(),
-    "delta": positive(1),
-    "unit": one_of(("subject", "row")),
-    "neighbours": one_of(("add or remove", "replace")),
-    "marks": record(_MARKS),
+    "epsilon": field.positive(),
+    "delta": field.positive(1),
+    "unit": field.one_of(("subject", "row")),
+    "neighbours": field.one_of(("add or remove", "replace")),
+    "marks": field.record(_MARKS),
 }
 
 
@@ -242,7 +224,7 @@ def _privacy_file(wanted: str) -> Field:
         if name != wanted:
             yield "bad-value", "", "expected '{}'; without an audit, null".format(wanted)
 
-    return text(rule=there)
+    return field.text(rule=there)
 
 
 def _unaudited(privacy: Dict[str, Any], _manifest: Any, _document: Any) -> Iterable[Problem]:
@@ -252,8 +234,14 @@ def _unaudited(privacy: Dict[str, Any], _manifest: Any, _document: Any) -> Itera
                 yield "privacy-mismatch", key, "expected nothing: there is no audit"
 
 
-_NO_AUDIT: Table = {"file": ANY, "card": ANY, "page": ANY, "speaks_of": mapping(ANY), "pipeline": mapping(ANY)}
-_AUDITED: Table = {"speaks_of": mapping(mapping(sha256())), "pipeline": mapping(sha256())}
+_NO_AUDIT: Table = {
+    "file": field.ANY,
+    "card": field.ANY,
+    "page": field.ANY,
+    "speaks_of": field.mapping(field.ANY),
+    "pipeline": field.mapping(field.ANY),
+}
+_AUDITED: Table = {"speaks_of": field.mapping(field.mapping(field.sha256())), "pipeline": field.mapping(field.sha256())}
 
 
 # The whole of it.
@@ -266,46 +254,52 @@ def _count(manifest: Any, document: Any) -> Field:
 
 
 _PERTURBER: Table = {
-    "kind": identifier(),
-    "identity_allowed": truth(),
-    "substituted": truth(),
-    "target": text(),
-    "sensitive": text(),
-    "target_classes": each(text(), 0, 4096),
+    "kind": field.identifier(),
+    "identity_allowed": field.truth(),
+    "substituted": field.truth(),
+    "target": field.text(),
+    "sensitive": field.text(),
+    "target_classes": field.each(field.text(), 0, 4096),
 }
-_PROVENANCE: Table = {"edgeveil": text(), "recipe_sha256": sha256(), "packages": mapping(text(), 0, 256)}
+_PROVENANCE: Table = {
+    "edgeveil": field.text(),
+    "recipe_sha256": field.sha256(),
+    "packages": field.mapping(field.text(), 0, 256),
+}
 _GOLDEN: Table = {
     "input": member("golden"),
-    "draws": mapping(member("golden")),
-    "outputs": mapping(mapping(member("golden"))),
+    "draws": field.mapping(member("golden")),
+    "outputs": field.mapping(field.mapping(member("golden"))),
 }
-_MEMBER: Table = {"name": member(), "size": whole(1, MAX_BUNDLE_BYTES), "sha256": sha256()}
+_MEMBER: Table = {"name": member(), "size": field.whole(1, MAX_BUNDLE_BYTES), "sha256": field.sha256()}
 _MANIFEST: Table = {
-    "schema": whole(SCHEMA, SCHEMA),
-    "name": identifier(),
-    "created": spelled(_CREATED, "a time as 2026-11-21T12:00:00Z"),
-    "development": truth(),
-    "security_version": whole(0, 2**31 - 1),
-    "audience": text(),
-    "perturber": record(_PERTURBER),
-    "provenance": record(_PROVENANCE),
-    "input": record(_input, rule=_ranged),
-    "capture": record(CAPTURE, null=True),
-    "stream": record(_stream, null=True),
+    "schema": field.whole(SCHEMA, SCHEMA),
+    "name": field.identifier(),
+    "created": field.spelled(_CREATED, "a time as 2026-11-21T12:00:00Z"),
+    "development": field.truth(),
+    "security_version": field.whole(0, 2**31 - 1),
+    "audience": field.text(),
+    "perturber": field.record(_PERTURBER),
+    "provenance": field.record(_PROVENANCE),
+    "input": field.record(_input, rule=_ranged),
+    "capture": CAPTURE,
+    "stream": field.record(_stream, null=True),
     "count?": _count,
-    "detector?": detector_field(record(dict(_ARTEFACT, **{KEY + "?": ANY})), member("golden")),
-    "tables": mapping(record(_TABLE)),
-    "models": mapping(record(_MODEL), rule=_same_variants),
-    "stages": ANY,
-    "outputs": ANY,
-    "spending?": record(_SPENDING),
-    "training?": record(_TRAINING),
-    "preference": lambda _, document: each(identifier(), 1 if document["models"] else 0),
-    "profiles": mapping(record({"artefacts": each(identifier()), "backends": each(identifier())})),
-    "golden": record(_GOLDEN),
-    "privacy": record(_privacy, rule=_unaudited),
+    "detector?": detector_field(field.record(dict(_ARTEFACT, **{KEY + "?": field.ANY})), member("golden")),
+    "tables": field.mapping(field.record(_TABLE)),
+    "models": field.mapping(field.record(_MODEL), rule=_same_variants),
+    "stages": field.ANY,
+    "outputs": field.ANY,
+    "spending?": field.record(_SPENDING),
+    "training?": field.record(_TRAINING),
+    "preference": lambda _, document: field.each(field.identifier(), 1 if document["models"] else 0),
+    "profiles": field.mapping(
+        field.record({"artefacts": field.each(field.identifier()), "backends": field.each(field.identifier())})
+    ),
+    "golden": field.record(_GOLDEN),
+    "privacy": field.record(_privacy, rule=_unaudited),
 }
-_SEALED: Table = dict(_MANIFEST, members=each(record(_MEMBER), 1, MAX_MEMBERS))
+_SEALED: Table = dict(_MANIFEST, members=field.each(field.record(_MEMBER), 1, MAX_MEMBERS))
 
 
 def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
@@ -315,8 +309,8 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
     """
     if type(manifest) is dict and manifest.get("schema", SCHEMA) != SCHEMA:
         problem = "this runtime reads schema {}, not {}: use the EdgeVeil that made it"
-        refuse("schema", "schema", problem.format(SCHEMA, show(manifest["schema"])))
-    check(manifest, "the manifest", record(_SEALED if sealed else _MANIFEST))
+        field.refuse("schema", "schema", problem.format(SCHEMA, field.show(manifest["schema"])))
+    field.check(manifest, "the manifest", field.record(_SEALED if sealed else _MANIFEST))
     flow = Dataflow(manifest)
     flow.walk()
     flow.check_outputs()
@@ -325,7 +319,7 @@ def check_manifest(manifest: Any, sealed: bool = True) -> Manifest:
         from edgeveil.edge_runtime.manifest.spending import check_covered
 
         check_covered(manifest["stages"], outlets.values(manifest))
-    follow(_problems(manifest, flow, sealed))
+    field.follow(_problems(manifest, flow, sealed))
     return parse(manifest)
 
 
@@ -413,13 +407,13 @@ def _packed(manifest: Dict[str, Any]) -> Iterable[Problem]:
     for place, name in enumerate(names):
         if place and not names[place - 1] < name:
             problem = "the names must be distinct and sorted; {} is not in order"
-            yield "member-order", "members[{}]".format(place), problem.format(show(name))
+            yield "member-order", "members[{}]".format(place), problem.format(field.show(name))
     expected = {RUNTIME_MEMBER, *referenced_files(manifest)}
     for name in sorted(expected - set(names)):
         yield "missing-member", "members", "there is no {}".format(name)
     for name in names:
         if name not in expected:
-            yield "extra-member", "members", "nothing refers to {}".format(show(name))
+            yield "extra-member", "members", "nothing refers to {}".format(field.show(name))
     for name, model in manifest["models"].items():
         for variant, artefact in model["artefacts"].items():
             if artefact["sha256"] != hashes[artefact["file"]]:

@@ -30,19 +30,9 @@ from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.uptime import uptime
 from edgeveil.edge_runtime.util import root_lock, strict_json
+from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.filesystem import names
-from edgeveil.edge_runtime.util.validate import (
-    Problem,
-    Table,
-    check,
-    each,
-    identifier,
-    record,
-    sha256,
-    show,
-    text,
-    whole,
-)
+from edgeveil.edge_runtime.util.validate import Problem, Table
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
@@ -67,23 +57,23 @@ def _file_name(url: str, _entry: Any, _index: Any) -> Iterable[Problem]:
 
 
 _ENTRY = {
-    "name": identifier(),
-    "manifest_sha256": sha256(),
-    "sha256": sha256(),
-    "size": whole(1, MAX_BUNDLE_BYTES),
-    "security_version": whole(0, 2**31 - 1),
-    "url": text(rule=_file_name),
+    "name": field.identifier(),
+    "manifest_sha256": field.sha256(),
+    "sha256": field.sha256(),
+    "size": field.whole(1, MAX_BUNDLE_BYTES),
+    "security_version": field.whole(0, 2**31 - 1),
+    "url": field.text(rule=_file_name),
 }
 _INDEX = {
-    "schema": whole(1, 2),
-    "name": identifier(),
-    "version": whole(1, 2**31 - 1),
-    "releases": each(record(_ENTRY), 1, 256),
+    "schema": field.whole(1, 2),
+    "name": field.identifier(),
+    "version": field.whole(1, 2**31 - 1),
+    "releases": field.each(field.record(_ENTRY), 1, 256),
 }
 
 
 def _of_schema(index: Any, _: Any) -> Table:
-    return dict(_INDEX, audience=text()) if index.get("schema") == 2 else _INDEX
+    return dict(_INDEX, audience=field.text()) if index.get("schema") == 2 else _INDEX
 
 
 class Index(NamedTuple):
@@ -99,7 +89,7 @@ class Index(NamedTuple):
 def read_index(data: bytes, trust: Trust) -> Index:
     """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Any = trust.unwrap(KIND, data, RELEASE)
-    check(payload, "index", record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
+    field.check(payload, "index", field.record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
     releases = [Entry(**entry) for entry in payload["releases"]]
     audience = payload.get("audience", "")
     return Index(payload["name"], payload["version"], releases, audience, hashlib.sha256(data).hexdigest())
@@ -113,7 +103,9 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
     if index.name != product and (trust.product or index.name not in known):
         _refuse(
             "other-product",
-            "the index is of the product {}, and this board follows {}".format(show(index.name), show(product)),
+            "the index is of the product {}, and this board follows {}".format(
+                field.show(index.name), field.show(product)
+            ),
         )
     pinned = seen.audience if seen else ""
     if index.audience not in ("", trust.audience) or (
@@ -122,7 +114,7 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
         _refuse(
             "other-audience",
             "the index is for {}, and this board is {}".format(
-                show(index.audience or "any audience"), show(trust.audience or pinned or "of no audience")
+                field.show(index.audience or "any audience"), field.show(trust.audience or pinned or "of no audience")
             ),
         )
     if seen is None:
