@@ -65,7 +65,7 @@ class CountRules(NamedTuple):
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
 
 
-def _countable(count: Any, _manifest: Any, document: Any) -> Iterable[Problem]:
+def _placed(_period_s: int, count: Any, document: Any) -> Iterable[Problem]:
     """Lines and zones are in the picture, and of a size."""
     size = document["capture"]["frame"]["shape"][:2]
     for kind in ("lines", "zones"):
@@ -84,6 +84,9 @@ def _countable(count: Any, _manifest: Any, document: Any) -> Iterable[Problem]:
     for kind in ("lines", "zones"):
         if len({one["name"] for one in count[kind]}) != len(count[kind]):
             yield "redefined-value", kind, "two have the same name"
+
+
+def _countable(count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
     if not count["lines"] and not count["zones"]:
         yield "bad-count", "", "expected a line or a zone"
     if sorted(set(count["dwell_s"])) != count["dwell_s"]:
@@ -110,7 +113,7 @@ _NOISE: Table = {
 COUNT: Table = {
     "lines": field.each(field.record(_LINE), 0, _MOST_PLACES),
     "zones": field.each(field.record(_ZONE), 0, _MOST_PLACES),
-    "period_s": field.whole(LEAST_PERIOD_S, MOST_PERIOD_S),
+    "period_s": field.whole(LEAST_PERIOD_S, MOST_PERIOD_S, rule=_placed),
     "dwell_s": field.each(field.positive(MOST_PERIOD_S), 0, _MOST_BINS),
     "margin_px": lambda _, document: field.real(1, min(document["capture"]["frame"]["shape"][:2]) / 2),
     "noise": field.record(_NOISE, null=True),

@@ -31,7 +31,7 @@ Rule = Callable[[Any, Any, Any], Iterable[Problem]]  # of a value, the object ar
 class Field(NamedTuple):
     """One field of a table. ``low`` and ``high`` bound a number, or how many characters or entries there are.
 
-    ``of`` is the field of each entry, the table of an object, or words. ``wrong(value, field)`` is a sentence, empty
+    ``of`` is the field of each entry, the table of an object, or words. ``wrong(value)`` is a sentence, empty
     where nothing is wrong. ``null``: null may stand in its place; a rule of a number or text follows then too.
     """
 
@@ -39,7 +39,7 @@ class Field(NamedTuple):
     what: str
     low: float = 0
     high: float = 0
-    wrong: Callable[[Any, Any], str] = lambda _value, _field: ""
+    wrong: Callable[[Any], str] = lambda _value: ""
     of: Any = None
     null: bool = False
     rule: Optional[Rule] = None
@@ -53,7 +53,7 @@ ANY = Field(_ALL, "")  # a rule checks it, or another part does
 
 def nothing(why: str) -> Field:
     """Null, and ``why`` where it is not."""
-    return Field(_ALL, "", wrong=lambda value, _field: "" if value is None else why)
+    return Field(_ALL, "", wrong=lambda value: "" if value is None else why)
 
 
 def truth() -> Field:
@@ -63,42 +63,64 @@ def truth() -> Field:
 
 def whole(low: int = 0, high: int = 2**53, **more: Any) -> Field:
     """A whole number from ``low`` to ``high``."""
-    return Field((int,), "a whole number", low, high, _not_within, **more)
+    expected = "{} to {}".format(low, high)
+    return Field(
+        (int,), "a whole number", low, high, lambda value: _unless(low <= value <= high, expected, value), **more
+    )
 
 
 def real(low: float = -1e30, high: float = 1e30, **more: Any) -> Field:
     """A finite number from ``low`` to ``high``, whole or not."""
-    return Field((int, float), "a number", low, high, _not_near, **more)
+    expected = "{:g} to {:g}".format(low, high)
+
+    def wrong(value: float) -> str:
+        return _unless(math.isfinite(value) and low <= value <= high, expected, value)
+
+    return Field((int, float), "a number", low, high, wrong, **more)
 
 
 def positive(high: float = 1e30, **more: Any) -> Field:
     """A number above 0 and at most ``high``."""
-    return Field((int, float), "a number", 0, high, _not_above, **more)
+    above = "above 0 and at most {:g}".format(high)
+    return real(**more)._replace(wrong=lambda value: real().wrong(value) or _unless(0 < value <= high, above, value))
 
 
 def text(high: int = 200, **more: Any) -> Field:
     """Printable text: no control characters, no direction marks, no halves of surrogate pairs."""
-    return Field((str,), "text", 0, high, _not_printable, **more)
+    expected = "at most {} printable characters".format(high)
+
+    def wrong(value: str) -> str:
+        return _unless(len(value) <= high and value.isprintable(), expected, value)
+
+    return Field((str,), "text", 0, high, wrong, **more)
 
 
-def spelled(pattern: "Pattern[str]", expected: str) -> Field:
+def spelled(pattern: "Pattern[str]", expected: str, what: str = "text", high: int = 200) -> Field:
     """Text of one form, which ``expected`` describes."""
-    return text(rule=lambda value, *_: [] if pattern.fullmatch(value) else [_unlike(expected, value)])
+
+    def wrong(value: str) -> str:
+        good = len(value) <= high and pattern.fullmatch(value)
+        return (what == "text" and text().wrong(value)) or _unless(good, expected, value)
+
+    return Field((str,), what, 0, high, wrong)
 
 
-def identifier(**more: Any) -> Field:
+def identifier() -> Field:
     """A name that the bundle defines."""
-    return Field((str,), "a name", 1, MAX_IDENTIFIER, _no_identifier, **more)
+    expected = "at most {} of a-z 0-9 . _ -, the first a letter or digit".format(MAX_IDENTIFIER)
+    return spelled(IDENTIFIER, expected, "a name", MAX_IDENTIFIER)
 
 
 def one_of(words: Iterable[str], **more: Any) -> Field:
     """One of some words."""
-    return Field((str,), "text", 0, 0, _no_such_word, tuple(words), **more)
+    of = tuple(words)
+    expected = "one of {}".format(", ".join(of))
+    return Field((str,), "text", wrong=lambda value: _unless(value in of, expected, value), of=of, **more)
 
 
 def sha256() -> Field:
     """A SHA-256 as 64 lower-case hexadecimal digits."""
-    return Field((str,), "a SHA-256 in hexadecimal", 64, 64, _no_digest)
+    return spelled(HEX_64, "64 lower-case hexadecimal digits", "a SHA-256 in hexadecimal")
 
 
 def shape(low: int = 1, high: int = MAX_RANK) -> Field:
@@ -194,7 +216,7 @@ def _walk(value: Any, at: str, around: str, entry: Entry, owner: Any, document: 
         for key, of in _entries(value, at, field, document):
             _walk(value[key], _place(inside, key), inside, of, value, document)
     elif not absent:
-        problem = field.wrong(value, field)
+        problem = field.wrong(value)
         if problem:
             raise _Wrong("bad-value", at, problem)
     for reason, place, problem in field.rule(value, owner, document) if field.rule else ():
@@ -226,46 +248,8 @@ def _place(at: str, key: Any) -> str:
     return at + key if key[:1] == "[" or not at else "{}.{}".format(at, key)
 
 
-def _unlike(expected: str, value: Any) -> Problem:
-    return "bad-value", "", "expected {}, got {}".format(expected, show(value))
-
-
-def _not_within(value: int, field: Field) -> str:
-    inside = field.low <= value <= field.high
-    return "" if inside else "expected {} to {}, got {}".format(field.low, field.high, value)
-
-
-def _not_near(value: float, field: Field) -> str:
-    inside = math.isfinite(value) and field.low <= value <= field.high
-    return "" if inside else "expected {:g} to {:g}, got {}".format(field.low, field.high, show(value))
-
-
-def _not_above(value: float, field: Field) -> str:
-    far = _not_near(value, real())
-    if far or 0 < value <= field.high:
-        return far
-    return "expected above 0 and at most {:g}, got {}".format(field.high, show(value))
-
-
-def _not_printable(value: str, field: Field) -> str:
-    if len(value) <= field.high and value.isprintable():
-        return ""
-    return "expected at most {} printable characters, got {}".format(field.high, show(value))
-
-
-def _no_identifier(value: str, field: Field) -> str:
-    if len(value) <= field.high and IDENTIFIER.fullmatch(value):
-        return ""
-    problem = "expected at most {} of a-z 0-9 . _ -, the first a letter or digit, got {}"
-    return problem.format(field.high, show(value))
-
-
-def _no_such_word(value: str, field: Field) -> str:
-    return "" if value in field.of else "expected one of {}, got {}".format(", ".join(field.of), show(value))
-
-
-def _no_digest(value: str, _field: Field) -> str:
-    return "" if HEX_64.fullmatch(value) else "expected 64 lower-case hexadecimal digits, got {}".format(show(value))
+def _unless(good: Any, expected: str, value: Any) -> str:
+    return "" if good else "expected {}, got {}".format(expected, show(value))
 
 
 def _few_elements(value: Any, _owner: Any, _document: Any) -> Iterable[Problem]:
