@@ -31,31 +31,55 @@ from edgeveil.edge_runtime.signing import envelope as envelopes
 from edgeveil.edge_runtime.signing.envelope import MOST_SIGNATURES, Envelope, unwrap
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.signing.roles import NOBODY, Role
-from edgeveil.edge_runtime.util.validate import (
-    each,
-    fields,
-    identifier,
-    reading,
-    record,
-    refuse,
-    sha256,
-    show,
-    text,
-    truth,
-    whole,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 KIND, SCHEMA = "trust", 2
 MAKER, AUDITOR, RELEASE, RUNTIME = ROLES = ("maker", "auditor", "release", "runtime")
 GAP = "chain-gap"  # the reason of a refusal: no bundle has it
 _MOST_VERSION = 2**31 - 1
-_KEYS = {
-    1: ("audience", "keys", "revoked", "schema", "security_version", "version"),
-    2: (
-        "audience", "first_root", "index_stale_days", "product", "revoked", "roles", "root", "runtimes", "schema",
-        "security_version", "version",
+_SAYS = {"file": "trust.json", "cure": "Get it again from the owner of this device's keys."}
+
+
+def _counted_once(role: Any, _owner: Any, _document: Any) -> Iterable[Problem]:
+    keys, threshold = role["keys"], role["threshold"]
+    if len({key["key"] for key in keys}) != len(keys):
+        yield "bad-value", "keys", "a key is listed twice: it would count twice"
+    if threshold > max(len(keys), 1):
+        yield "bad-value", "threshold", "{} of {} keys".format(threshold, len(keys))
+
+
+_KEY: Table = {"key": field.sha256(), "name": field.text(), "development": field.truth()}
+_ROLE = field.record(
+    {"keys": field.each(field.record(_KEY), 0, MOST_SIGNATURES), "threshold": field.whole(1, MOST_SIGNATURES)},
+    rule=_counted_once,
+)
+_COMMON: Table = {
+    "schema": field.whole(1, SCHEMA),
+    "version": field.whole(1, _MOST_VERSION),
+    "revoked": field.each(field.sha256()),
+    "security_version": field.whole(0, _MOST_VERSION),
+    "audience": field.text(),
+}
+
+
+def _reset(_payload: Any, document: Any) -> Field:
+    return field.record({"floor": field.whole(0, _MOST_VERSION), "version": field.whole(1, document["version"])})
+
+
+_TABLES: Dict[int, Table] = {
+    1: dict(_COMMON, keys=field.each(field.record(_KEY))),
+    2: dict(
+        _COMMON,
+        first_root=field.sha256(),
+        root=_ROLE,
+        roles=field.record(dict.fromkeys(ROLES, _ROLE)),
+        product=lambda payload, _: field.text() if payload["product"] == "" else field.identifier(),
+        runtimes=field.each(field.sha256()),
+        index_stale_days=field.whole(1, 3650, null=True),
+        **{"floor_reset?": _reset},  # older boards know no such key
     ),
-}  # fmt: skip
+}
 
 
 class TrustFile(NamedTuple):
@@ -158,93 +182,60 @@ def _role_document(role: Role) -> Dict[str, Any]:
 
 
 def _parse(envelope: Envelope, first: Key) -> TrustFile:
-    with reading("trust.json", "Get it again from the owner of this device's keys."):
-        return _checked(envelope, first)
-
-
-def _checked(envelope: Envelope, first: Key) -> TrustFile:
     """Everything that the payload says, checked; its signatures are not."""
     payload = envelopes.unverified(KIND, envelope)
-    schema = payload.get("schema") if type(payload) is dict else None
-    if schema != envelope.schema:
-        refuse("schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema))
-    reset = "floor_reset" in payload and envelope.schema == SCHEMA  # older boards know no such key
-    record(payload, "trust", _KEYS[envelope.schema] + (("floor_reset",) if reset else ()))
-    common: Dict[str, Any] = {
-        "schema": whole(payload["schema"], "schema", 1, SCHEMA),
-        "version": whole(payload["version"], "version", 1, _MOST_VERSION),
-        "revoked": tuple(each(payload["revoked"], "revoked", sha256)),
-        "security_version": whole(payload["security_version"], "security_version", 0, _MOST_VERSION),
-        "audience": text(payload["audience"], "audience"),
-    }
+    if type(payload) is not dict or payload.get("schema") != envelope.schema:
+        field.refuse(
+            "schema", "trust", "expected schema {} in an envelope of that schema".format(envelope.schema), **_SAYS
+        )
+    field.check(payload, "trust", field.record(_TABLES[envelope.schema]), **_SAYS)
+    same = {key: payload[key] for key in ("schema", "version", "security_version", "audience")}
+    same["revoked"] = tuple(payload["revoked"])
     if envelope.schema == 1:
-        keys = tuple(each(payload["keys"], "keys", _key))
-        return beginning(first)._replace(roles=_roles_of_schema_1(keys), **common)
-    days = payload["index_stale_days"]
+        makers = Role(_keys(payload["keys"]))  # those who may sign bundles may sign the index of updates too
+        return beginning(first)._replace(roles=dict(dict.fromkeys(ROLES, NOBODY), maker=makers, release=makers), **same)
     file = TrustFile(
-        first_root=sha256(payload["first_root"], "first_root"),
-        root=_role(payload["root"], "root"),
-        roles=fields(payload["roles"], "roles", **dict.fromkeys(ROLES, _role)),
-        product="" if payload["product"] == "" else identifier(payload["product"], "product"),
-        runtimes=tuple(each(payload["runtimes"], "runtimes", sha256)),
-        index_stale_days=None if days is None else whole(days, "index_stale_days", 1, 3650),
-        floor_reset=_floor_reset(payload["floor_reset"], common["version"]) if reset else None,
-        **common,
+        first_root=payload["first_root"],
+        root=_role(payload["root"]),
+        roles={name: _role(payload["roles"][name]) for name in ROLES},
+        product=payload["product"],
+        runtimes=tuple(payload["runtimes"]),
+        index_stale_days=payload["index_stale_days"],
+        floor_reset=FloorReset(**payload["floor_reset"]) if "floor_reset" in payload else None,
+        **same,
     )
     if file.first_root != first.key:
         message = (
             "This trust file is of the trust that began under the root key {:.16}..., not under {:.16}... of this {}."
         )
         raise BundleRefused("untrusted-key", message.format(file.first_root, first.key, "device's root.pub"))
-    _check_roles(file)
+    field.follow(_of_roles(file), **_SAYS)
     return file
 
 
-def _floor_reset(entry: Any, version: int) -> FloorReset:
-    floor = lambda value, at: whole(value, at, 0, _MOST_VERSION)  # noqa: E731
-    checked = fields(entry, "floor_reset", floor=floor, version=lambda value, at: whole(value, at, 1, version))
-    return FloorReset(checked["version"], checked["floor"])
-
-
-def _roles_of_schema_1(keys: Tuple[Key, ...]) -> Dict[str, Role]:
-    """Those who may sign bundles may sign the index of updates too."""
-    return dict(dict.fromkeys(ROLES, NOBODY), maker=Role(keys), release=Role(keys))
-
-
-def _check_roles(file: TrustFile) -> None:
+def _of_roles(file: TrustFile) -> Iterable[Problem]:
     """A root key has no other role, a revoked key none at all; and bundles carry one signature."""
     if not file.root.keys:
-        refuse("bad-count", "root.keys", "expected at least one root key")
+        yield "bad-count", "root.keys", "expected at least one root key"
     if file.roles[MAKER].threshold != 1:
-        refuse("bad-value", "roles.maker.threshold", "expected 1: a bundle carries one signature")
+        yield "bad-value", "roles.maker.threshold", "expected 1: a bundle carries one signature"
     roots = {key.key for key in file.root.keys} | {file.first_root}
     for name, role in file.roles.items():
         for key in role.keys:
             if key.key in roots:
-                refuse("bad-value", "roles." + name, "the root key {} may sign trust files alone".format(key.name))
+                yield "bad-value", "roles." + name, "the root key {} may sign trust files alone".format(key.name)
     for name, role in dict(file.roles, root=file.root).items():
         for key in role.keys:
             if key.key in file.revoked:
-                refuse("bad-value", name, "the key {} was revoked".format(key.name))
+                yield "bad-value", name, "the key {} was revoked".format(key.name)
 
 
-def _role(entry: Any, at: str) -> Role:
-    checked = fields(
-        entry,
-        at,
-        keys=lambda keys, place: tuple(each(keys, place, _key, 0, MOST_SIGNATURES)),
-        threshold=lambda value, place: whole(value, place, 1, MOST_SIGNATURES),
-    )
-    keys = checked["keys"]
-    if len({key.key for key in keys}) != len(keys):
-        refuse("bad-value", at + ".keys", "a key is listed twice: it would count twice")
-    if checked["threshold"] > max(len(keys), 1):
-        refuse("bad-value", at + ".threshold", "{} of {} keys".format(checked["threshold"], len(keys)))
-    return Role(keys, checked["threshold"])
+def _role(entry: Mapping[str, Any]) -> Role:
+    return Role(_keys(entry["keys"]), entry["threshold"])
 
 
-def _key(entry: Any, at: str) -> Key:
-    return Key(**fields(entry, at, key=sha256, name=text, development=truth))
+def _keys(entries: Iterable[Mapping[str, Any]]) -> Tuple[Key, ...]:
+    return tuple(Key(**entry) for entry in entries)
 
 
 # Whom this device trusts. ``edgeveil.edge_runtime.bundle.trust_store.open_trust`` reads it from a folder.
@@ -335,13 +326,13 @@ class Trust(object):
             raise BundleRefused("development-mismatch", message.format(key.name))
         if manifest.audience not in ("", self.audience):
             message = "This bundle is for {}, not for this device. Ask for one that is for this device or for all."
-            raise BundleRefused("other-audience", message.format(show(manifest.audience)))
+            raise BundleRefused("other-audience", message.format(field.show(manifest.audience)))
         if self.product and manifest.name != self.product:
             message = (
                 "This bundle is {}, and the trust of this device names the product {}. Use one of that name, or have "
             )
             message += "the owner of the device name another (edgeveil trust set --product)."
-            raise BundleRefused("other-product", message.format(show(manifest.name), show(self.product)))
+            raise BundleRefused("other-product", message.format(field.show(manifest.name), field.show(self.product)))
         if manifest.security_version < self.floor:
             message = "This bundle has security version {}; this device takes {} or later. Use a newer bundle."
             raise BundleRefused("rolled-back", message.format(manifest.security_version, self.floor))

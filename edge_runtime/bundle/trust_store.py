@@ -15,7 +15,7 @@ of them it took last (``bundle.board_state``): those of a backup, which are olde
 
 import hashlib
 import os
-from typing import Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, NoReturn, Optional, Tuple, Union
 
 from edgeveil.edge_runtime.bundle.board_state import (
     Accepted,
@@ -43,10 +43,11 @@ from edgeveil.edge_runtime.signing.keys import Key, parse_public_key, read_publi
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.edge_runtime.util.validate import reading, record, whole
+from edgeveil.edge_runtime.util.validate import ANY, check, record, whole
 
 ROOT_KEY, TRUST_FILE, CHAIN_FILE = "root.pub", "trust.json", "trust-chain.json"
 SIGNED_POLICY_FILE, POLICY_KIND = "policy-signed.json", "policy"
+_SIGNED = {"schema": whole(1, 1), "version": whole(1, 2**31 - 1), "policy": ANY}
 # How each file comes back, as the end of a sentence.
 _CURES = {
     ROOT_KEY: "copy root.pub of the owner's trust folder there",
@@ -325,14 +326,12 @@ def _said(data: Optional[bytes]) -> Optional[Tuple[int, bytes]]:
         return None
 
 
-def _policy_of(payload: object) -> Tuple[int, bytes]:
-    with reading(SIGNED_POLICY_FILE, "Sign the policy again (edgeveil trust policy)."):
-        checked = record(payload, "policy", ("policy", "schema", "version"))
-        whole(checked["schema"], "schema", 1, 1)
-        version = whole(checked["version"], "version", 1, 2**31 - 1)
-    policy = strict_json.dumps(checked["policy"])
+def _policy_of(payload: Any) -> Tuple[int, bytes]:
+    cure = "Sign the policy again (edgeveil trust policy)."
+    check(payload, "policy", record(_SIGNED), file=SIGNED_POLICY_FILE, cure=cure)
+    policy = strict_json.dumps(payload["policy"])
     read_policy(policy)
-    return version, policy
+    return payload["version"], policy
 
 
 def _refuse_part(folder: str, name: str, what: str, cure: str = "") -> NoReturn:

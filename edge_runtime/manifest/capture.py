@@ -2,198 +2,182 @@
 
 import hashlib
 import re
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterable, List, Mapping
 
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.edge_runtime.util.validate import (
-    each,
-    fields,
-    one_of,
-    positive,
-    real,
-    record,
-    refuse,
-    shape,
-    show,
-    text,
-    whole,
-)
-
-# What a manifest says of a series: its sampling in ``input.series``, its windows in ``capture.windows``.
-
-
-MOST_RATE_HZ = 100000
-MOST_GAP_S = 3600
-
-
-def check_sampling(source: Dict[str, Any]) -> None:
-    """Raise ``BundleRefused`` unless ``series`` of the checked input ``source`` says what its steps are."""
-    channels = source["shape"][-1]
-
-    def one_each(values: Any, at: str) -> None:
-        each(values, at, text, channels, channels)
-
-    fields(
-        source["series"],
-        "input.series",
-        rate_hz=lambda rate, at: positive(rate, at, MOST_RATE_HZ),
-        channels=one_each,
-        units=one_each,
-    )
-    if len(set(source["series"]["channels"])) != channels:
-        refuse("redefined-value", "input.series.channels", "two channels have the same name")
-    if type(source["low"]) is not list:
-        refuse("bad-value", "input.low", "expected a range for each channel of a series")
-
-
-def check_windows(capture: Dict[str, Any], size: List[int], source: Dict[str, Any]) -> None:
-    """Raise ``BundleRefused`` unless ``capture.windows`` says how samples become windows of the checked input."""
-    if capture["frame"]["dtype"] != "float32" or source["dtype"] != "float32":
-        refuse("bad-value", "capture.frame.dtype", "expected float32: samples of a series are resampled")
-    if capture["measure"] != "value" or capture["low"] is not None:
-        refuse("bad-value", "capture.measure", "expected value without a range for a series")
-
-    def full_scale(ends: Any, at: str) -> None:
-        if ends is not None:
-            each(ends, at, positive, size[0], size[0])
-
-    fields(
-        capture.get("windows"),
-        "capture.windows",
-        hop=lambda hop, at: whole(hop, at, 1, source["shape"][0]),
-        longest_gap_s=lambda gap, at: positive(gap, at, MOST_GAP_S),
-        full_scale=full_scale,
-    )
-
-
-# The main part, described by the docstring.
-
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
 MAX_SLOTS = 64
-_KEYS = (
-    "frame", "access_points", "measure", "low", "high", "crop", "resize", "slots", "tick_hz", "on_fault",
-    "degraded_after_s",
-)  # fmt: skip
-_CROP_KEYS = (
-    "size", "focal_px", "least_height_mm", "least_pixels", "apart_mm", "step_px", "gone_frames", "floor_frames",
-)  # fmt: skip
-_ADDRESS = r"[0-9a-f]{2}(:[0-9a-f]{2}){5}"
+MOST_RATE_HZ = 100000
+MOST_GAP_S = 3600
+_ADDRESS = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def _each_channel(_sampling: Any, document: Any) -> Field:
+    channels = document["input"]["shape"][-1]
+    return field.each(field.text(), channels, channels)
+
+
+# ``input.series``: what the steps of a series are.
+SERIES: Table = {"rate_hz": field.positive(MOST_RATE_HZ), "channels": _each_channel, "units": _each_channel}
+
+
+def series_problems(source: Dict[str, Any]) -> Iterable[Problem]:
+    """What is wrong with ``series`` of an ``input`` as its table has it."""
+    if len(set(source["series"]["channels"])) != source["shape"][-1]:
+        yield "redefined-value", "series.channels", "two channels have the same name"
+    if type(source["low"]) is not list:
+        yield "bad-value", "low", "expected a range for each channel of a series"
+
+
+def _is_vector(document: Any) -> bool:
+    return document["input"]["kind"] in ("vector", "series")  # a sensor gives the steps of a series one by one
+
+
+def _ends_together(_measure: str, capture: Any, _document: Any) -> Iterable[Problem]:
+    if (capture["low"] is None) != (capture["high"] is None):
+        yield "bad-value", "low", "expected two numbers, or null for both"
+
+
+def _measured(_high: Any, capture: Any, document: Any) -> Iterable[Problem]:
+    """The measure, and the channels of the frame, are those that the input needs."""
+    source, frame, measure, low = document["input"], capture["frame"], capture["measure"], capture["low"]
+    size, wanted = frame["shape"], source["shape"]
+    if low is not None and not low < capture["high"]:
+        problem = "expected low below high, got {} and {}"
+        yield "bad-value", "low", problem.format(field.show(low), field.show(capture["high"]))
+    if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
+        yield "bad-value", "low", "expected two numbers: only values of the input's own type may go without"
+    if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
+        yield "bad-value", "low", "expected null for an input whose range is not two numbers"
+    if measure in ("depth", "height") and (frame["dtype"] != "uint16" or frame["unit_mm"] is None):
+        yield "bad-value", "measure", "depth is measured in uint16 of unit_mm"
+    if source["kind"] == "series":
+        if frame["dtype"] != "float32" or source["dtype"] != "float32":
+            yield "bad-value", "frame.dtype", "expected float32: samples of a series are resampled"
+        if measure != "value" or low is not None:
+            yield "bad-value", "measure", "expected value without a range for a series"
+        if "windows" not in capture:
+            yield "wrong-type", "windows", "expected an object, got None"
+    if _is_vector(document):
+        if size != wanted[-1:]:
+            yield "bad-value", "frame.shape", "expected {}, got {}".format(wanted[-1:], size)
+        if measure not in ("value", "seen"):
+            yield "bad-value", "measure", "a vector has no depth"
+        return
+    channels = _channels(size)
+    gray = channels == 3 and wanted[2] == 1 and frame["dtype"] == "uint8"
+    if channels != wanted[2] and not gray:
+        yield "bad-value", "frame.shape", "expected {} channels, got {}".format(wanted[2], channels)
+    if measure == "seen":
+        yield "bad-value", "measure", "only a vector of access points can measure 'seen'"
+
+
+def _channels(size: List[int]) -> int:
+    return size[2] if len(size) == 3 else 1
+
+
+def _access_points(capture: Any, document: Any) -> Field:
+    many = capture["frame"]["shape"][0]
+    names = field.each(field.spelled(_ADDRESS, "an address as 00:11:22:aa:bb:cc"), many, many, null=True)
+    return names if _is_vector(document) else field.nothing("expected null for images")
+
+
+def _of_image(of: Field) -> Any:
+    return lambda _capture, document: field.nothing("expected null for a vector") if _is_vector(document) else of
+
+
+def _window(capture: Any, document: Any) -> Field:
+    if capture["crop"] is not None and not _is_vector(document):
+        return field.nothing("expected null with crop, which looks for people in the whole frame")
+    found: Field = _of_image(field.each(field.whole(0, sum(capture["frame"]["shape"][:2])), 4, 4, null=True))(
+        capture, document
+    )
+    return found
+
+
+def _windows(_capture: Any, document: Any) -> Field:
+    if document["input"]["kind"] == "series":
+        return field.record(_WINDOWS)
+    return field.nothing("expected null: only a series has windows")
+
+
+def _full_scale(_windows: Any, document: Any) -> Field:
+    channels = document["capture"]["frame"]["shape"][0]
+    return field.each(field.positive(), channels, channels, null=True)
+
+
+def _agree(capture: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    """Parts are within the frame, and people are cut out where and only where the sensor measures depth."""
+    crop, size, measure = capture["crop"], capture["frame"]["shape"], capture["measure"]
+    if len(set(capture["access_points"] or ())) != len(capture["access_points"] or ()):
+        yield "redefined-value", "access_points", "an access point is listed twice"
+    if capture["resize"] == "area" and measure != "value":
+        yield "bad-value", "resize", "expected nearest: a mean over pixels without a value is no depth"
+    if capture.get("window") is not None:
+        top, left, height, width = capture["window"]
+        if not (0 < height <= size[0] - top and 0 < width <= size[1] - left):
+            within = "expected [top, left, height, width] within the frame's {}, got {}"
+            yield "bad-value", "window", within.format(size[:2], capture["window"])
+    if crop is None:
+        if measure == "height":
+            yield "bad-value", "measure", "height is measured in crops"
+        if capture["slots"] != 1:
+            yield "bad-value", "slots", "expected 1 without crops, got {}".format(capture["slots"])
+        return
+    if measure not in ("depth", "height"):
+        yield "bad-value", "measure", "people are found in depth: expected depth or height"
+    if _channels(size) != 1:
+        yield "bad-value", "frame.shape", "depth has one channel, got {}".format(_channels(size))
+    if crop["size"][0] > size[0] or crop["size"][1] > size[1]:
+        problem = "expected at most the frame's {}, got {}"
+        yield "bad-value", "crop.size", problem.format(size[:2], crop["size"])
+
+
+_FRAME: Table = {
+    "shape": lambda _, document: field.shape(1, 1) if _is_vector(document) else field.shape(2, 3),
+    "dtype": field.one_of(DTYPES),
+    "unit_mm": field.positive(1000, null=True),
+}
+_CROP: Table = {
+    "size": field.shape(2, 2),
+    "focal_px": field.positive(10000),
+    "least_height_mm": field.positive(3000),
+    "apart_mm": field.positive(3000),
+    "least_pixels": field.whole(1),
+    "step_px": field.whole(1, 4096),
+    "gone_frames": field.whole(0, 10000),
+    "floor_frames": field.whole(2, 10**7),
+}
+_WINDOWS: Table = {
+    "hop": lambda _, document: field.whole(1, document["input"]["shape"][0]),
+    "longest_gap_s": field.positive(MOST_GAP_S),
+    "full_scale": _full_scale,
+}
+_CAPTURE: Table = {
+    "frame": field.record(_FRAME),
+    "measure": field.one_of(MEASURES, rule=_ends_together),
+    "low": field.real(null=True),
+    "high": field.real(null=True, rule=_measured),
+    "access_points": _access_points,
+    "resize": _of_image(field.one_of(("nearest", "area"))),
+    "crop": _of_image(field.record(_CROP, null=True)),
+    "window?": _window,  # bundles from before them have no window and no windows
+    "windows?": _windows,
+    "slots": field.whole(1, MAX_SLOTS),
+    "tick_hz": field.real(0.01, 1000),
+    "on_fault": field.one_of(("previous", "flat")),
+    "degraded_after_s": field.whole(1, 86400),
+}
+CAPTURE = field.record(_CAPTURE, null=True, rule=_agree)
 
 
 def check_capture(capture: Any, source: Dict[str, Any]) -> None:
     """Raise ``BundleRefused`` unless ``capture`` says how frames become ``source``, the checked input."""
-    # Bundles from before them have no window and no windows.
-    whole_of = dict({"window": None, "windows": None}, **capture) if type(capture) is dict else capture
-    record(whole_of, "capture", _KEYS + ("window", "windows"))
-    vector = source["kind"] in ("vector", "series")  # a sensor gives the steps of a series one by one
-    frame = record(capture["frame"], "capture.frame", ("shape", "dtype", "unit_mm"))
-    size = shape(frame["shape"], "capture.frame.shape", 1 if vector else 2, 1 if vector else 3)
-    one_of(frame["dtype"], "capture.frame.dtype", DTYPES)
-    if frame["unit_mm"] is not None:
-        positive(frame["unit_mm"], "capture.frame.unit_mm", 1000)
-    _check_measure(capture, frame, source)
-    if source["kind"] == "series":
-        check_windows(capture, size, source)
-    elif whole_of["windows"] is not None:
-        refuse("bad-value", "capture.windows", "expected null: only a series has windows")
-    if vector:
-        _check_vector(capture, size, source)
-    else:
-        _check_image(capture, size, source)
-    whole(capture["slots"], "capture.slots", 1, MAX_SLOTS)
-    if capture["crop"] is None and capture["slots"] != 1:
-        refuse("bad-value", "capture.slots", "expected 1 without crops, got {}".format(capture["slots"]))
-    real(capture["tick_hz"], "capture.tick_hz", 0.01, 1000)
-    one_of(capture["on_fault"], "capture.on_fault", ("previous", "flat"))
-    whole(capture["degraded_after_s"], "capture.degraded_after_s", 1, 86400)
-
-
-def _check_measure(capture: Dict[str, Any], frame: Dict[str, Any], source: Dict[str, Any]) -> None:
-    measure = one_of(capture["measure"], "capture.measure", MEASURES)
-    low, high = capture["low"], capture["high"]
-    if (low is None) != (high is None):
-        refuse("bad-value", "capture.low", "expected two numbers, or null for both")
-    if low is not None and not real(low, "capture.low") < real(high, "capture.high"):
-        refuse("bad-value", "capture.low", "expected low below high, got {} and {}".format(show(low), show(high)))
-    if low is None and (measure != "value" or frame["dtype"] != source["dtype"]):
-        refuse(
-            "bad-value",
-            "capture.low",
-            "expected two numbers: only values of the input's own type may go without",
-        )
-    if low is not None and measure != "seen" and type(source["low"]) not in (float, int):
-        refuse("bad-value", "capture.low", "expected null for an input whose range is not two numbers")
-    if measure in ("depth", "height") and (frame["dtype"] != "uint16" or frame["unit_mm"] is None):
-        refuse("bad-value", "capture.measure", "depth is measured in uint16 of unit_mm")
-
-
-def _check_vector(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
-    if size != source["shape"][-1:]:
-        refuse("bad-value", "capture.frame.shape", "expected {}, got {}".format(source["shape"][-1:], size))
-    for key in ("crop", "resize", "window"):
-        if capture.get(key) is not None:
-            refuse("bad-value", "capture." + key, "expected null for a vector")
-    if capture["measure"] not in ("value", "seen"):
-        refuse("bad-value", "capture.measure", "a vector has no depth")
-    if capture["access_points"] is None:
-        return
-    names = each(capture["access_points"], "capture.access_points", _check_address, size[0], size[0])
-    if len(set(names)) != len(names):
-        refuse("redefined-value", "capture.access_points", "an access point is listed twice")
-
-
-def _check_address(name: Any, at: str) -> str:
-    if not re.fullmatch(_ADDRESS, text(name, at)):
-        refuse("bad-value", at, "expected an address as 00:11:22:aa:bb:cc, got {}".format(show(name)))
-    return str(name)
-
-
-def _check_window(window: Any, size: Any, crop: Any) -> None:
-    if window is None:
-        return
-    if crop is not None:
-        refuse("bad-value", "capture.window", "expected null with crop, which looks for people in the whole frame")
-    top, left, height, width = each(window, "capture.window", lambda n, at: whole(n, at, 0, size[0] + size[1]), 4, 4)
-    if not (0 < height <= size[0] - top and 0 < width <= size[1] - left):
-        within = "expected [top, left, height, width] within the frame's {}, got {}"
-        refuse("bad-value", "capture.window", within.format(size[:2], [top, left, height, width]))
-
-
-def _check_image(capture: Dict[str, Any], size: Any, source: Dict[str, Any]) -> None:
-    if capture["access_points"] is not None:
-        refuse("bad-value", "capture.access_points", "expected null for images")
-    channels = size[2] if len(size) == 3 else 1
-    wanted = source["shape"][2]
-    gray = channels == 3 and wanted == 1 and capture["frame"]["dtype"] == "uint8"
-    if channels != wanted and not gray:
-        refuse("bad-value", "capture.frame.shape", "expected {} channels, got {}".format(wanted, channels))
-    if capture["measure"] == "seen":
-        refuse("bad-value", "capture.measure", "only a vector of access points can measure 'seen'")
-    resize = one_of(capture["resize"], "capture.resize", ("nearest", "area"))
-    if resize == "area" and capture["measure"] != "value":
-        refuse("bad-value", "capture.resize", "expected nearest: a mean over pixels without a value is no depth")
-    crop = capture["crop"]
-    _check_window(capture.get("window"), size, crop)
-    if crop is None:
-        if capture["measure"] == "height":
-            refuse("bad-value", "capture.measure", "height is measured in crops")
-        return
-    record(crop, "capture.crop", _CROP_KEYS)
-    if capture["measure"] not in ("depth", "height"):
-        refuse("bad-value", "capture.measure", "people are found in depth: expected depth or height")
-    if channels != 1:
-        refuse("bad-value", "capture.frame.shape", "depth has one channel, got {}".format(channels))
-    window = shape(crop["size"], "capture.crop.size", 2, 2)
-    if window[0] > size[0] or window[1] > size[1]:
-        refuse("bad-value", "capture.crop.size", "expected at most the frame's {}, got {}".format(size[:2], window))
-    for key, most in (("focal_px", 10000), ("least_height_mm", 3000), ("apart_mm", 3000)):
-        positive(crop[key], "capture.crop." + key, most)
-    whole(crop["least_pixels"], "capture.crop.least_pixels", 1)
-    whole(crop["step_px"], "capture.crop.step_px", 1, 4096)
-    whole(crop["gone_frames"], "capture.crop.gone_frames", 0, 10000)
-    whole(crop["floor_frames"], "capture.crop.floor_frames", 2, 10**7)
+    field.check(capture, "capture", CAPTURE, {"input": source, "capture": capture})
 
 
 # One hash of all that determines a pipeline's output, so that an audit of another pipeline does not match.

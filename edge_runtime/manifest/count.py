@@ -4,9 +4,10 @@ Places are [row, column] in pixels of the sensor's frame. A record has ``values`
 ``names``: of each line ``in`` and ``out``, of each zone ``occupancy`` and, with ``dwell_s``, a number for each bin.
 """
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.util.validate import each, identifier, positive, real, record, refuse, whole
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400
@@ -64,34 +65,76 @@ class CountRules(NamedTuple):
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
 
 
+def _placed(_period_s: int, count: Any, document: Any) -> Iterable[Problem]:
+    """Lines and zones are in the picture, and of a size."""
+    size = document["capture"]["frame"]["shape"][:2]
+    for kind in ("lines", "zones"):
+        for number, one in enumerate(count[kind]):
+            at = "{}[{}]".format(kind, number)
+            corners = list(one.get("corners", ())) or [one["start"], one["end"]]
+            for place, point in enumerate(corners):
+                if not (0 <= point[0] <= size[0] and 0 <= point[1] <= size[1]):
+                    name = ("start", "end")[place] if kind == "lines" else "corners[{}]".format(place)
+                    problem = "expected [row, column] in the picture of {}, got {}"
+                    yield "bad-value", "{}.{}".format(at, name), problem.format(size, point)
+            if kind == "lines" and corners[0] == corners[1]:
+                yield "bad-value", at, "expected a line between two places"
+            if kind == "zones" and not _area(corners):
+                yield "bad-value", at + ".corners", "expected a polygon with an area"
+    for kind in ("lines", "zones"):
+        if len({one["name"] for one in count[kind]}) != len(count[kind]):
+            yield "redefined-value", kind, "two have the same name"
+
+
+def _countable(count: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    if not count["lines"] and not count["zones"]:
+        yield "bad-count", "", "expected a line or a zone"
+    if sorted(set(count["dwell_s"])) != count["dwell_s"]:
+        yield "bad-value", "dwell_s", "expected rising seconds"
+    if count["dwell_s"] and not count["zones"]:
+        yield "bad-value", "dwell_s", "expected none without a zone to stay in"
+
+
+def _area(corners: Sequence[Sequence[float]]) -> float:
+    """Twice the area of a polygon, with a sign."""
+    after = [*corners[1:], corners[0]]
+    return sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after))
+
+
+_NO_FINDER = "bad-value", "", "expected capture.crop or a detector, which finds the people that are counted"
+_POINT = field.each(field.real(), 2, 2)
+_LINE: Table = {"start": _POINT, "end": _POINT, "name": field.identifier()}
+_ZONE: Table = {"corners": field.each(_POINT, 3, _MOST_CORNERS), "name": field.identifier()}
+_NOISE: Table = {
+    "micro_epsilon": field.whole(1, 100 * MICRO),
+    "most_each": field.whole(1, MOST_EACH),
+    "most_micro_epsilon": lambda noise, _: field.whole(noise["micro_epsilon"]),
+}
+COUNT: Table = {
+    "lines": field.each(field.record(_LINE), 0, _MOST_PLACES),
+    "zones": field.each(field.record(_ZONE), 0, _MOST_PLACES),
+    "period_s": field.whole(LEAST_PERIOD_S, MOST_PERIOD_S, rule=_placed),
+    "dwell_s": field.each(field.positive(MOST_PERIOD_S), 0, _MOST_BINS),
+    "margin_px": lambda _, document: field.real(1, min(document["capture"]["frame"]["shape"][:2]) / 2),
+    "noise": field.record(_NOISE, null=True),
+}
+
+
+def count_field(_manifest: Any, document: Any) -> Field:
+    """The field of ``count``: something of the bundle finds the people that are counted."""
+    capture = document["capture"]
+    if capture is None or (capture["crop"] is None and "detector" not in document):
+        return field.record(dict.fromkeys(COUNT, field.ANY), rule=lambda *_: [_NO_FINDER])
+    return field.record(COUNT, rule=_countable)
+
+
 def check_count(count: Any, capture: Any, *, detector: bool = False) -> None:
     """Raise ``BundleRefused`` unless ``count`` says what to count under the checked ``capture``.
 
     ``detector``: a network of the bundle finds the people.
     """
-    record(count, "count", ("lines", "zones", "period_s", "dwell_s", "margin_px", "noise"))
-    if capture is None or (capture["crop"] is None and not detector):
-        refuse("bad-value", "count", "expected capture.crop or a detector, which finds the people that are counted")
-    shape = capture["frame"]["shape"][:2]
-    lines = each(count["lines"], "count.lines", lambda line, at: _check_line(line, at, shape), 0, _MOST_PLACES)
-    zones = each(count["zones"], "count.zones", lambda zone, at: _check_zone(zone, at, shape), 0, _MOST_PLACES)
-    for kind, names in (("lines", lines), ("zones", zones)):
-        if len(set(names)) != len(names):
-            refuse("redefined-value", "count." + kind, "two have the same name")
-    if not lines and not zones:
-        refuse("bad-count", "count", "expected a line or a zone")
-    whole(count["period_s"], "count.period_s", LEAST_PERIOD_S, MOST_PERIOD_S)
-    edges = each(count["dwell_s"], "count.dwell_s", lambda edge, at: positive(edge, at, MOST_PERIOD_S), 0, _MOST_BINS)
-    if sorted(set(edges)) != edges:
-        refuse("bad-value", "count.dwell_s", "expected rising seconds")
-    if edges and not zones:
-        refuse("bad-value", "count.dwell_s", "expected none without a zone to stay in")
-    real(count["margin_px"], "count.margin_px", 1, min(shape) / 2)
-    if count["noise"] is not None:
-        noise = record(count["noise"], "count.noise", ("micro_epsilon", "most_each", "most_micro_epsilon"))
-        one = whole(noise["micro_epsilon"], "count.noise.micro_epsilon", 1, 100 * MICRO)
-        whole(noise["most_each"], "count.noise.most_each", 1, MOST_EACH)
-        whole(noise["most_micro_epsilon"], "count.noise.most_micro_epsilon", one)
+    document = dict({"capture": capture, "count": count}, **({"detector": {}} if detector else {}))
+    field.check(count, "count", count_field, document)
 
 
 def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:
@@ -102,37 +145,6 @@ def parse_count(count: Optional[Mapping[str, Any]]) -> Optional[CountRules]:
     zones = [Zone(zone["name"], [tuple(corner) for corner in zone["corners"]]) for zone in count["zones"]]
     noise = None if count["noise"] is None else CountNoise(**count["noise"])
     return CountRules(lines, zones, count["period_s"], list(count["dwell_s"]), count["margin_px"], noise)
-
-
-def _check_line(line: Any, at: str, shape: Sequence[int]) -> str:
-    record(line, at, ("name", "start", "end"))
-    start, end = (_check_point(line[key], "{}.{}".format(at, key), shape) for key in ("start", "end"))
-    if start == end:
-        refuse("bad-value", at, "expected a line between two places")
-    return identifier(line["name"], at + ".name")
-
-
-def _check_zone(zone: Any, at: str, shape: Sequence[int]) -> str:
-    record(zone, at, ("name", "corners"))
-    corners = each(
-        zone["corners"], at + ".corners", lambda point, place: _check_point(point, place, shape), 3, _MOST_CORNERS
-    )
-    if not _area(corners):
-        refuse("bad-value", at + ".corners", "expected a polygon with an area")
-    return identifier(zone["name"], at + ".name")
-
-
-def _check_point(point: Any, at: str, shape: Sequence[int]) -> List[float]:
-    found: List[float] = each(point, at, real, 2, 2)
-    if not (0 <= found[0] <= shape[0] and 0 <= found[1] <= shape[1]):
-        refuse("bad-value", at, "expected [row, column] in the picture of {}, got {}".format(shape, found))
-    return found
-
-
-def _area(corners: Sequence[Sequence[float]]) -> float:
-    """Twice the area of a polygon, with a sign."""
-    after = [*corners[1:], corners[0]]
-    return sum(one[0] * two[1] - one[1] * two[0] for one, two in zip(corners, after))
 
 
 def document_of(rules: CountRules, values: Sequence[Optional[int]]) -> Dict[str, Any]:

@@ -26,26 +26,25 @@ Where the manifest holds a stream, every output must also be *held*: made by a h
 noise.
 """
 
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, Iterable, List, Set
 
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.gone import GONE
 from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
 from edgeveil.edge_runtime.stages.base import DTYPES, HOLDS, Value
-from edgeveil.edge_runtime.util.validate import (
-    bounds,
-    identifier,
-    one_of,
-    record,
-    refuse,
-    sequence,
-    sha256,
-    shape,
-    show,
-    text,
-)
+from edgeveil.edge_runtime.util import validate as field
+from edgeveil.edge_runtime.util.validate import Problem, Table
 
 MAX_STAGES = 64
+_LEAVES = {"frame": "frame", "label": "index", "code": "index model code report"}
+_OUTPUT: Table = {
+    "name": field.identifier(),
+    "kind": field.one_of(_LEAVES),
+    "tensor": field.identifier(),
+    "shape": field.shape(0),
+    "dtype": field.one_of(DTYPES),
+    "decoder?": field.identifier(),
+}
 
 
 class Dataflow(object):
@@ -53,7 +52,7 @@ class Dataflow(object):
 
     def __init__(self, manifest: Dict[str, Any]) -> None:
         source = manifest["input"]
-        self.input = source
+        self.input, self._manifest = source, manifest
         stream = manifest["stream"]
         self.hold = None if stream is None else stream["hold"]  # see HOLDS; or "frame": nothing is held
         self.held: Set[str] = set()
@@ -64,14 +63,16 @@ class Dataflow(object):
         self.draws: List[str] = []  # what must be recorded with the golden input
         self.used_models: Set[str] = set()
         self.used_tables: Set[str] = set()
+        self.outputs: List[str] = []  # their names, in order; the first is the main one
 
-    def walk(self, stages: Any) -> None:
+    def walk(self) -> None:
         """Check every stage, in order. Raises ``BundleRefused``."""
-        holds = False
-        for number, stage in enumerate(sequence(stages, "stages", 1, MAX_STAGES)):
+        holds, stages = False, self._manifest["stages"]
+        field.check(stages, "stages", field.each(field.ANY, 1, MAX_STAGES), self._manifest)
+        for number, stage in enumerate(stages):
             at = "stages[{}]".format(number)
             kind = self._kind(stage, at)
-            record(stage, at, kind.keys())
+            field.check(stage, at, field.record(kind.table(), rule=kind.rule), self._manifest)
             value = kind.check(stage, at, self)
             if value is not None:
                 self.add(stage["output"], at + ".output", value)
@@ -84,96 +85,93 @@ class Dataflow(object):
                 self.held.update(writes)
             holds = holds or kind.held
         if self.hold in HOLDS and not holds:
-            refuse("stream-mismatch", "stream", "no stage holds anything")
+            field.refuse("stream-mismatch", "stream", "no stage holds anything")
 
     @staticmethod
     def _kind(stage: Any, at: str) -> Any:
         """The kind of a stage."""
         if type(stage) is not dict:
-            refuse("wrong-type", at, "expected an object, got {}".format(show(stage)))
+            field.refuse("wrong-type", at, "expected an object, got {}".format(field.show(stage)))
         if "stage" not in stage:
-            refuse("missing-key", at, "the key 'stage' is missing")
+            field.refuse("missing-key", at, "the key 'stage' is missing")
         name, known = stage["stage"], choices()
         if type(name) is not str or name not in known:
-            problem = GONE.get("stage {}".format(name), "the stage {} is not known to this runtime".format(show(name)))
-            refuse("unsupported-stage", at, problem)
+            problem = GONE.get(
+                "stage {}".format(name), "the stage {} is not known to this runtime".format(field.show(name))
+            )
+            field.refuse("unsupported-stage", at, problem)
         key = known[name]
         if key and key not in stage:
-            refuse("missing-key", at, "the key '{}' is missing".format(key))
+            field.refuse("missing-key", at, "the key '{}' is missing".format(key))
         kind = STAGES.find("{} {}".format(name, stage[key]) if key else name)
         if kind is None or (key and type(stage[key]) is not str):
-            refuse("unsupported-stage", at, "the {} {} is not known to this runtime".format(key, show(stage[key])))
+            field.refuse(
+                "unsupported-stage", at, "the {} {} is not known to this runtime".format(key, field.show(stage[key]))
+            )
         return kind.load()()
 
-    def use(self, name: Any, at: str, kinds: str) -> Dict[str, Any]:
+    def use(self, name: str, at: str, kinds: str) -> Dict[str, Any]:
         """The draw stage of ``name``, of one of ``kinds``, which no other mechanism has. Raises ``BundleRefused``."""
         self.take(name, at, kinds)
         if name not in self._drawn:
-            refuse("reused-noise", at, "'{}' is used already, and noise hides nothing twice".format(name))
+            field.refuse("reused-noise", at, "'{}' is used already, and noise hides nothing twice".format(name))
         return self._drawn.pop(name)
 
-    def take(self, name: Any, at: str, kinds: str) -> Value:
+    def take(self, name: str, at: str, kinds: str) -> Value:
         """The value ``name``, of one of ``kinds``. Raises ``BundleRefused``."""
-        identifier(name, at)
         if name not in self._values:
-            refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
+            field.refuse("undefined-value", at, "no stage before this one makes '{}'".format(name))
         value = self._values[name]
         if value.kind not in kinds.split():
             reason = "raw-passthrough" if value.kind in ("raw", "unit") else "wrong-value"
-            refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
+            field.refuse(reason, at, "'{}' is of kind {}, and only {} may come here".format(name, value.kind, kinds))
         return value
 
-    def add(self, name: Any, at: str, value: Value) -> None:
+    def add(self, name: str, at: str, value: Value) -> None:
         """A value that a stage makes. Raises ``BundleRefused``."""
-        identifier(name, at)
         if name in self._values:
-            refuse("redefined-value", at, "'{}' is made twice".format(name))
+            field.refuse("redefined-value", at, "'{}' is made twice".format(name))
         self._values[name] = value
 
-    def table(self, name: Any, at: str, *dtypes: str) -> Dict[str, Any]:
+    def table(self, name: str, at: str, *dtypes: str) -> Dict[str, Any]:
         """The entry of a table of such a dtype, which is used then. Raises ``BundleRefused``."""
-        identifier(name, at)
         if name not in self._tables:
-            refuse("unknown-table", at, "there is no table '{}'".format(name))
+            field.refuse("unknown-table", at, "there is no table '{}'".format(name))
         table = self._tables[name]
         if len(table["shape"]) < 2 or table["dtype"] not in dtypes:
-            refuse("wrong-value", at, "expected {} of 2 or more dimensions".format(" or ".join(sorted(set(dtypes)))))
+            field.refuse(
+                "wrong-value", at, "expected {} of 2 or more dimensions".format(" or ".join(sorted(set(dtypes))))
+            )
         self.used_tables.add(name)
         return table
 
     def check_range(self, stage: Dict[str, Any], at: str) -> None:
         """The range of a stage is that of the input. Raises ``BundleRefused``."""
-        bounds(stage, at, self.input["shape"][-1])
         for key in ("low", "high"):
             if stage[key] != self.input[key]:
-                refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
+                field.refuse("range-mismatch", "{}.{}".format(at, key), "it is not the '{}' of the input".format(key))
 
-    def check_outputs(self, outputs: Any) -> List[str]:
-        """The names of the outputs, in order; the first is the main one."""
-        names: List[str] = []
-        for number, output in enumerate(sequence(outputs, "outputs", 1)):
-            at = "outputs[{}]".format(number)
-            decoded = type(output) is dict and "decoder" in output
-            record(output, at, ("name", "kind", "tensor", "shape", "dtype") + (("decoder",) if decoded else ()))
-            name = identifier(output["name"], at + ".name")
-            kind = one_of(output["kind"], at + ".kind", ("frame", "label", "code"))
-            if name in names:
-                refuse("redefined-value", at + ".name", "two outputs are called '{}'".format(name))
-            if (name == "frame") != (kind == "frame"):
-                refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
-            names.append(name)
-            may_leave = {"frame": "frame", "label": "index", "code": "index model code report"}[kind]
-            value = self.take(output["tensor"], at + ".tensor", may_leave)
-            if self.hold in HOLDS and output["tensor"] not in self.held:
-                refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(output["tensor"]))
-            shape(output["shape"], at + ".shape", 0)
-            one_of(output["dtype"], at + ".dtype", DTYPES)
+    def check_outputs(self) -> None:
+        """Check every output. Raises ``BundleRefused``."""
+        outputs = self._manifest["outputs"]
+        field.check(outputs, "outputs", field.each(field.record(_OUTPUT), 1), self._manifest)
+        for number, output in enumerate(outputs):
+            at, name, tensor = "outputs[{}]".format(number), output["name"], output["tensor"]
+            if name in self.outputs:
+                field.refuse("redefined-value", at + ".name", "two outputs are called '{}'".format(name))
+            if (name == "frame") != (output["kind"] == "frame"):
+                field.refuse("output-mismatch", at, "the one output of kind frame, and no other, is called 'frame'")
+            self.outputs.append(name)
+            value = self.take(tensor, at + ".tensor", _LEAVES[output["kind"]])
+            if self.hold in HOLDS and tensor not in self.held:
+                field.refuse("unheld", at + ".tensor", "'{}' changes with every frame of the stream".format(tensor))
             for key, known in (("shape", value.shape), ("dtype", value.dtype)):
                 if known is not None and output[key] != known:
-                    refuse("output-mismatch", "{}.{}".format(at, key), "it should be {}".format(show(known)))
-            if decoded:
+                    field.refuse(
+                        "output-mismatch", "{}.{}".format(at, key), "it should be {}".format(field.show(known))
+                    )
+            if "decoder" in output:
                 self._decoder(output, value, at)
-        return names
 
     def _decoder(self, output: Dict[str, Any], value: Value, at: str) -> None:
         """How a receiver makes a sample of what it gets.
@@ -184,7 +182,9 @@ class Dataflow(object):
         if value.kind == "index":
             table = self.table(output["decoder"], at + ".decoder", self.input["dtype"])
             if table["shape"][2:] != self.input["shape"]:
-                refuse("output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)")
+                field.refuse(
+                    "output-mismatch", at + ".decoder", "expected (indices, samples of each, shape of the input)"
+                )
             return
         table = self.table(output["decoder"], at + ".decoder", "float32")
         if (
@@ -192,7 +192,7 @@ class Dataflow(object):
             or len(output["shape"]) != 1
             or table["shape"][:-1] != [output["shape"][0] + 1]
         ):
-            refuse("output-mismatch", at + ".decoder", "it decodes a code (r,) by a table (r + 1, features)")
+            field.refuse("output-mismatch", at + ".decoder", "it decodes a code (r,) by a table (r + 1, features)")
 
 
 # Artefacts that a vendor's compiler made from another one: what a manifest must say about them.
@@ -204,36 +204,40 @@ class Dataflow(object):
 
 
 KEY = "compiled"
+COMPILED: Table = {
+    "for": lambda *_: field.one_of(sorted(forms())),
+    "from": field.identifier(),
+    "by": field.text(),
+    "sha256": field.sha256(),
+}
 _TENSOR = ("name", "shape", "dtype", "scale", "zero_point")
 
 
-def check_compiled(artefacts: Dict[str, Any], at: str) -> None:
-    """Raise ``BundleRefused`` unless every compiled variant of a model matches the variant it was made from."""
+def compiled_problems(artefacts: Dict[str, Any]) -> Iterable[Problem]:
+    """Where a compiled variant of a model does not match the variant it was made from."""
     for variant, artefact in artefacts.items():
-        place = "{}.{}.{}".format(at, variant, KEY)
-        ending = variant.rpartition("-")[2]
+        place = "{}.{}".format(variant, KEY)
         if KEY not in artefact:
-            if ending in forms():
-                refuse("missing-key", place, "a variant with this name must say what it was compiled from")
+            if variant.rpartition("-")[2] in forms():
+                yield "missing-key", place, "a variant with this name must say what it was compiled from"
             continue
-        facts = record(artefact[KEY], place, ("for", "from", "sha256", "by"))
-        device = one_of(facts["for"], place + ".for", sorted(forms()))
+        facts = artefact[KEY]
+        device, source = facts["for"], facts["from"]
         form = forms()[device]
         if (artefact["format"], artefact["precision"]) != form.made:
-            refuse("artefact-mismatch", place + ".for", "{} runs only {}-{}".format(device, *form.made))
-        source = identifier(facts["from"], place + ".from")
+            yield "artefact-mismatch", place + ".for", "{} runs only {}-{}".format(device, *form.made)
         if variant != "{}-{}".format(source, device):
-            refuse("artefact-mismatch", place, "expected the name {}-{}".format(show(source), device))
-        text(facts["by"], place + ".by")
+            yield "artefact-mismatch", place, "expected the name {}-{}".format(field.show(source), device)
         if KEY in artefacts.get(source, {KEY: None}):
-            refuse("unknown-artefact", place + ".from", "the model has no such variant to compile")
-        if (artefacts[source]["format"], artefacts[source]["precision"]) != form.source:
-            refuse("artefact-mismatch", place + ".from", "{} is compiled from {}-{}".format(device, *form.source))
-        if sha256(facts["sha256"], place + ".sha256") != artefacts[source]["sha256"]:
-            refuse("artefact-hash", place + ".sha256", "it was compiled from another file of {}".format(source))
-        if not form.requantised and artefact["tolerance"] != artefacts[source]["tolerance"]:
-            refuse("artefact-mismatch", place, "its tolerance must be that of {}".format(source))
+            yield "unknown-artefact", place + ".from", "the model has no such variant to compile"
+        made_of = artefacts[source]
+        if (made_of["format"], made_of["precision"]) != form.source:
+            yield "artefact-mismatch", place + ".from", "{} is compiled from {}-{}".format(device, *form.source)
+        if facts["sha256"] != made_of["sha256"]:
+            yield "artefact-hash", place + ".sha256", "it was compiled from another file of {}".format(source)
+        if not form.requantised and artefact["tolerance"] != made_of["tolerance"]:
+            yield "artefact-mismatch", place, "its tolerance must be that of {}".format(source)
         for end in ("inputs", "outputs"):
-            theirs, ours = ([[one[key] for key in _TENSOR] for one in a[end]] for a in (artefacts[source], artefact))
+            theirs, ours = ([[one[key] for key in _TENSOR] for one in a[end]] for a in (made_of, artefact))
             if ours != theirs:
-                refuse("artefact-mismatch", "{}.{}".format(place, end), "expected those of {}".format(source))
+                yield "artefact-mismatch", "{}.{}".format(place, end), "expected those of {}".format(source)

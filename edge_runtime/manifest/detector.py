@@ -4,15 +4,12 @@ It sees the sensor's frame, scaled to its own input, and gives boxes and their s
 """
 
 import re
-from typing import Any, Callable, Dict, Mapping, NamedTuple, NoReturn, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.util.validate import fields, one_of, real, record, refuse, whole
+from edgeveil.edge_runtime.util.validate import ANY, Field, Problem, Table, nothing, one_of, real, record, whole
 
 ORDERS, UNITS, POINTS = ("yxyx", "xyxy"), ("share", "pixel"), ("centre", "feet")
-_KEYS = (
-    "artefact", "golden", "low", "high", "order", "unit", "person", "least_score", "point", "step_px", "gone_frames",
-)  # fmt: skip
 _TENSORS = {"boxes": (3, 4), "scores": (2, None), "classes": (2, None)}  # rank, and size of the last axis
 TOLERANCE = 0.5  # the largest that makes sense: scores are from 0 to 1
 
@@ -45,56 +42,64 @@ class DetectorRules(NamedTuple):
         return tuple(self.entry["inputs"][0]["shape"][1:])
 
 
-def check_detector(detector: Any, capture: Any, check_artefact: Callable[[Any, str], None]) -> None:
-    """Raise ``BundleRefused`` unless ``detector`` finds people in the frames of the checked ``capture``.
+def detector_field(artefact: Field, member: Field) -> Any:
+    """The field of ``detector``, whose file is an ``artefact`` and whose golden arrays are a ``member`` each."""
+    table: Table = {
+        "artefact": artefact._replace(rule=_finder),
+        "low": real(),
+        "high": real(),
+        "order": one_of(ORDERS),
+        "unit": one_of(UNITS),
+        "point": one_of(POINTS),
+        "least_score": real(0, 1),
+        "step_px": whole(1, 4096),
+        "gone_frames": whole(0, 10000),
+        "person": _person,
+        "golden": record({"input": member, "scores": member}),
+    }
 
-    ``check_artefact`` checks one file of a model at a place of the manifest.
-    """
-    record(detector, "detector", _KEYS)
-    if capture is None or len(capture["frame"]["shape"]) < 2 or capture["frame"]["dtype"] != "uint8":
-        refuse("bad-value", "detector", "expected a capture.frame of a camera, uint8, in which it finds people")
-    if capture["crop"] is not None:
-        refuse("bad-value", "detector", "expected none beside capture.crop, which finds people by their depth")
-    entry = detector["artefact"]
-    check_artefact(entry, "detector.artefact")
-    _check_ends(entry, capture["frame"]["shape"])
-    if not 0 < entry["tolerance"]["max_abs"] <= TOLERANCE:
-        refuse("bad-value", "detector.artefact.tolerance", "expected a difference of scores up to {}".format(TOLERANCE))
-    if not real(detector["low"], "detector.low") < real(detector["high"], "detector.high"):
-        refuse("bad-value", "detector.low", "expected low below high")
-    one_of(detector["order"], "detector.order", ORDERS)
-    one_of(detector["unit"], "detector.unit", UNITS)
-    one_of(detector["point"], "detector.point", POINTS)
-    real(detector["least_score"], "detector.least_score", 0, 1)
-    whole(detector["step_px"], "detector.step_px", 1, 4096)
-    whole(detector["gone_frames"], "detector.gone_frames", 0, 10000)
-    knows = any(one["name"] == "classes" for one in entry["outputs"])
-    if knows:
-        whole(detector["person"], "detector.person", 0, 10**6)
-    elif detector["person"] is not None:
-        refuse("bad-value", "detector.person", "expected null: it gives no classes")
+    def field(_manifest: Any, document: Any) -> Field:
+        capture = document["capture"]
+        if "count" not in document:
+            return ANY._replace(wrong=lambda *_: "expected a count of the people that it finds")
+        sees = capture is not None and len(capture["frame"]["shape"]) > 1 and capture["frame"]["dtype"] == "uint8"
+        if not sees or capture["crop"] is not None:
+            why = "expected a capture.frame of a camera, uint8, in which it finds people"
+            why = "expected none beside capture.crop, which finds people by their depth" if sees else why
+            return record(dict.fromkeys(table, ANY), rule=lambda *_: [("bad-value", "", why)])
+        return record(table, rule=_rising)
+
+    return field
 
 
-def _check_ends(entry: Mapping[str, Any], frame: Any) -> None:
+def _rising(detector: Any, _manifest: Any, _document: Any) -> Iterable[Problem]:
+    if not detector["low"] < detector["high"]:
+        yield "bad-value", "low", "expected low below high"
+
+
+def _person(detector: Any, _document: Any) -> Field:
+    knows = any(one["name"] == "classes" for one in detector["artefact"]["outputs"])
+    return whole(0, 10**6) if knows else nothing("expected null: it gives no classes")
+
+
+def _finder(entry: Mapping[str, Any], _detector: Any, document: Any) -> Iterable[Problem]:
+    """The network sees the sensor's frame, and gives boxes and scores."""
+    frame = document["capture"]["frame"]["shape"]
     inputs, outputs = entry["inputs"], {one["name"]: one["shape"] for one in entry["outputs"]}
     if len(inputs) != 1 or len(inputs[0]["shape"]) != 4 or inputs[0]["shape"][0] != 1:
-        refuse("bad-value", "detector.artefact.inputs", "expected a picture [1, rows, columns, channels]")
-    channels = inputs[0]["shape"][3]
-    if channels != (frame[2] if len(frame) == 3 else 1):
-        refuse("bad-value", "detector.artefact.inputs", "expected as many channels as the sensor's frame has")
+        yield "bad-value", "inputs", "expected a picture [1, rows, columns, channels]"
+    if inputs[0]["shape"][3] != (frame[2] if len(frame) == 3 else 1):
+        yield "bad-value", "inputs", "expected as many channels as the sensor's frame has"
     if not {"boxes", "scores"} <= set(outputs) <= set(_TENSORS):
-        refuse("bad-value", "detector.artefact.outputs", "expected boxes, scores and, of several classes, classes")
+        yield "bad-value", "outputs", "expected boxes, scores and, of several classes, classes"
     many = outputs["scores"][-1:]
     for name, shape in outputs.items():
         rank, last = _TENSORS[name]
         if len(shape) != rank or shape[0] != 1 or [shape[1]] != many or (last is not None and shape[-1] != last):
             wanted = "[1, boxes, 4]" if name == "boxes" else "[1, boxes]"
-            refuse("bad-value", "detector.artefact.outputs." + name, "expected the shape {}".format(wanted))
-
-
-def check_golden(golden: Any, check_file: Callable[[Any, str], Any]) -> None:
-    """Raise ``BundleRefused`` unless ``golden`` names its members."""
-    fields(golden, "detector.golden", input=check_file, scores=check_file)
+            yield "bad-value", "outputs." + name, "expected the shape {}".format(wanted)
+    if not 0 < entry["tolerance"]["max_abs"] <= TOLERANCE:
+        yield "bad-value", "tolerance", "expected a difference of scores up to {}".format(TOLERANCE)
 
 
 def parse_detector(detector: Optional[Mapping[str, Any]]) -> Optional[DetectorRules]:

@@ -266,7 +266,15 @@ def parse(document: Mapping[str, Any]) -> Manifest:
     In training only ``input``, ``stages``, ``outputs`` and ``stream`` exist; missing sections come out empty. Raises
     ``KeyError`` or ``TypeError`` for a section with other keys than its record.
     """
-    stream = document.get("stream")
+    count = detector = None
+    if document.get("count") is not None:
+        from edgeveil.edge_runtime.manifest.count import parse_count  # few bundles count: the others start sooner
+
+        count = parse_count(document["count"])
+    if document.get("detector") is not None:
+        from edgeveil.edge_runtime.manifest.detector import parse_detector
+
+        detector = parse_detector(document["detector"])
     return Manifest(
         name=document.get("name", ""),
         created=document.get("created", ""),
@@ -276,70 +284,51 @@ def parse(document: Mapping[str, Any]) -> Manifest:
         perturber=PerturberFacts(**document.get("perturber", {})),
         input=parse_input(document["input"]),
         capture=parse_capture(document.get("capture")),
-        stream=None if stream is None else Stream(**stream),
-        stages=[parse_stage(entry) for entry in document.get("stages", [])],
-        outputs=[parse_output(entry) for entry in document.get("outputs", [])],
+        stream=_made(Stream, document.get("stream")),
+        stages=[Stage(entry) for entry in document.get("stages", [])],
+        outputs=[_made(Output, entry) for entry in document.get("outputs", [])],
         models={name: _model(entry) for name, entry in document.get("models", {}).items()},
         preference=document.get("preference", []),
         tables={name: parse_table(entry) for name, entry in document.get("tables", {}).items()},
         golden=Golden(**document.get("golden", {})),
         privacy=Privacy(**document.get("privacy", {})),
-        spending=None if "spending" not in document else Spending(**document["spending"]),
-        counts=_counts(document.get("count")),
-        detector=_detector(document.get("detector")),
+        spending=_made(Spending, document.get("spending")),
+        counts=count,
+        detector=detector,
         members=[Member(**entry) for entry in document.get("members", [])],
         document=dict(document),
     )
 
 
-def _counts(section: Optional[Mapping[str, Any]]) -> "Optional[CountRules]":
-    if section is None:
+def _made(of: Any, entry: Optional[Mapping[str, Any]], **parts: Any) -> Any:
+    """The record of an object of the JSON, whose shapes are tuples; None of null."""
+    if entry is None:
         return None
-    from edgeveil.edge_runtime.manifest.count import parse_count  # few bundles count: the others start sooner
-
-    return parse_count(section)
-
-
-def _detector(section: Optional[Mapping[str, Any]]) -> "Optional[DetectorRules]":
-    if section is None:
-        return None
-    from edgeveil.edge_runtime.manifest.detector import parse_detector
-
-    return parse_detector(section)
+    return of(**dict(entry, **{key: tuple(entry[key]) for key in ("shape", "size") if key in entry}, **parts))
 
 
 def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
-    name, kind = entry.get("name", ""), entry.get("kind", "")
-    low, high, sensor = (entry.get(key) for key in ("low", "high", "sensor"))
-    series = None if "series" not in entry else Sampling(**entry["series"])
-    return Input(name, kind, tuple(entry["shape"]), entry["dtype"], low, high, sensor, series)
+    keys = ("name", "kind", "shape", "dtype", "low", "high", "sensor")
+    given = dict(
+        {"name": "", "kind": "", "low": None, "high": None}, **{key: entry[key] for key in keys if key in entry}
+    )
+    found: Input = _made(Input, given, series=_made(Sampling, entry.get("series")))
+    return found
 
 
 def parse_table(entry: Mapping[str, Any]) -> Table:
     """The record of one entry of ``tables``."""
-    return Table(**dict(entry, shape=tuple(entry["shape"])))
+    found: Table = _made(Table, entry)
+    return found
 
 
 def parse_capture(entry: Optional[Mapping[str, Any]]) -> Optional[CaptureRules]:
     """The record of ``capture``; None where a source's frames are the input."""
     if entry is None:
         return None
-    frame, crop = entry["frame"], entry["crop"]
-    sensor = SensorFrame(**dict(frame, shape=tuple(frame["shape"])))
-    cut = None if crop is None else Crop(**dict(crop, size=tuple(crop["size"])))
-    windows = entry.get("windows")
-    return CaptureRules(**dict(entry, frame=sensor, crop=cut, windows=None if windows is None else Windows(**windows)))
-
-
-def parse_stage(entry: Mapping[str, Any]) -> Stage:
-    """The record of one entry of ``stages``."""
-    return Stage(entry)
-
-
-def parse_output(entry: Mapping[str, Any]) -> Output:
-    """The record of one entry of ``outputs``."""
-    return Output(**dict(entry, shape=tuple(entry["shape"])))
+    parts = {"frame": SensorFrame, "crop": Crop, "windows": Windows}
+    return CaptureRules(**dict(entry, **{key: _made(of, entry.get(key)) for key, of in parts.items()}))
 
 
 def _model(entry: Mapping[str, Any]) -> Model:

@@ -15,22 +15,11 @@ from typing import Any, List, Mapping, Sequence, Set
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
-from edgeveil.edge_runtime.util.validate import one_of, positive, record, refuse, whole
+from edgeveil.edge_runtime.util.validate import refuse
 
-UNITS = ("release", "track", "subject")
 MICRO = 10**6  # steps of epsilon in 1
 
 Stage = Mapping[str, Any]
-
-
-def check_spending(spending: Any) -> None:
-    """Raise ``BundleRefused`` unless this is a promise with its keys in their limits."""
-    record(spending, "spending", ("micro_epsilon", "unit", "most_micro_epsilon", "period_s"))
-    one = whole(spending["micro_epsilon"], "spending.micro_epsilon", 1)
-    one_of(spending["unit"], "spending.unit", UNITS)
-    whole(spending["most_micro_epsilon"], "spending.most_micro_epsilon", one)
-    if spending["period_s"] is not None:
-        positive(spending["period_s"], "spending.period_s")
 
 
 def check_covered(stages: Sequence[Stage], outputs: Sequence[Stage]) -> None:

@@ -20,7 +20,7 @@ import re
 import signal
 import stat
 import time
-from typing import Any, Callable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
@@ -30,12 +30,12 @@ from edgeveil.edge_runtime.machine import uptime
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.util import root_lock, strict_json
+from edgeveil.edge_runtime.util import validate as field
 from edgeveil.edge_runtime.util.filesystem import names
-from edgeveil.edge_runtime.util.validate import each, fields, identifier, reading, record, sha256, show, text, whole
+from edgeveil.edge_runtime.util.validate import Problem, Table
 
 KIND = "index"
 _FILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,119}")
-_KEYS = ("name", "releases", "schema", "version")
 
 
 class Entry(NamedTuple):
@@ -47,6 +47,33 @@ class Entry(NamedTuple):
     size: int
     security_version: int
     url: str
+
+
+def _file_name(url: str, _entry: Any, _index: Any) -> Iterable[Problem]:
+    if not _FILE.fullmatch(url):
+        message = "The index names {!a}, which is no file in its folder. Make the index again."
+        raise BundleRefused("bad-value", message.format(url))
+    return ()
+
+
+_ENTRY = {
+    "name": field.identifier(),
+    "manifest_sha256": field.sha256(),
+    "sha256": field.sha256(),
+    "size": field.whole(1, MAX_BUNDLE_BYTES),
+    "security_version": field.whole(0, 2**31 - 1),
+    "url": field.text(rule=_file_name),
+}
+_INDEX = {
+    "schema": field.whole(1, 2),
+    "name": field.identifier(),
+    "version": field.whole(1, 2**31 - 1),
+    "releases": field.each(field.record(_ENTRY), 1, 256),
+}
+
+
+def _of_schema(index: Any, _: Any) -> Table:
+    return dict(_INDEX, audience=field.text()) if index.get("schema") == 2 else _INDEX
 
 
 class Index(NamedTuple):
@@ -62,17 +89,10 @@ class Index(NamedTuple):
 def read_index(data: bytes, trust: Trust) -> Index:
     """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Any = trust.unwrap(KIND, data, RELEASE)
-    newer = type(payload) is dict and payload.get("schema") == 2
-    with reading("index.json", "Make it again (edgeveil index)."):
-        record(payload, "index", _KEYS + ("audience",) if newer else _KEYS)
-        whole(payload["schema"], "schema", 1, 2)
-        return Index(
-            identifier(payload["name"], "name"),
-            whole(payload["version"], "version", 1, 2**31 - 1),
-            each(payload["releases"], "releases", _entry, 1, 256),
-            text(payload["audience"], "audience") if newer else "",
-            hashlib.sha256(data).hexdigest(),
-        )
+    field.check(payload, "index", field.record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
+    releases = [Entry(**entry) for entry in payload["releases"]]
+    audience = payload.get("audience", "")
+    return Index(payload["name"], payload["version"], releases, audience, hashlib.sha256(data).hexdigest())
 
 
 def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
@@ -83,7 +103,9 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
     if index.name != product and (trust.product or index.name not in known):
         _refuse(
             "other-product",
-            "the index is of the product {}, and this board follows {}".format(show(index.name), show(product)),
+            "the index is of the product {}, and this board follows {}".format(
+                field.show(index.name), field.show(product)
+            ),
         )
     pinned = seen.audience if seen else ""
     if index.audience not in ("", trust.audience) or (
@@ -92,7 +114,7 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
         _refuse(
             "other-audience",
             "the index is for {}, and this board is {}".format(
-                show(index.audience or "any audience"), show(trust.audience or pinned or "of no audience")
+                field.show(index.audience or "any audience"), field.show(trust.audience or pinned or "of no audience")
             ),
         )
     if seen is None:
@@ -119,25 +141,6 @@ def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
         others = dict(before.others, **{before.name: before.version})
         new = new._replace(others={name: others[name] for name in others if name not in ("", index.name)})
     write_seen(root, new)
-
-
-def _entry(entry: Any, at: str) -> Entry:
-    checked = fields(
-        entry,
-        at,
-        name=identifier,
-        manifest_sha256=sha256,
-        sha256=sha256,
-        size=lambda size, place: whole(size, place, 1, MAX_BUNDLE_BYTES),
-        security_version=lambda version, place: whole(version, place, 0, 2**31 - 1),
-        url=text,
-    )
-    if not _FILE.fullmatch(checked["url"]):
-        raise BundleRefused(
-            "bad-value",
-            "The index names {!a}, which is no file in its folder. Make the index again.".format(checked["url"]),
-        )
-    return Entry(**checked)
 
 
 def _refuse(reason: str, what: str) -> None:

@@ -41,12 +41,19 @@ from edgeveil.edge_runtime.signing.envelope import parse, unverified, unwrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read_strict, remove_tree, target
-from edgeveil.edge_runtime.util.validate import identifier, reading, record, sha256, whole
+from edgeveil.edge_runtime.util.validate import check, identifier, record, sha256, whole
 
 FOLDER, CURRENT, PREVIOUS = "runtime", "current", "previous"
 FILE, NOTE, KIND = "edgeveil-edge.pyz", "runtime.json", "runtime"
 MAX_BYTES = 32 * 2**20
 START_LIMIT_S = 60
+_NOTE = {
+    "schema": whole(1, 1),
+    "bytes": whole(1, MAX_BYTES),
+    "version": whole(1, 2**31 - 1),
+    "name": identifier(),
+    "sha256": sha256(),
+}
 
 
 class Update(NamedTuple):
@@ -79,15 +86,10 @@ def read_update(data: bytes, may_sign: Role) -> Update:
     return Update(payload["name"], payload["version"], payload["sha256"], note, content)
 
 
-def _checked(document: Any) -> Dict[str, Any]:
-    with reading(NOTE, "Make the update again (edgeveil runtime)."):
-        payload: Dict[str, Any] = record(document, "runtime", ("bytes", "name", "schema", "sha256", "version"))
-        whole(payload["schema"], "schema", 1, 1)
-        whole(payload["bytes"], "bytes", 1, MAX_BYTES)
-        whole(payload["version"], "version", 1, 2**31 - 1)
-        identifier(payload["name"], "name")
-        sha256(payload["sha256"], "sha256")
-    return payload
+def _checked(payload: Any) -> Dict[str, Any]:
+    check(payload, "runtime", record(_NOTE), file=NOTE, cure="Make the update again (edgeveil runtime).")
+    checked: Dict[str, Any] = payload
+    return checked
 
 
 def check_running(trust: Trust) -> None:

@@ -1,6 +1,5 @@
 """Noise of whole steps on a grid of ``levels`` steps from 0 to 1; sums outside the grid are clipped to its ends."""
 
-import functools
 from fractions import Fraction
 from typing import Any, Sequence, Tuple
 
@@ -33,7 +32,7 @@ class Add(Kind):
 
     name = "add"
     reads = {"input": "unit", "noise": "steps"}
-    fields = {"levels": functools.partial(whole, low=1, high=MOST_STEPS)}
+    fields = {"levels": whole(1, MOST_STEPS)}
     charges = True
     of = "mean"  # what is estimated from it
     epsilon = staticmethod(epsilon_of_steps)

@@ -13,18 +13,15 @@ class Artefact(Kind):
     """A model, in whichever of its artefacts runs. ``inputs`` and ``outputs``: tensor of the model to value."""
 
     name = "artefact"
-    fields: Dict[str, Any] = {"model": identifier, "inputs": None, "outputs": None}
+    fields = {"model": identifier(), "inputs": mapping(identifier(), 1), "outputs": mapping(identifier(), 1)}
     writes = ()
 
     def check(self, stage: Entry, at: str, flow: Any) -> None:
         """As ``Kind``; what it makes is in the flow already."""
-        model = identifier(stage["model"], at + ".model")
+        model, ends = stage["model"], {end: stage[end] for end in ("inputs", "outputs")}
         if model not in flow.models:
             refuse("unknown-model", at + ".model", "there is no model '{}'".format(model))
         flow.used_models.add(model)
-        ends = {}
-        for end in ("inputs", "outputs"):
-            ends[end] = mapping(stage[end], "{}.{}".format(at, end), 1)
         for tensor, name in ends["inputs"].items():
             flow.take(name, "{}.inputs.{}".format(at, tensor), "unit noise model row noisy")
         for tensor, name in ends["outputs"].items():

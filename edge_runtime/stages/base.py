@@ -5,6 +5,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tup
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.util.validate import ANY, Rule, Table, each, identifier
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")
 HOLDS = ("track", "period", "bout")  # of a stream; one that is held by frame holds nothing
@@ -27,33 +28,34 @@ INDEX = Value("index", [], "int64")
 class Kind(object):
     """A stage kind. ``chooses``: the key that picks one of several kinds of one stage.
 
-    ``reads`` has for each key with a value's name the kinds of value that may come there, ``fields`` for each other key
-    its check; None where ``make`` checks it with the flow. A stage has these keys and no others. ``charges``: what it
-    makes costs epsilon and is covered by it. ``reports``: a collector estimates from what it makes. ``held``: it keeps
-    a value for a track, period or bout; ``repeats``: one that was charged once.
+    ``reads`` has for each key with a value's name the kinds of value that may come there, ``fields`` the table of all
+    other keys but ``writes``, the names that it makes, and ``rule`` what no table can state of it. A stage has these
+    keys and no others. ``charges``: what it makes costs epsilon and is covered by it. ``reports``: a collector
+    estimates from what it makes. ``held``: it keeps a value for a track, period or bout; ``repeats``: one that was
+    charged once.
     """
 
     name: str
     chooses = ""
     reads: Dict[str, str] = {}
-    fields: Dict[str, Optional[Callable[[Any, str], Any]]] = {}
+    fields: Table = {}
+    rule: Optional[Rule] = None
     writes: Tuple[str, ...] = ("output",)
     charges = False
     reports = False
     held = False
     repeats = False
 
-    def keys(self) -> Tuple[str, ...]:
-        """All keys of such a stage."""
-        chosen = (self.chooses,) if self.chooses else ()
-        return ("stage",) + chosen + tuple(self.reads) + tuple(self.fields) + self.writes
+    def table(self) -> Table:
+        """The table of such a stage."""
+        names = {"noise": each(identifier(), 1)}
+        chosen = {key: ANY for key in ("stage", self.chooses) if key}
+        read = {key: identifier() for key in self.reads}
+        return dict(chosen, **read, **self.fields, **{key: names.get(key, identifier()) for key in self.writes})
 
     def check(self, stage: Entry, at: str, flow: Any) -> Any:
         """What a stage with its keys makes, in ``flow`` (``manifest.dataflow``). Raises ``BundleRefused``."""
         taken = [flow.take(stage[key], "{}.{}".format(at, key), kinds) for key, kinds in self.reads.items()]
-        for key, check in self.fields.items():
-            if check is not None:
-                check(stage[key], "{}.{}".format(at, key))
         return self.make(stage, at, flow, *taken)
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:

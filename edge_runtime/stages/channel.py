@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import random_draws
 from edgeveil.edge_runtime.stages.base import INDEX, Entry, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, Mechanism, Worth, log
-from edgeveil.edge_runtime.util.validate import refuse
+from edgeveil.edge_runtime.util.validate import identifier, refuse
 
 TOTAL = 2**32  # of a row: the most that a channel's table may have
 MOST = 4096  # categories; their table has 64 MiB
@@ -57,7 +57,7 @@ class Response(Mechanism):
     name = "draw channel"
     chooses = "distribution"
     reads = {"input": "index"}
-    fields: Dict[str, Any] = {"table": None}
+    fields = {"table": identifier()}
     writes = ("output",)
     mechanism = "k-rr"
     of = "share"

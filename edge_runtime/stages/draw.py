@@ -9,7 +9,7 @@ import itertools
 import math
 import os
 import threading
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, List, Tuple
 
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.numpy_later import np
@@ -160,7 +160,7 @@ class Uniform(_Draw):
     """Floats of [0, 1)."""
 
     name = "draw uniform"
-    fields = {"shape": shape}
+    fields = {"shape": shape()}
     value, dtype = "noise", "float32"
     sample = staticmethod(random_draws.uniform)
 
@@ -173,10 +173,10 @@ class Steps(_Draw):
     """Whole numbers of the discrete Laplace law."""
 
     name = "draw laplace"
-    fields: Dict[str, Any] = {
-        "shape": shape,
-        "numerator": functools.partial(whole, low=1, high=LARGEST_SCALE),
-        "denominator": functools.partial(whole, low=1, high=LARGEST_SCALE),
+    fields = {
+        "shape": shape(),
+        "numerator": whole(1, LARGEST_SCALE),
+        "denominator": whole(1, LARGEST_SCALE),
     }
     value = "steps"
     sample = staticmethod(random_draws.discrete_laplace)
@@ -191,7 +191,7 @@ class Words(_Draw):
     """Words of 32 fair bits."""
 
     name = "draw words"
-    fields = {"shape": shape}
+    fields = {"shape": shape()}
     dtype = "uint32"
     sample = staticmethod(words)
 
@@ -215,9 +215,9 @@ class Coin(_Draw):
     """Coins of one probability."""
 
     name = "draw coin"
-    fields: Dict[str, Any] = {
-        "shape": functools.partial(shape, low_rank=0),
-        "numerator": functools.partial(whole, low=1, high=COIN - 1),
+    fields = {
+        "shape": shape(0),
+        "numerator": whole(1, COIN - 1),
     }
     dtype = "bool"
     sample = staticmethod(coins)
@@ -242,9 +242,9 @@ class Integer(_Draw):
     """Whole numbers below a bound, each equally likely."""
 
     name = "draw integer"
-    fields: Dict[str, Any] = {
-        "shape": functools.partial(shape, low_rank=0),
-        "bound": functools.partial(whole, low=1, high=LARGEST_BOUND),
+    fields = {
+        "shape": shape(0),
+        "bound": whole(1, LARGEST_BOUND),
     }
     sample = staticmethod(whole_numbers)
 
@@ -267,13 +267,8 @@ class Subset(_Draw):
     """So many different places, every choice equally likely."""
 
     name = "draw subset"
-    fields: Dict[str, Any] = {"shape": functools.partial(shape, low_rank=1, high_rank=1), "of": None}
+    fields = {"shape": shape(1, 1), "of": lambda stage, _: whole(stage["shape"][0], MOST_PLACES)}
     sample = staticmethod(subsets)
-
-    def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
-        """As ``Kind``."""
-        whole(stage["of"], at + ".of", stage["shape"][0], MOST_PLACES)
-        return super(Subset, self).make(stage, at, flow)
 
     def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:
         """As ``_Draw``."""

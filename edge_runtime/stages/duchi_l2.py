@@ -63,7 +63,7 @@ class DuchiBall(mech.Mechanism):
 
     name = "mechanism duchi-l2"
     mechanism = "duchi-l2"
-    fields = {"radius": functools.partial(real, low=1e-6, high=1e6)}
+    fields = {"radius": real(1e-6, 1e6)}
 
     def report(self, stage: Entry, at: str, size: Any, noise: Sequence[Entry]) -> mech.Report:
         """As ``Mechanism``."""

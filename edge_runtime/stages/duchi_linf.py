@@ -51,7 +51,7 @@ class DuchiCube(mech.Mechanism):
 
     name = "mechanism duchi-linf"
     mechanism = "duchi-linf"
-    fields = {"places": whole}  # which number is that of the shape
+    fields = {"places": whole()}  # which number is that of the shape
     fair = 1
     answer = staticmethod(report)
 

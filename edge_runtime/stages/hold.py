@@ -1,6 +1,5 @@
 """What a stream keeps: the class that a track votes for, and values that are drawn once for a track, period or bout."""
 
-import functools
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.lut import Flow
@@ -26,7 +25,7 @@ class Majority(_Hold):
 
     name = "hold majority"
     reads = {"input": "index"}
-    fields = {"groups": functools.partial(whole, low=1, high=2**16)}
+    fields = {"groups": whole(1, 2**16)}
     by = ("track",)
     needs = "a majority needs a stream that is held by track"
     votes = True

@@ -31,7 +31,7 @@ class LaplaceSteps(mech.Mechanism):
     name = "mechanism laplace"
     mechanism = "laplace"
     lots = "steps"
-    fields = {"levels": functools.partial(whole, low=1, high=MOST_STEPS)}
+    fields = {"levels": whole(1, MOST_STEPS)}
     epsilon = staticmethod(epsilon_of_steps)  # type: ignore[assignment]
     variance = staticmethod(variance_of_steps)  # type: ignore[assignment]
 

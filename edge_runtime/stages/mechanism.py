@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value
 from edgeveil.edge_runtime.stages.draw import COIN, MOST_PLACES
-from edgeveil.edge_runtime.util.validate import refuse, sequence
+from edgeveil.edge_runtime.util.validate import refuse
 
 REPORT = "report"  # the value that leaves
 ANSWER = "answer"  # the value that is held, where what is held of it leaves
@@ -88,7 +88,7 @@ class Mechanism(Kind):
         if taken[0].kind == "unit" and flow.input["low"] is None:
             refuse("wrong-value", at, "an input without a range has no bounds to keep a promise within")
         noise = []
-        for number, name in enumerate(sequence(stage["noise"], at + ".noise", 1)):
+        for number, name in enumerate(stage["noise"]):
             noise.append(flow.use(name, "{}.noise[{}]".format(at, number), self.lots))
         return Value(REPORT, *self.report(stage, at, taken[0].shape, noise))
 

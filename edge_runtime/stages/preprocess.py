@@ -6,13 +6,13 @@ None for vectors without a range, which go through as they are.
 """
 
 import functools
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.lut import LutArray, map_values
 from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import DTYPES, Entry, Kind, Run, Value, from_input, same_shape
-from edgeveil.edge_runtime.util.validate import one_of, refuse
+from edgeveil.edge_runtime.util.validate import bounds, one_of, refuse, rising
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -96,7 +96,8 @@ class Preprocess(Kind):
 
     name = "preprocess"
     reads = {"input": "raw"}
-    fields: Dict[str, Any] = {"low": None, "high": None}
+    fields = {"low": bounds, "high": bounds}
+    rule = staticmethod(rising)
     measure = staticmethod(same_shape)  # type: ignore[assignment]
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
@@ -118,7 +119,8 @@ class Output(Kind):
 
     name = "output"
     reads = {"input": "model row noisy"}
-    fields: Dict[str, Any] = {"low": None, "high": None, "dtype": functools.partial(one_of, options=DTYPES)}
+    fields = {"low": bounds, "high": bounds, "dtype": one_of(DTYPES)}
+    rule = staticmethod(rising)
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""

@@ -1,6 +1,5 @@
 """A model's output as whole numbers of a step, which saturate."""
 
-import functools
 from typing import Any
 
 from edgeveil.edge_runtime.numpy_later import np
@@ -13,7 +12,7 @@ class Quantise(Kind):
 
     name = "quantise"
     reads = {"input": "model"}
-    fields = {"scale": positive, "dtype": functools.partial(one_of, options=("int8", "int16"))}
+    fields = {"scale": positive(), "dtype": one_of(("int8", "int16"))}
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""

@@ -3,7 +3,7 @@
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value, codes_of, from_input
-from edgeveil.edge_runtime.util.validate import refuse
+from edgeveil.edge_runtime.util.validate import identifier, refuse
 
 
 class Row(Kind):
@@ -12,7 +12,7 @@ class Row(Kind):
     name = "synthesis row"
     chooses = "op"
     reads = {"input": "index"}
-    fields: Dict[str, Any] = {"table": None}
+    fields = {"table": identifier()}
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""

@@ -1,6 +1,5 @@
 """Which of some values is the largest."""
 
-import functools
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.errors import FrameDropped
@@ -38,7 +37,7 @@ class ArgmaxWithin(Argmax):
 
     name = "table argmax_within"
     reads = {"input": "unit model row noisy", "group": "index"}
-    fields = {"groups": functools.partial(whole, low=1, high=2**16)}
+    fields = {"groups": whole(1, 2**16)}
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from edgeveil.edge_runtime.manifest.schema import CARD_MEMBER, PRIVACY_MEMBER
-from tests.hostile_bundles.museum import exhibit
+from tests.hostile_bundles.museum import exhibit, exhibits
 from tests.support import bundles
 
 
@@ -44,24 +44,13 @@ def _other(change: Callable[[dict[str, Any]], object]) -> Callable[[dict[str, An
     return add
 
 
-@exhibit("bad-audit")
-def chance_of_two() -> bytes:
-    return _audited(lambda audit: audit["chance"].update(prior=2))
-
-
-@exhibit("bad-audit")
-def chance_beyond_numbers() -> bytes:
-    return _audited(lambda audit: audit["chance"].update(majority=1e300))
-
-
-@exhibit("bad-audit")
-def a_third_chance() -> bytes:
-    return _audited(lambda audit: audit["chance"].update(best=0.99))
-
-
-@exhibit("bad-audit")
-def chance_that_no_attack_reaches() -> bytes:
-    return _audited(lambda audit: audit["chance"].update(prior=0.99))
+exhibits(
+    _audited,
+    ("bad-audit", "chance_of_two", lambda audit: audit["chance"].update(prior=2)),
+    ("bad-audit", "chance_beyond_numbers", lambda audit: audit["chance"].update(majority=1e300)),
+    ("bad-audit", "a_third_chance", lambda audit: audit["chance"].update(best=0.99)),
+    ("bad-audit", "chance_that_no_attack_reaches", lambda audit: audit["chance"].update(prior=0.99)),
+)
 
 
 @exhibit("bad-audit")
@@ -91,54 +80,34 @@ def chance_above_what_its_worst_class_says() -> bytes:
     return _audited(change)
 
 
-@exhibit("bad-audit")
-def balanced_chance_above_one_half() -> bytes:
-    return _audited(_attack(balanced_chance=0.9))
-
-
-@exhibit("bad-audit")
-def attack_worse_than_any() -> bytes:
-    return _audited(_attack(accuracy=-1e308, low=-1e308, high=-1e308))
-
-
-@exhibit("bad-audit")
-def attack_that_is_text() -> bytes:
-    return _audited(_attack(high="low"))
-
-
-@exhibit("bad-audit")
-def attack_that_is_true() -> bytes:
-    return _audited(_attack(low=False))
-
-
-@exhibit("bad-audit")
-def interval_beside_its_estimate() -> bytes:
-    return _audited(_attack(accuracy=0.9, low=0.4, high=0.5))
-
-
-@exhibit("bad-audit")
-def interval_upside_down() -> bytes:
-    return _audited(_attack(bits_counted=0.1, bits_counted_low=0.2, bits_counted_high=0.0))
-
-
-@exhibit("bad-audit")
-def recognised_more_often_than_always() -> bytes:
-    return _audited(_attack(tpr=1.5, tpr_low=1.0, tpr_high=2.0))
-
-
-@exhibit("bad-audit")
-def best_attack_of_another_list() -> bytes:
-    return _audited(lambda audit: audit["worst_adaptive"].update(accuracy=0.5, low=0.5, high=0.5))
-
-
-@exhibit("bad-audit")
-def best_attack_that_is_not_adaptive() -> bytes:
-    return _audited(lambda audit: audit.update(worst_adaptive=audit["adversaries"][0]))
-
-
-@exhibit("bad-audit")
-def no_attack_at_all() -> bytes:
-    return _audited(lambda audit: audit.update(adversaries=[]))
+exhibits(
+    None,
+    ("bad-audit", "balanced_chance_above_one_half", lambda: _audited(_attack(balanced_chance=0.9))),
+    ("bad-audit", "attack_worse_than_any", lambda: _audited(_attack(accuracy=-1e308, low=-1e308, high=-1e308))),
+    ("bad-audit", "attack_that_is_text", lambda: _audited(_attack(high="low"))),
+    ("bad-audit", "attack_that_is_true", lambda: _audited(_attack(low=False))),
+    ("bad-audit", "interval_beside_its_estimate", lambda: _audited(_attack(accuracy=0.9, low=0.4, high=0.5))),
+    (
+        "bad-audit",
+        "interval_upside_down",
+        lambda: _audited(_attack(bits_counted=0.1, bits_counted_low=0.2, bits_counted_high=0.0)),
+    ),
+    ("bad-audit", "recognised_more_often_than_always", lambda: _audited(_attack(tpr=1.5, tpr_low=1.0, tpr_high=2.0))),
+)
+exhibits(
+    _audited,
+    (
+        "bad-audit",
+        "best_attack_of_another_list",
+        lambda audit: audit["worst_adaptive"].update(accuracy=0.5, low=0.5, high=0.5),
+    ),
+    (
+        "bad-audit",
+        "best_attack_that_is_not_adaptive",
+        lambda audit: audit.update(worst_adaptive=audit["adversaries"][0]),
+    ),
+    ("bad-audit", "no_attack_at_all", lambda audit: audit.update(adversaries=[])),
+)
 
 
 @exhibit("bad-audit")
@@ -158,79 +127,50 @@ def verdict_that_holds_nothing() -> bytes:
     return _audited(lambda audit: audit.update(verdict=verdict))
 
 
-@exhibit("bad-audit")
-def half_a_test_row() -> bytes:
-    return _audited(lambda audit: audit["data"]["rows"].update(test=0.5))
-
-
-@exhibit("bad-audit")
-def no_test_rows() -> bytes:
-    return _audited(lambda audit: audit["data"]["rows"].update(test=0))
-
-
-@exhibit("bad-audit")
-def more_people_than_rows() -> bytes:
-    return _audited(lambda audit: audit["data"].update(clusters={"kind": "subject", "test": 10**6}))
-
-
-@exhibit("bad-audit")
-def audit_of_another_attribute() -> bytes:
-    return _audited(lambda audit: audit["data"].update(sensitive="height"))
-
-
-@exhibit("bad-audit")
-def audit_of_another_target() -> bytes:
-    return _audited(lambda audit: audit["data"].update(target="height"))
-
-
-@exhibit("bad-audit")
-def audit_of_another_schema() -> bytes:
-    return _audited(lambda audit: audit.update(schema=2))
-
-
-@exhibit("bad-audit")
-def audit_of_another_kind() -> bytes:
-    return _audited(lambda audit: audit.update(kind="edgeveil-pairs"))
-
-
-@exhibit("bad-audit")
-def audit_of_other_bytes_than_signed() -> bytes:
-    return _audited(lambda audit: audit.update(speaks_of={"tflite-int8": {"generator": "0" * 64}}))
-
-
-@exhibit("bad-audit")
-def audit_of_other_stages_than_signed() -> bytes:
-    return _audited(lambda audit: audit.update(pipeline={"tflite-int8": "0" * 64}))
-
-
-@exhibit("bad-audit")
-def audit_that_speaks_of_nothing() -> bytes:
-    return _audited(lambda audit: audit.update(speaks_of={}, pipeline={}))
-
-
-@exhibit("bad-audit")
-def another_attribute_among_the_others() -> bytes:
-    return _audited(_other(lambda other: other["data"].update(sensitive="height")))
-
-
-@exhibit("bad-audit")
-def another_artefact_among_the_others() -> bytes:
-    return _audited(_other(lambda other: other["speaks_of"]["tflite-int8"].update(generator="0" * 64)))
-
-
-@exhibit("bad-audit")
-def chance_among_the_others() -> bytes:
-    return _audited(_other(lambda other: other["chance"].update(prior=1e300)))
-
-
-@exhibit("bad-audit")
-def others_among_the_others() -> bytes:
-    return _audited(_other(lambda other: other.update(others=[])))
-
-
-@exhibit("bad-audit")
-def a_floor_out_of_range() -> bytes:
-    return _audited(lambda audit: audit["label_only"]["chance"].update(prior=2))
+exhibits(
+    _audited,
+    ("bad-audit", "half_a_test_row", lambda audit: audit["data"]["rows"].update(test=0.5)),
+    ("bad-audit", "no_test_rows", lambda audit: audit["data"]["rows"].update(test=0)),
+    (
+        "bad-audit",
+        "more_people_than_rows",
+        lambda audit: audit["data"].update(clusters={"kind": "subject", "test": 10**6}),
+    ),
+    ("bad-audit", "audit_of_another_attribute", lambda audit: audit["data"].update(sensitive="height")),
+    ("bad-audit", "audit_of_another_target", lambda audit: audit["data"].update(target="height")),
+    ("bad-audit", "audit_of_another_schema", lambda audit: audit.update(schema=2)),
+    ("bad-audit", "audit_of_another_kind", lambda audit: audit.update(kind="edgeveil-pairs")),
+    (
+        "bad-audit",
+        "audit_of_other_bytes_than_signed",
+        lambda audit: audit.update(speaks_of={"tflite-int8": {"generator": "0" * 64}}),
+    ),
+    ("bad-audit", "audit_of_other_stages_than_signed", lambda audit: audit.update(pipeline={"tflite-int8": "0" * 64})),
+    ("bad-audit", "audit_that_speaks_of_nothing", lambda audit: audit.update(speaks_of={}, pipeline={})),
+)
+exhibits(
+    None,
+    (
+        "bad-audit",
+        "another_attribute_among_the_others",
+        lambda: _audited(_other(lambda other: other["data"].update(sensitive="height"))),
+    ),
+    (
+        "bad-audit",
+        "another_artefact_among_the_others",
+        lambda: _audited(_other(lambda other: other["speaks_of"]["tflite-int8"].update(generator="0" * 64))),
+    ),
+    (
+        "bad-audit",
+        "chance_among_the_others",
+        lambda: _audited(_other(lambda other: other["chance"].update(prior=1e300))),
+    ),
+    ("bad-audit", "others_among_the_others", lambda: _audited(_other(lambda other: other.update(others=[])))),
+)
+exhibits(
+    _audited,
+    ("bad-audit", "a_floor_out_of_range", lambda audit: audit["label_only"]["chance"].update(prior=2)),
+)
 
 
 @exhibit("bad-audit")
@@ -239,24 +179,22 @@ def a_section_out_of_range() -> bytes:
     return _audited(lambda audit: audit.update(what_else=section))
 
 
-@exhibit("bad-audit")
-def a_number_beyond_all_measure() -> bytes:
-    return _audited(lambda audit: audit.update(wall_time_s=-1e308))
-
-
-@exhibit("bad-audit")
-def a_count_of_a_fraction() -> bytes:
-    return _audited(_attack(train_samples=-0.5))
-
-
-@exhibit("bad-audit")
-def audit_that_is_empty() -> bytes:
-    return _audited(lambda audit: audit.clear())
-
-
-@exhibit("bad-audit")
-def card_that_is_empty() -> bytes:
-    return _audited(lambda _: None, card=b"{}")
+exhibits(
+    _audited,
+    ("bad-audit", "a_number_beyond_all_measure", lambda audit: audit.update(wall_time_s=-1e308)),
+)
+exhibits(
+    None,
+    ("bad-audit", "a_count_of_a_fraction", lambda: _audited(_attack(train_samples=-0.5))),
+)
+exhibits(
+    _audited,
+    ("bad-audit", "audit_that_is_empty", lambda audit: audit.clear()),
+)
+exhibits(
+    None,
+    ("bad-audit", "card_that_is_empty", lambda: _audited(lambda _: None, card=b"{}")),
+)
 
 
 @exhibit("bad-audit")

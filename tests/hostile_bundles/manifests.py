@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES
-from tests.hostile_bundles.museum import changed, exhibit, good, signed_text
+from tests.hostile_bundles.museum import changed, exhibit, exhibits, good, signed_text
 from tests.support import bundles
 
 
@@ -17,213 +17,89 @@ def _text() -> str:
 # The text itself
 
 
-@exhibit("json-duplicate-key")
-def duplicate_key() -> bytes:
-    return signed_text(_text()[:-1] + ', "name": "other"}')
-
-
-@exhibit("json-duplicate-key")
-def duplicate_key_in_another_spelling() -> bytes:
-    return signed_text(_text()[:-1] + ', "n\\u0061me": "other"}')
-
-
-@exhibit("json-duplicate-key")
-def duplicate_key_deep_inside() -> bytes:
-    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1.0, "max_abs": 100.0', 1))
-
-
-@exhibit("json-number")
-def not_a_number() -> bytes:
-    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": NaN', 1))
-
-
-@exhibit("json-number")
-def infinity() -> bytes:
-    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": Infinity', 1))
-
-
-@exhibit("json-number")
-def number_that_overflows_to_infinity() -> bytes:
-    return signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1e999', 1))
-
-
-@exhibit("json-number")
-def number_of_a_hundred_thousand_digits() -> bytes:
-    return signed_text(_text().replace('"security_version": 1', '"security_version": ' + "1" * 100_000))
-
-
-@exhibit("json-depth")
-def nested_too_deep() -> bytes:
-    return signed_text('{"schema": 1, "stages": ' + "[" * 100_000 + "]" * 100_000 + "}")
-
-
-@exhibit("json-syntax")
-def trailing_comma() -> bytes:
-    return signed_text(_text()[:-1] + ",}")
-
-
-@exhibit("json-syntax")
-def comment_in_json() -> bytes:
-    return signed_text(_text() + " // trust me")
-
-
-@exhibit("json-syntax")
-def two_documents() -> bytes:
-    return signed_text(_text() + _text())
-
-
-@exhibit("json-syntax")
-def byte_order_mark() -> bytes:
-    return signed_text(b"\xef\xbb\xbf" + _text().encode())
-
-
-@exhibit("json-syntax")
-def empty_manifest() -> bytes:
-    return signed_text("")
-
-
-@exhibit("json-encoding")
-def utf_16() -> bytes:
-    return signed_text(_text().encode("utf-16"))
-
-
-@exhibit("json-encoding")
-def broken_utf_8() -> bytes:
-    return signed_text(_text().replace("parity", "parit\udcff").encode("utf-8", "surrogateescape"))
-
-
-@exhibit("manifest-too-large")
-def manifest_too_large() -> bytes:
-    return signed_text(_text() + " " * MAX_MANIFEST_BYTES)
-
-
-@exhibit("wrong-type")
-def manifest_is_a_list() -> bytes:
-    return signed_text("[]")
+exhibits(
+    None,
+    ("json-duplicate-key", "duplicate_key", lambda: signed_text(_text()[:-1] + ', "name": "other"}')),
+    (
+        "json-duplicate-key",
+        "duplicate_key_in_another_spelling",
+        lambda: signed_text(_text()[:-1] + ', "n\\u0061me": "other"}'),
+    ),
+    (
+        "json-duplicate-key",
+        "duplicate_key_deep_inside",
+        lambda: signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1.0, "max_abs": 100.0', 1)),
+    ),
+    ("json-number", "not_a_number", lambda: signed_text(_text().replace('"max_abs": 1.0', '"max_abs": NaN', 1))),
+    ("json-number", "infinity", lambda: signed_text(_text().replace('"max_abs": 1.0', '"max_abs": Infinity', 1))),
+    (
+        "json-number",
+        "number_that_overflows_to_infinity",
+        lambda: signed_text(_text().replace('"max_abs": 1.0', '"max_abs": 1e999', 1)),
+    ),
+    (
+        "json-number",
+        "number_of_a_hundred_thousand_digits",
+        lambda: signed_text(_text().replace('"security_version": 1', '"security_version": ' + "1" * 100_000)),
+    ),
+    (
+        "json-depth",
+        "nested_too_deep",
+        lambda: signed_text('{"schema": 1, "stages": ' + "[" * 100_000 + "]" * 100_000 + "}"),
+    ),
+    ("json-syntax", "trailing_comma", lambda: signed_text(_text()[:-1] + ",}")),
+    ("json-syntax", "comment_in_json", lambda: signed_text(_text() + " // trust me")),
+    ("json-syntax", "two_documents", lambda: signed_text(_text() + _text())),
+    ("json-syntax", "byte_order_mark", lambda: signed_text(b"\xef\xbb\xbf" + _text().encode())),
+    ("json-syntax", "empty_manifest", lambda: signed_text("")),
+    ("json-encoding", "utf_16", lambda: signed_text(_text().encode("utf-16"))),
+    (
+        "json-encoding",
+        "broken_utf_8",
+        lambda: signed_text(_text().replace("parity", "parit\udcff").encode("utf-8", "surrogateescape")),
+    ),
+    ("manifest-too-large", "manifest_too_large", lambda: signed_text(_text() + " " * MAX_MANIFEST_BYTES)),
+    ("wrong-type", "manifest_is_a_list", lambda: signed_text("[]")),
+)
 
 
 # Keys, types and values
 
 
-@exhibit("schema")
-def schema_of_tomorrow() -> bytes:
-    return changed(lambda m: m.update(schema=2, wonder="yes"))
-
-
-@exhibit("wrong-type")
-def schema_is_true() -> bytes:
-    return changed(lambda m: m.update(schema=True))
-
-
-@exhibit("unknown-key")
-def unknown_key() -> bytes:
-    return changed(lambda m: m.update(post_install="rm -rf /"))
-
-
-@exhibit("unknown-key")
-def unknown_key_deep_inside() -> bytes:
-    return changed(lambda m: _artefact(m)["inputs"][0].update(axis=0))
-
-
-@exhibit("unknown-key")
-def unknown_key_in_a_stage() -> bytes:
-    return changed(lambda m: m["stages"][0].update(skip=True))
-
-
-@exhibit("missing-key")
-def missing_key() -> bytes:
-    return changed(lambda m: m.pop("security_version"))
-
-
-@exhibit("missing-key")
-def stage_without_a_name() -> bytes:
-    return changed(lambda m: m["stages"][0].pop("stage"))
-
-
-@exhibit("wrong-type")
-def number_is_true() -> bytes:
-    return changed(lambda m: m.update(security_version=True))
-
-
-@exhibit("wrong-type")
-def whole_number_with_a_point() -> bytes:
-    return changed(lambda m: m.update(security_version=1.0))
-
-
-@exhibit("wrong-type")
-def truth_is_a_text() -> bytes:
-    return changed(lambda m: m["perturber"].update(identity_allowed="false"))
-
-
-@exhibit("bad-value")
-def name_with_a_path() -> bytes:
-    return changed(lambda m: m.update(name="../../boot"))
-
-
-@exhibit("bad-value")
-def text_that_plays_with_the_terminal() -> bytes:
-    return changed(lambda m: m["perturber"].update(target="\x1b[2Jparity"))
-
-
-@exhibit("bad-value")
-def text_that_turns_the_line_around() -> bytes:
-    return changed(lambda m: m["perturber"].update(sensitive="\u202eytirap"))
-
-
-@exhibit("bad-value")
-def half_of_a_surrogate_pair() -> bytes:
-    return signed_text(_text().replace('"parity"', '"\\ud800"'))
-
-
-@exhibit("bad-value")
-def hash_in_capitals() -> bytes:
-    return changed(lambda m: m["provenance"].update(recipe_sha256="A" * 64))
-
-
-@exhibit("bad-value")
-def hash_with_a_line_end() -> bytes:
-    return changed(lambda m: m["provenance"].update(recipe_sha256="0" * 64 + "\n"))
-
-
-@exhibit("bad-value")
-def time_that_is_none() -> bytes:
-    return changed(lambda m: m.update(created="yesterday"))
-
-
-@exhibit("bad-value")
-def negative_dimension() -> bytes:
-    return changed(lambda m: m["input"].update(shape=[8, -8, 1]))
-
-
-@exhibit("bad-value")
-def dimension_zero() -> bytes:
-    return changed(lambda m: m["input"].update(shape=[8, 0, 1]))
-
-
-@exhibit("bad-value")
-def shape_of_a_terabyte() -> bytes:
-    return changed(lambda m: m["input"].update(shape=[2**20, 2**20, 1]))
-
-
-@exhibit("bad-value")
-def noise_of_a_terabyte() -> bytes:
-    return changed(lambda m: m["stages"][1].update(shape=[2**20, 2**20]))
-
-
-@exhibit("bad-count")
-def image_of_two_dimensions() -> bytes:
-    return changed(lambda m: m["input"].update(shape=[8, 8]))
-
-
-@exhibit("bad-value")
-def object_dtype() -> bytes:
-    """NumPy would unpickle such an array."""
-    return changed(lambda m: m["input"].update(dtype="object"))
-
-
-@exhibit("bad-value")
-def empty_range() -> bytes:
-    return changed(lambda m: m["input"].update(low=16.0))
+exhibits(
+    changed,
+    ("schema", "schema_of_tomorrow", lambda m: m.update(schema=2, wonder="yes")),
+    ("wrong-type", "schema_is_true", lambda m: m.update(schema=True)),
+    ("unknown-key", "unknown_key", lambda m: m.update(post_install="rm -rf /")),
+    ("unknown-key", "unknown_key_deep_inside", lambda m: _artefact(m)["inputs"][0].update(axis=0)),
+    ("unknown-key", "unknown_key_in_a_stage", lambda m: m["stages"][0].update(skip=True)),
+    ("missing-key", "missing_key", lambda m: m.pop("security_version")),
+    ("missing-key", "stage_without_a_name", lambda m: m["stages"][0].pop("stage")),
+    ("wrong-type", "number_is_true", lambda m: m.update(security_version=True)),
+    ("wrong-type", "whole_number_with_a_point", lambda m: m.update(security_version=1.0)),
+    ("wrong-type", "truth_is_a_text", lambda m: m["perturber"].update(identity_allowed="false")),
+    ("bad-value", "name_with_a_path", lambda m: m.update(name="../../boot")),
+    ("bad-value", "text_that_plays_with_the_terminal", lambda m: m["perturber"].update(target="\x1b[2Jparity")),
+    ("bad-value", "text_that_turns_the_line_around", lambda m: m["perturber"].update(sensitive="\u202eytirap")),
+)
+exhibits(
+    None,
+    ("bad-value", "half_of_a_surrogate_pair", lambda: signed_text(_text().replace('"parity"', '"\\ud800"'))),
+)
+exhibits(
+    changed,
+    ("bad-value", "hash_in_capitals", lambda m: m["provenance"].update(recipe_sha256="A" * 64)),
+    ("bad-value", "hash_with_a_line_end", lambda m: m["provenance"].update(recipe_sha256="0" * 64 + "\n")),
+    ("bad-value", "time_that_is_none", lambda m: m.update(created="yesterday")),
+    ("bad-value", "negative_dimension", lambda m: m["input"].update(shape=[8, -8, 1])),
+    ("bad-value", "dimension_zero", lambda m: m["input"].update(shape=[8, 0, 1])),
+    ("bad-value", "shape_of_a_terabyte", lambda m: m["input"].update(shape=[2**20, 2**20, 1])),
+    ("bad-value", "noise_of_a_terabyte", lambda m: m["stages"][1].update(shape=[2**20, 2**20])),
+    ("bad-count", "image_of_two_dimensions", lambda m: m["input"].update(shape=[8, 8])),
+    # NumPy would unpickle such an array.
+    ("bad-value", "object_dtype", lambda m: m["input"].update(dtype="object")),
+    ("bad-value", "empty_range", lambda m: m["input"].update(low=16.0)),
+)
 
 
 @exhibit("bad-count")
@@ -234,72 +110,30 @@ def range_of_too_few_features() -> bytes:
     return changed(change, example=bundles.numpy_example())
 
 
-@exhibit("bad-value")
-def scale_of_zero() -> bytes:
-    return changed(lambda m: _artefact(m)["inputs"][0].update(scale=0))
-
-
-@exhibit("bad-value")
-def zero_point_out_of_range() -> bytes:
-    return changed(lambda m: _artefact(m)["inputs"][0].update(zero_point=128))
-
-
-@exhibit("wrong-type")
-def scale_without_zero_point() -> bytes:
-    return changed(lambda m: _artefact(m)["inputs"][0].update(zero_point=None))
-
-
-@exhibit("bad-value")
-def negative_tolerance() -> bytes:
-    return changed(lambda m: _artefact(m)["tolerance"].update(max_abs=-1))
-
-
-@exhibit("bad-value")
-def format_that_nothing_runs() -> bytes:
-    return changed(lambda m: _artefact(m).update(format="pickle"))
-
-
-@exhibit("bad-count")
-def ten_thousand_stages() -> bytes:
-    return changed(lambda m: m.update(stages=m["stages"][:1] * 10_000))
+exhibits(
+    changed,
+    ("bad-value", "scale_of_zero", lambda m: _artefact(m)["inputs"][0].update(scale=0)),
+    ("bad-value", "zero_point_out_of_range", lambda m: _artefact(m)["inputs"][0].update(zero_point=128)),
+    ("wrong-type", "scale_without_zero_point", lambda m: _artefact(m)["inputs"][0].update(zero_point=None)),
+    ("bad-value", "negative_tolerance", lambda m: _artefact(m)["tolerance"].update(max_abs=-1)),
+    ("bad-value", "format_that_nothing_runs", lambda m: _artefact(m).update(format="pickle")),
+    ("bad-count", "ten_thousand_stages", lambda m: m.update(stages=m["stages"][:1] * 10_000)),
+)
 
 
 # Stages and what leaves
 
 
-@exhibit("unsupported-stage")
-def stage_of_tomorrow() -> bytes:
-    return changed(lambda m: m["stages"][0].update(stage="shell"))
-
-
-@exhibit("unsupported-stage")
-def draw_from_another_distribution() -> bytes:
-    return changed(lambda m: m["stages"][1].update(distribution="gaussian"))
-
-
-@exhibit("unsupported-stage")
-def stage_that_is_a_list() -> bytes:
-    return changed(lambda m: m["stages"][0].update(stage=["preprocess"]))
-
-
-@exhibit("undefined-value")
-def value_before_it_is_made() -> bytes:
-    return changed(lambda m: m["stages"].reverse())
-
-
-@exhibit("redefined-value")
-def value_made_twice() -> bytes:
-    return changed(lambda m: m["stages"][1].update(output="u"))
-
-
-@exhibit("redefined-value")
-def input_made_again() -> bytes:
-    return changed(lambda m: m["stages"][1].update(output="x"))
-
-
-@exhibit("raw-passthrough")
-def raw_reading_as_output() -> bytes:
-    return changed(lambda m: m["outputs"][0].update(tensor="x"))
+exhibits(
+    changed,
+    ("unsupported-stage", "stage_of_tomorrow", lambda m: m["stages"][0].update(stage="shell")),
+    ("unsupported-stage", "draw_from_another_distribution", lambda m: m["stages"][1].update(distribution="gaussian")),
+    ("unsupported-stage", "stage_that_is_a_list", lambda m: m["stages"][0].update(stage=["preprocess"])),
+    ("undefined-value", "value_before_it_is_made", lambda m: m["stages"].reverse()),
+    ("redefined-value", "value_made_twice", lambda m: m["stages"][1].update(output="u")),
+    ("redefined-value", "input_made_again", lambda m: m["stages"][1].update(output="x")),
+    ("raw-passthrough", "raw_reading_as_output", lambda m: m["outputs"][0].update(tensor="x")),
+)
 
 
 @exhibit("raw-passthrough")
@@ -352,29 +186,25 @@ def noise_that_is_drawn_and_not_added() -> bytes:
     return changed(change, example=bundles.laplace_example())
 
 
-@exhibit("bad-value")
-def noise_of_no_scale() -> bytes:
-    return changed(lambda m: m["stages"][1].update(numerator=0), example=bundles.laplace_example())
-
-
-@exhibit("bad-value")
-def grid_finer_than_a_float() -> bytes:
-    return changed(lambda m: m["stages"][2].update(levels=2**21), example=bundles.laplace_example())
-
-
-@exhibit("redefined-value")
-def two_frames() -> bytes:
-    return changed(lambda m: m["outputs"].append(m["outputs"][0]))
-
-
-@exhibit("output-mismatch")
-def frame_under_another_name() -> bytes:
-    return changed(lambda m: m["outputs"][0].update(name="picture"))
-
-
-@exhibit("output-mismatch")
-def frame_of_another_shape() -> bytes:
-    return changed(lambda m: m["outputs"][0].update(shape=[8, 8, 3]))
+exhibits(
+    None,
+    (
+        "bad-value",
+        "noise_of_no_scale",
+        lambda: changed(lambda m: m["stages"][1].update(numerator=0), example=bundles.laplace_example()),
+    ),
+    (
+        "bad-value",
+        "grid_finer_than_a_float",
+        lambda: changed(lambda m: m["stages"][2].update(levels=2**21), example=bundles.laplace_example()),
+    ),
+)
+exhibits(
+    changed,
+    ("redefined-value", "two_frames", lambda m: m["outputs"].append(m["outputs"][0])),
+    ("output-mismatch", "frame_under_another_name", lambda m: m["outputs"][0].update(name="picture")),
+    ("output-mismatch", "frame_of_another_shape", lambda m: m["outputs"][0].update(shape=[8, 8, 3])),
+)
 
 
 @exhibit("output-mismatch")
@@ -385,152 +215,100 @@ def frame_of_another_dtype() -> bytes:
     return changed(change)
 
 
-@exhibit("bad-count")
-def nothing_leaves() -> bytes:
-    return changed(lambda m: m.update(outputs=[]))
-
-
-@exhibit("range-mismatch")
-def preprocess_with_another_range() -> bytes:
-    return changed(lambda m: m["stages"][0].update(high=255.0))
-
-
-@exhibit("range-mismatch")
-def output_with_another_range() -> bytes:
-    return changed(lambda m: m["stages"][3].update(high=1e-9))
+exhibits(
+    changed,
+    ("bad-count", "nothing_leaves", lambda m: m.update(outputs=[])),
+    ("range-mismatch", "preprocess_with_another_range", lambda m: m["stages"][0].update(high=255.0)),
+    ("range-mismatch", "output_with_another_range", lambda m: m["stages"][3].update(high=1e-9)),
+)
 
 
 # Whatever one place speaks of exists in another
 
 
-@exhibit("unknown-model")
-def model_that_is_not_there() -> bytes:
-    return changed(lambda m: m["stages"][2].update(model="other"))
-
-
-@exhibit("unused")
-def model_that_nothing_uses() -> bytes:
-    return changed(lambda m: m["models"].update(spare=m["models"]["generator"]))
-
-
-@exhibit("unknown-table")
-def table_that_is_not_there() -> bytes:
-    return changed(lambda m: m["stages"][2].update(table="other"), example=bundles.numpy_example())
-
-
-@exhibit("wrong-value")
-def table_of_the_wrong_type() -> bytes:
-    return changed(lambda m: m["tables"]["means"].update(dtype="uint32"), example=bundles.numpy_example())
-
-
-@exhibit("wrong-value")
-def channel_table_of_three_dimensions() -> bytes:
-    return changed(lambda m: m["tables"]["q"].update(shape=[4, 2, 2]), example=bundles.channel_example())
-
-
-@exhibit("output-mismatch")
-def table_of_the_wrong_width() -> bytes:
-    return changed(lambda m: m["tables"]["means"].update(shape=[4, 5]), example=bundles.numpy_example())
-
-
-@exhibit("tensor-mismatch")
-def stage_feeds_a_tensor_that_the_artefact_lacks() -> bytes:
-    return changed(lambda m: m["stages"][2].update(inputs={"image": "u", "other": "noise"}))
-
-
-@exhibit("tensor-mismatch")
-def artefact_with_an_input_that_nothing_feeds() -> bytes:
-    return changed(lambda m: m["stages"][2].update(inputs={"image": "u"}))
-
-
-@exhibit("redefined-value")
-def two_tensors_of_one_name() -> bytes:
-    return changed(lambda m: _artefact(m)["inputs"].append(_artefact(m)["inputs"][0]))
-
-
-@exhibit("unknown-artefact")
-def preference_for_a_variant_that_is_not_there() -> bytes:
-    return changed(lambda m: m["preference"].append("tflite-float32"))
-
-
-@exhibit("unknown-artefact")
-def profile_with_a_variant_that_is_not_there() -> bytes:
-    return changed(lambda m: m["profiles"]["workstation"]["artefacts"].append("tflite-float32"))
-
-
-@exhibit("redefined-value")
-def preference_for_one_variant_twice() -> bytes:
-    return changed(lambda m: m["preference"].append("tflite-int8"))
-
-
-@exhibit("artefact-mismatch")
-def variant_that_lies_about_its_precision() -> bytes:
-    return changed(lambda m: _artefact(m).update(precision="float32"))
-
-
-@exhibit("artefact-hash")
-def artefact_hash_differs_from_its_member() -> bytes:
-    return changed(lambda m: _artefact(m, "onnx-float32").update(sha256="0" * 64))
-
-
-@exhibit("golden-mismatch")
-def golden_output_missing() -> bytes:
-    return changed(lambda m: m["golden"]["outputs"].pop("tflite-int8"))
-
-
-@exhibit("golden-mismatch")
-def golden_draw_missing() -> bytes:
-    return changed(lambda m: m["golden"]["draws"].clear())
-
-
-@exhibit("privacy-mismatch")
-def audit_of_another_artefact() -> bytes:
-    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {"generator": "0" * 64}}))
-
-
-@exhibit("privacy-mismatch")
-def audit_of_a_variant_that_is_not_there() -> bytes:
-    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-float32": {"generator": "0" * 64}}))
-
-
-@exhibit("privacy-mismatch")
-def audit_of_nothing() -> bytes:
-    return changed(lambda m: m["privacy"].update(speaks_of={}))
-
-
-@exhibit("bad-value")
-def audit_under_another_name() -> bytes:
-    return changed(lambda m: m["privacy"].update(file="privacy/summary.json"))
-
-
-@exhibit("privacy-mismatch")
-def card_without_an_audit() -> bytes:
-    return changed(lambda m: m["privacy"].update(file=None))
-
-
-@exhibit("privacy-mismatch")
-def audit_of_another_pipeline() -> bytes:
-    return changed(lambda m: m["privacy"]["pipeline"].update({"tflite-int8": "0" * 64}))
-
-
-@exhibit("privacy-mismatch")
-def audit_of_no_pipeline() -> bytes:
-    return changed(lambda m: m["privacy"]["pipeline"].clear())
-
-
-@exhibit("bad-value")
-def page_under_another_name() -> bytes:
-    return changed(lambda m: m["privacy"].update(page="privacy/index.html"))
-
-
-@exhibit("wrong-type")
-def audit_without_a_card() -> bytes:
-    return changed(lambda m: m["privacy"].update(card=None))
-
-
-@exhibit("privacy-mismatch")
-def audit_of_half_the_models() -> bytes:
-    return changed(lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {}}))
+exhibits(
+    changed,
+    ("unknown-model", "model_that_is_not_there", lambda m: m["stages"][2].update(model="other")),
+    ("unused", "model_that_nothing_uses", lambda m: m["models"].update(spare=m["models"]["generator"])),
+)
+exhibits(
+    None,
+    (
+        "unknown-table",
+        "table_that_is_not_there",
+        lambda: changed(lambda m: m["stages"][2].update(table="other"), example=bundles.numpy_example()),
+    ),
+    (
+        "wrong-value",
+        "table_of_the_wrong_type",
+        lambda: changed(lambda m: m["tables"]["means"].update(dtype="uint32"), example=bundles.numpy_example()),
+    ),
+    (
+        "wrong-value",
+        "channel_table_of_three_dimensions",
+        lambda: changed(lambda m: m["tables"]["q"].update(shape=[4, 2, 2]), example=bundles.channel_example()),
+    ),
+    (
+        "output-mismatch",
+        "table_of_the_wrong_width",
+        lambda: changed(lambda m: m["tables"]["means"].update(shape=[4, 5]), example=bundles.numpy_example()),
+    ),
+)
+exhibits(
+    changed,
+    (
+        "tensor-mismatch",
+        "stage_feeds_a_tensor_that_the_artefact_lacks",
+        lambda m: m["stages"][2].update(inputs={"image": "u", "other": "noise"}),
+    ),
+    (
+        "tensor-mismatch",
+        "artefact_with_an_input_that_nothing_feeds",
+        lambda m: m["stages"][2].update(inputs={"image": "u"}),
+    ),
+    ("redefined-value", "two_tensors_of_one_name", lambda m: _artefact(m)["inputs"].append(_artefact(m)["inputs"][0])),
+    (
+        "unknown-artefact",
+        "preference_for_a_variant_that_is_not_there",
+        lambda m: m["preference"].append("tflite-float32"),
+    ),
+    (
+        "unknown-artefact",
+        "profile_with_a_variant_that_is_not_there",
+        lambda m: m["profiles"]["workstation"]["artefacts"].append("tflite-float32"),
+    ),
+    ("redefined-value", "preference_for_one_variant_twice", lambda m: m["preference"].append("tflite-int8")),
+    ("artefact-mismatch", "variant_that_lies_about_its_precision", lambda m: _artefact(m).update(precision="float32")),
+    (
+        "artefact-hash",
+        "artefact_hash_differs_from_its_member",
+        lambda m: _artefact(m, "onnx-float32").update(sha256="0" * 64),
+    ),
+    ("golden-mismatch", "golden_output_missing", lambda m: m["golden"]["outputs"].pop("tflite-int8")),
+    ("golden-mismatch", "golden_draw_missing", lambda m: m["golden"]["draws"].clear()),
+    (
+        "privacy-mismatch",
+        "audit_of_another_artefact",
+        lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {"generator": "0" * 64}}),
+    ),
+    (
+        "privacy-mismatch",
+        "audit_of_a_variant_that_is_not_there",
+        lambda m: m["privacy"]["speaks_of"].update({"tflite-float32": {"generator": "0" * 64}}),
+    ),
+    ("privacy-mismatch", "audit_of_nothing", lambda m: m["privacy"].update(speaks_of={})),
+    ("bad-value", "audit_under_another_name", lambda m: m["privacy"].update(file="privacy/summary.json")),
+    ("privacy-mismatch", "card_without_an_audit", lambda m: m["privacy"].update(file=None)),
+    (
+        "privacy-mismatch",
+        "audit_of_another_pipeline",
+        lambda m: m["privacy"]["pipeline"].update({"tflite-int8": "0" * 64}),
+    ),
+    ("privacy-mismatch", "audit_of_no_pipeline", lambda m: m["privacy"]["pipeline"].clear()),
+    ("bad-value", "page_under_another_name", lambda m: m["privacy"].update(page="privacy/index.html")),
+    ("wrong-type", "audit_without_a_card", lambda m: m["privacy"].update(card=None)),
+    ("privacy-mismatch", "audit_of_half_the_models", lambda m: m["privacy"]["speaks_of"].update({"tflite-int8": {}})),
+)
 
 
 @exhibit("missing-member")
@@ -555,39 +333,16 @@ def member_that_nothing_speaks_of() -> bytes:
     return bundles.sealed(bundles.with_members(manifest, members), members)
 
 
-@exhibit("bad-value")
-def artefact_outside_its_folder() -> bytes:
-    return changed(lambda m: _artefact(m).update(file="runtime/edgeveil-edge.pyz"))
-
-
-@exhibit("parent-path")
-def file_that_leads_out() -> bytes:
-    return changed(lambda m: _artefact(m).update(file="artefacts/../../key"))
-
-
-@exhibit("absolute-path")
-def file_with_an_absolute_path() -> bytes:
-    return changed(lambda m: m["golden"].update(input="/dev/zero"))
-
-
-@exhibit("member-order")
-def members_listed_twice() -> bytes:
-    return changed(lambda m: m["members"].append(m["members"][-1]))
-
-
-@exhibit("hash-mismatch")
-def member_with_another_hash() -> bytes:
-    return changed(lambda m: m["members"][-1].update(sha256="0" * 64))
-
-
-@exhibit("size-mismatch")
-def member_with_another_size() -> bytes:
-    return changed(lambda m: m["members"][-1].update(size=1))
-
-
-@exhibit("bad-value")
-def empty_member() -> bytes:
-    return changed(lambda m: m["members"][-1].update(size=0))
+exhibits(
+    changed,
+    ("bad-value", "artefact_outside_its_folder", lambda m: _artefact(m).update(file="runtime/edgeveil-edge.pyz")),
+    ("parent-path", "file_that_leads_out", lambda m: _artefact(m).update(file="artefacts/../../key")),
+    ("absolute-path", "file_with_an_absolute_path", lambda m: m["golden"].update(input="/dev/zero")),
+    ("member-order", "members_listed_twice", lambda m: m["members"].append(m["members"][-1])),
+    ("hash-mismatch", "member_with_another_hash", lambda m: m["members"][-1].update(sha256="0" * 64)),
+    ("size-mismatch", "member_with_another_size", lambda m: m["members"][-1].update(size=1)),
+    ("bad-value", "empty_member", lambda m: m["members"][-1].update(size=0)),
+)
 
 
 def _artefact(manifest: Any, variant: str = "tflite-int8") -> Any:
@@ -601,49 +356,33 @@ def _cleaner(change: Any, *, code: bool = False) -> bytes:
     return changed(change, example=bundles.cleaner_example(code=code))
 
 
-@exhibit("wrong-type")
-def range_with_one_end() -> bytes:
-    return _cleaner(lambda m: m["input"].update(high=1.0))
-
-
-@exhibit("bad-value")
-def whole_numbers_without_a_range() -> bytes:
-    return _cleaner(lambda m: m["input"].update(dtype="int16"))
-
-
-@exhibit("bad-value")
-def picture_without_a_range() -> bytes:
-    return _cleaner(lambda m: m["input"].update(kind="image", shape=[2, 3, 1]))
-
-
-@exhibit("bad-value")
-def unbounded_frame_that_must_not_pass_and_cannot_be_watched() -> bytes:
-    return _cleaner(lambda m: m["perturber"].update(identity_allowed=False))
-
-
-@exhibit("range-mismatch")
-def range_that_only_the_output_has() -> bytes:
-    return _cleaner(lambda m: m["stages"][2].update(low=0.0, high=1.0))
-
-
-@exhibit("raw-passthrough")
-def reading_that_is_only_quantised() -> bytes:
-    return _cleaner(lambda m: m["stages"][2].update(input="u"), code=True)
-
-
-@exhibit("bad-value")
-def code_with_a_step_of_zero() -> bytes:
-    return _cleaner(lambda m: m["stages"][2].update(scale=0), code=True)
-
-
-@exhibit("bad-value")
-def code_of_floats() -> bytes:
-    return _cleaner(lambda m: m["stages"][2].update(dtype="float32"), code=True)
-
-
-@exhibit("output-mismatch")
-def decoder_of_another_size() -> bytes:
-    return _cleaner(lambda m: m["outputs"][0].update(shape=[3]), code=True)
+exhibits(
+    _cleaner,
+    ("wrong-type", "range_with_one_end", lambda m: m["input"].update(high=1.0)),
+    ("bad-value", "whole_numbers_without_a_range", lambda m: m["input"].update(dtype="int16")),
+    ("bad-value", "picture_without_a_range", lambda m: m["input"].update(kind="image", shape=[2, 3, 1])),
+    (
+        "bad-value",
+        "unbounded_frame_that_must_not_pass_and_cannot_be_watched",
+        lambda m: m["perturber"].update(identity_allowed=False),
+    ),
+    ("range-mismatch", "range_that_only_the_output_has", lambda m: m["stages"][2].update(low=0.0, high=1.0)),
+)
+exhibits(
+    None,
+    (
+        "raw-passthrough",
+        "reading_that_is_only_quantised",
+        lambda: _cleaner(lambda m: m["stages"][2].update(input="u"), code=True),
+    ),
+    ("bad-value", "code_with_a_step_of_zero", lambda: _cleaner(lambda m: m["stages"][2].update(scale=0), code=True)),
+    ("bad-value", "code_of_floats", lambda: _cleaner(lambda m: m["stages"][2].update(dtype="float32"), code=True)),
+    (
+        "output-mismatch",
+        "decoder_of_another_size",
+        lambda: _cleaner(lambda m: m["outputs"][0].update(shape=[3]), code=True),
+    ),
+)
 
 
 @exhibit("output-mismatch")
@@ -654,19 +393,20 @@ def decoder_of_a_frame() -> bytes:
     return _cleaner(change, code=True)
 
 
-@exhibit("unknown-table")
-def decoder_that_is_not_there() -> bytes:
-    return _cleaner(lambda m: m["outputs"][0].update(decoder="other"), code=True)
-
-
-@exhibit("unused")
-def decoder_that_nothing_names() -> bytes:
-    return _cleaner(lambda m: m["outputs"][0].pop("decoder"), code=True)
-
-
-@exhibit("unknown-key")
-def decoder_on_a_label() -> bytes:
-    return _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True)
+exhibits(
+    None,
+    (
+        "unknown-table",
+        "decoder_that_is_not_there",
+        lambda: _cleaner(lambda m: m["outputs"][0].update(decoder="other"), code=True),
+    ),
+    ("unused", "decoder_that_nothing_names", lambda: _cleaner(lambda m: m["outputs"][0].pop("decoder"), code=True)),
+    (
+        "unknown-key",
+        "decoder_on_a_label",
+        lambda: _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True),
+    ),
+)
 
 
 # Codes of which the receiver draws a sample, and tables of whole samples
@@ -712,24 +452,17 @@ def _held(change: Any) -> bytes:
     return changed(change, example=bundles.held_example())
 
 
-@exhibit("unheld")
-def label_of_every_frame_beside_a_held_code() -> bytes:
-    return _held(lambda m: m["outputs"][1].update(tensor="label"))
-
-
-@exhibit("unheld")
-def draw_kept_by_what_changes() -> bytes:
-    return _held(lambda m: m["stages"][4].update(by="label"))
-
-
-@exhibit("stream-mismatch")
-def hold_stages_without_a_stream() -> bytes:
-    return _held(lambda m: m.update(stream=None))
-
-
-@exhibit("stream-mismatch")
-def majority_of_a_clock_period() -> bytes:
-    return _held(lambda m: m["stream"].update(hold="period", votes=None, period_s=600))
+exhibits(
+    _held,
+    ("unheld", "label_of_every_frame_beside_a_held_code", lambda m: m["outputs"][1].update(tensor="label")),
+    ("unheld", "draw_kept_by_what_changes", lambda m: m["stages"][4].update(by="label")),
+    ("stream-mismatch", "hold_stages_without_a_stream", lambda m: m.update(stream=None)),
+    (
+        "stream-mismatch",
+        "majority_of_a_clock_period",
+        lambda m: m["stream"].update(hold="period", votes=None, period_s=600),
+    ),
+)
 
 
 @exhibit("stream-mismatch")
@@ -760,49 +493,22 @@ def _captured(change: Any) -> bytes:
     return changed(lambda m: change(m["capture"]), example=bundles.captured_example())
 
 
-@exhibit("bad-value")
-def crop_larger_than_the_picture() -> bytes:
-    return _captured(lambda c: c["crop"].update(size=[425, 512]))
-
-
-@exhibit("bad-value")
-def people_in_a_colour_picture() -> bytes:
-    return _captured(lambda c: c["frame"].update(shape=[424, 512, 3]))
-
-
-@exhibit("bad-value")
-def depth_without_a_unit() -> bytes:
-    return _captured(lambda c: c["frame"].update(unit_mm=None))
-
-
-@exhibit("bad-value")
-def depth_that_is_averaged() -> bytes:
-    return _captured(lambda c: c.update(resize="area"))
-
-
-@exhibit("bad-value")
-def height_without_crops() -> bytes:
-    return _captured(lambda c: c.update(crop=None, slots=1))
-
-
-@exhibit("bad-value")
-def slots_without_crops() -> bytes:
-    return _captured(lambda c: c.update(crop=None, measure="depth"))
-
-
-@exhibit("bad-value")
-def capture_range_upside_down() -> bytes:
-    return _captured(lambda c: c.update(low=2200.0, high=0.0))
-
-
-@exhibit("bad-value")
-def raw_values_of_another_type() -> bytes:
-    return _captured(lambda c: c.update(measure="value", low=None, high=None, crop=None, slots=1))
-
-
-@exhibit("bad-value")
-def window_around_people() -> bytes:
-    return _captured(lambda c: c.update(window=[0, 0, 424, 512]))
+exhibits(
+    _captured,
+    ("bad-value", "crop_larger_than_the_picture", lambda c: c["crop"].update(size=[425, 512])),
+    ("bad-value", "people_in_a_colour_picture", lambda c: c["frame"].update(shape=[424, 512, 3])),
+    ("bad-value", "depth_without_a_unit", lambda c: c["frame"].update(unit_mm=None)),
+    ("bad-value", "depth_that_is_averaged", lambda c: c.update(resize="area")),
+    ("bad-value", "height_without_crops", lambda c: c.update(crop=None, slots=1)),
+    ("bad-value", "slots_without_crops", lambda c: c.update(crop=None, measure="depth")),
+    ("bad-value", "capture_range_upside_down", lambda c: c.update(low=2200.0, high=0.0)),
+    (
+        "bad-value",
+        "raw_values_of_another_type",
+        lambda c: c.update(measure="value", low=None, high=None, crop=None, slots=1),
+    ),
+    ("bad-value", "window_around_people", lambda c: c.update(window=[0, 0, 424, 512])),
+)
 
 
 def _windowed(window: Any) -> bytes:
@@ -810,34 +516,18 @@ def _windowed(window: Any) -> bytes:
     return _captured(lambda c: c.update(plain))
 
 
-@exhibit("bad-value")
-def window_beyond_the_frame() -> bytes:
-    return _windowed([1, 0, 424, 512])
-
-
-@exhibit("bad-value")
-def window_of_no_pixels() -> bytes:
-    return _windowed([0, 0, 0, 512])
-
-
-@exhibit("bad-count")
-def window_without_a_height() -> bytes:
-    return _windowed([0, 0, 424])
-
-
-@exhibit("bad-value")
-def window_left_of_the_frame() -> bytes:
-    return _windowed([0, -1, 424, 512])
-
-
-@exhibit("bad-value")
-def ticks_faster_than_a_clock() -> bytes:
-    return _captured(lambda c: c.update(tick_hz=1e6))
-
-
-@exhibit("bad-value")
-def fault_with_a_word_of_its_own() -> bytes:
-    return _captured(lambda c: c.update(on_fault="raw"))
+exhibits(
+    None,
+    ("bad-value", "window_beyond_the_frame", lambda: _windowed([1, 0, 424, 512])),
+    ("bad-value", "window_of_no_pixels", lambda: _windowed([0, 0, 0, 512])),
+    ("bad-count", "window_without_a_height", lambda: _windowed([0, 0, 424])),
+    ("bad-value", "window_left_of_the_frame", lambda: _windowed([0, -1, 424, 512])),
+)
+exhibits(
+    _captured,
+    ("bad-value", "ticks_faster_than_a_clock", lambda c: c.update(tick_hz=1e6)),
+    ("bad-value", "fault_with_a_word_of_its_own", lambda c: c.update(on_fault="raw")),
+)
 
 
 @exhibit("redefined-value")

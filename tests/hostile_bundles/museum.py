@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,14 +33,19 @@ class Exhibit:
 EXHIBITS: dict[str, Exhibit] = {}
 
 
-def exhibit(reason: str) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
-    """Register a builder under its own name."""
-
-    def register(build: Callable[[], Built]) -> Callable[[], Built]:
-        name = build.__name__
+def exhibits(by: Callable[..., Built] | None, *rows: tuple[str, str, Callable[..., Any]]) -> None:
+    """Register builders, each after its reason and its name; with ``by`` they are what that function takes."""
+    for reason, name, build in rows:
         if name in EXHIBITS:
             raise ValueError(f"two exhibits are called {name}")
-        EXHIBITS[name] = Exhibit(name, reason, build)
+        EXHIBITS[name] = Exhibit(name, reason, build if by is None else functools.partial(by, build))
+
+
+def exhibit(reason: str) -> Callable[[Callable[[], Built]], Callable[[], Built]]:
+    """Register a builder of several lines under its own name."""
+
+    def register(build: Callable[[], Built]) -> Callable[[], Built]:
+        exhibits(None, (reason, build.__name__, build))
         return build
 
     return register

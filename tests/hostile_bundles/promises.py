@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.hostile_bundles.museum import changed, exhibit
+from tests.hostile_bundles.museum import changed, exhibit, exhibits
 from tests.support import bundles
 from tests.support.promised import local_examples as local
 
@@ -26,24 +26,29 @@ def _sent(manifest: Any, tensor: str, shape: list[int], dtype: str) -> None:
     manifest["golden"]["outputs"]["numpy"]["second"] = "golden/numpy.report.npy"
 
 
-@exhibit("spending-mismatch")
-def coin_one_unit_in_the_last_place_too_fair_to_the_truth() -> bytes:
-    return _promised("duchi-linf", lambda m: _made(m, "turn").update(numerator=local.coin(1.0) + 1))
-
-
-@exhibit("spending-mismatch")
-def promise_of_one_step_less() -> bytes:
-    return _promised("hybrid", lambda m: m["spending"].update(micro_epsilon=999_999))
-
-
-@exhibit("spending-mismatch")
-def laplace_noise_of_a_smaller_scale() -> bytes:
-    return _promised("laplace", lambda m: _made(m, "steps").update(denominator=1025))
-
-
-@exhibit("spending-mismatch")
-def window_of_one_place_less() -> bytes:
-    return _promised("hybrid", lambda m: _made(m, "within").update(bound=_made(m, "within")["bound"] - 1))
+exhibits(
+    None,
+    (
+        "spending-mismatch",
+        "coin_one_unit_in_the_last_place_too_fair_to_the_truth",
+        lambda: _promised("duchi-linf", lambda m: _made(m, "turn").update(numerator=local.coin(1.0) + 1)),
+    ),
+    (
+        "spending-mismatch",
+        "promise_of_one_step_less",
+        lambda: _promised("hybrid", lambda m: m["spending"].update(micro_epsilon=999_999)),
+    ),
+    (
+        "spending-mismatch",
+        "laplace_noise_of_a_smaller_scale",
+        lambda: _promised("laplace", lambda m: _made(m, "steps").update(denominator=1025)),
+    ),
+    (
+        "spending-mismatch",
+        "window_of_one_place_less",
+        lambda: _promised("hybrid", lambda m: _made(m, "within").update(bound=_made(m, "within")["bound"] - 1)),
+    ),
+)
 
 
 @exhibit("spending-mismatch")
@@ -134,44 +139,33 @@ def two_mechanisms_with_one_coin() -> bytes:
     return _promised("duchi-linf", again)
 
 
-@exhibit("unsupported-stage")
-def mechanism_of_tomorrow() -> bytes:
-    return _promised("oue", lambda m: _made(m, "report").update(op="shuffle"))
-
-
-@exhibit("unsupported-stage")
-def draw_of_tomorrow() -> bytes:
-    return _promised("oue", lambda m: _made(m, "own").update(distribution="quantum"))
-
-
-@exhibit("unknown-key")
-def promise_with_an_unknown_key() -> bytes:
-    return _promised("oue", lambda m: m["spending"].update(delta=0))
-
-
-@exhibit("missing-key")
-def promise_without_its_unit() -> bytes:
-    return _promised("oue", lambda m: m["spending"].pop("unit"))
-
-
-@exhibit("unknown-key")
-def coin_with_a_seed() -> bytes:
-    return _promised("oue", lambda m: _made(m, "own").update(seed=1))
-
-
-@exhibit("bad-value")
-def coin_that_always_falls_the_same_way() -> bytes:
-    return _promised("oue", lambda m: _made(m, "own").update(numerator=2**62))
-
-
-@exhibit("wrong-type")
-def promise_of_nothing() -> bytes:
-    return _promised("oue", lambda m: m.update(spending=None))
-
-
-@exhibit("bad-value")
-def promise_whose_cap_is_below_one_release() -> bytes:
-    return _promised("oue", lambda m: m["spending"].update(most_micro_epsilon=1))
+exhibits(
+    None,
+    (
+        "unsupported-stage",
+        "mechanism_of_tomorrow",
+        lambda: _promised("oue", lambda m: _made(m, "report").update(op="shuffle")),
+    ),
+    (
+        "unsupported-stage",
+        "draw_of_tomorrow",
+        lambda: _promised("oue", lambda m: _made(m, "own").update(distribution="quantum")),
+    ),
+    ("unknown-key", "promise_with_an_unknown_key", lambda: _promised("oue", lambda m: m["spending"].update(delta=0))),
+    ("missing-key", "promise_without_its_unit", lambda: _promised("oue", lambda m: m["spending"].pop("unit"))),
+    ("unknown-key", "coin_with_a_seed", lambda: _promised("oue", lambda m: _made(m, "own").update(seed=1))),
+    (
+        "bad-value",
+        "coin_that_always_falls_the_same_way",
+        lambda: _promised("oue", lambda m: _made(m, "own").update(numerator=2**62)),
+    ),
+    ("wrong-type", "promise_of_nothing", lambda: _promised("oue", lambda m: m.update(spending=None))),
+    (
+        "bad-value",
+        "promise_whose_cap_is_below_one_release",
+        lambda: _promised("oue", lambda m: m["spending"].update(most_micro_epsilon=1)),
+    ),
+)
 
 
 @exhibit("wrong-value")

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.signing import ed25519
-from tests.hostile_bundles.museum import changed, exhibit, good, key_named
+from tests.hostile_bundles.museum import changed, exhibit, exhibits, good, key_named
 from tests.support import bundles
 
 NEUTRAL = (1).to_bytes(32, "little")  # the encoding of the point (0, 1), of order 1
@@ -27,15 +27,19 @@ def _parts() -> tuple[bytes, str, bytes]:
     return data, bundles.public_hex(bundles.KEY), bundles.KEY.sign(signed_message(data))
 
 
-@exhibit("untrusted-key")
-def strangers_key() -> bytes:
-    return bundles.sealed(*good(), key=bundles.STRANGER)
-
-
-@exhibit("revoked-key")
-def key_that_was_revoked() -> tuple[bytes, Trust]:
-    """Revoked wins, even where somebody put the key among those that may sign."""
-    return bundles.sealed(*good()), Trust([bundles.trusted()], revoked=frozenset([bundles.public_hex(bundles.KEY)]))
+exhibits(
+    None,
+    ("untrusted-key", "strangers_key", lambda: bundles.sealed(*good(), key=bundles.STRANGER)),
+    # Revoked wins, even where somebody put the key among those that may sign.
+    (
+        "revoked-key",
+        "key_that_was_revoked",
+        lambda: (
+            bundles.sealed(*good()),
+            Trust([bundles.trusted()], revoked=frozenset([bundles.public_hex(bundles.KEY)])),
+        ),
+    ),
+)
 
 
 @exhibit("bad-signature")
@@ -149,19 +153,26 @@ def two_keys_in_the_signature() -> bytes:
     return _with_signature(member.replace(b'"schema"', b'"key":"' + key.encode() + b'","schema"'), data)
 
 
-@exhibit("development-mismatch")
-def development_key_that_does_not_say_so() -> tuple[bytes, Trust]:
-    return bundles.sealed(*good()), bundles.trust(development=True)
-
-
-@exhibit("development-mismatch")
-def development_bundle_by_an_ordinary_key() -> bytes:
-    return changed(lambda manifest: manifest.update(development=True))
-
-
-@exhibit("rolled-back")
-def older_than_the_floor() -> tuple[bytes, Trust]:
-    return bundles.sealed(*good()), Trust([bundles.trusted()], floor=2)
+exhibits(
+    None,
+    (
+        "development-mismatch",
+        "development_key_that_does_not_say_so",
+        lambda: (bundles.sealed(*good()), bundles.trust(development=True)),
+    ),
+)
+exhibits(
+    changed,
+    (
+        "development-mismatch",
+        "development_bundle_by_an_ordinary_key",
+        lambda manifest: manifest.update(development=True),
+    ),
+)
+exhibits(
+    None,
+    ("rolled-back", "older_than_the_floor", lambda: (bundles.sealed(*good()), Trust([bundles.trusted()], floor=2))),
+)
 
 
 @exhibit("policy-not-met")
@@ -170,11 +181,15 @@ def hides_another_attribute() -> tuple[bytes, Trust]:
     return bundles.sealed(*good()), Trust([bundles.trusted()], policy=policy)
 
 
-@exhibit("other-product")
-def of_another_product() -> tuple[bytes, Trust]:
-    return bundles.sealed(*good()), Trust([bundles.trusted()], product="hall")
-
-
-@exhibit("other-audience")
-def made_out_to_another_device() -> bytes:
-    return changed(lambda manifest: manifest.update(audience="ward-7"))
+exhibits(
+    None,
+    (
+        "other-product",
+        "of_another_product",
+        lambda: (bundles.sealed(*good()), Trust([bundles.trusted()], product="hall")),
+    ),
+)
+exhibits(
+    changed,
+    ("other-audience", "made_out_to_another_device", lambda manifest: manifest.update(audience="ward-7")),
+)

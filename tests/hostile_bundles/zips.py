@@ -7,26 +7,19 @@ import struct
 import zlib
 
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS
-from tests.hostile_bundles.museum import entries, exhibit, good, good_bytes
+from tests.hostile_bundles.museum import entries, exhibit, exhibits, good, good_bytes
 from tests.hostile_bundles.raw_zip import Entry, write
 from tests.support import bundles
 
 ARTEFACT = 2  # the third entry is an artefact
 
 
-@exhibit("truncated")
-def nothing() -> bytes:
-    return b""
-
-
-@exhibit("truncated")
-def cut_in_first_header() -> bytes:
-    return good_bytes()[:17]
-
-
-@exhibit("truncated")
-def cut_in_manifest() -> bytes:
-    return good_bytes()[:300]
+exhibits(
+    None,
+    ("truncated", "nothing", lambda: b""),
+    ("truncated", "cut_in_first_header", lambda: good_bytes()[:17]),
+    ("truncated", "cut_in_manifest", lambda: good_bytes()[:300]),
+)
 
 
 @exhibit("truncated")
@@ -53,24 +46,13 @@ def cut_in_directory() -> bytes:
     return data[: data.index(b"PK\x01\x02") + 60]
 
 
-@exhibit("truncated")
-def cut_in_last_record() -> bytes:
-    return good_bytes()[:-1]
-
-
-@exhibit("not-a-bundle")
-def some_other_file() -> bytes:
-    return b"\x7fELF" + bytes(400)
-
-
-@exhibit("no-manifest")
-def archive_of_nothing() -> bytes:
-    return write([])
-
-
-@exhibit("leading-data")
-def data_in_front() -> bytes:
-    return b"#!/bin/sh\n" + good_bytes()
+exhibits(
+    None,
+    ("truncated", "cut_in_last_record", lambda: good_bytes()[:-1]),
+    ("not-a-bundle", "some_other_file", lambda: b"\x7fELF" + bytes(400)),
+    ("no-manifest", "archive_of_nothing", lambda: write([])),
+    ("leading-data", "data_in_front", lambda: b"#!/bin/sh\n" + good_bytes()),
+)
 
 
 @exhibit("leading-data")
@@ -161,15 +143,12 @@ def no_directory_at_all() -> bytes:
     return data[: data.index(b"PK\x01\x02")] + b"PK\x05\x06" + bytes(18)
 
 
-@exhibit("directory-mismatch")
-def wrong_count_in_end() -> bytes:
-    return write(entries(), here=1, total=1)
-
-
-@exhibit("directory-mismatch")
-def wrong_offset_in_end() -> bytes:
-    """Readers that add the difference to every offset would read from somewhere else."""
-    return write(entries(), offset=0)
+exhibits(
+    None,
+    ("directory-mismatch", "wrong_count_in_end", lambda: write(entries(), here=1, total=1)),
+    # Readers that add the difference to every offset would read from somewhere else.
+    ("directory-mismatch", "wrong_offset_in_end", lambda: write(entries(), offset=0)),
+)
 
 
 @exhibit("header-mismatch")
@@ -300,20 +279,13 @@ def zip64_end() -> bytes:
     return data[:end] + record + locator + data[end:]
 
 
-@exhibit("zip64")
-def zip64_counts_in_end() -> bytes:
-    return write(entries(), here=0xFFFF, total=0xFFFF)
-
-
-@exhibit("comment")
-def comment_at_the_end() -> bytes:
-    return write(entries(), comment=b"hello")
-
-
-@exhibit("comment")
-def comment_that_is_an_end() -> bytes:
-    """A reader that looks for the last end record finds one of an empty archive."""
-    return write(entries(), comment=b"PK\x05\x06" + bytes(18))
+exhibits(
+    None,
+    ("zip64", "zip64_counts_in_end", lambda: write(entries(), here=0xFFFF, total=0xFFFF)),
+    ("comment", "comment_at_the_end", lambda: write(entries(), comment=b"hello")),
+    # A reader that looks for the last end record finds one of an empty archive.
+    ("comment", "comment_that_is_an_end", lambda: write(entries(), comment=b"PK\x05\x06" + bytes(18))),
+)
 
 
 @exhibit("comment")
@@ -393,14 +365,15 @@ def huge_declared_size() -> bytes:
     return write(listed)
 
 
-@exhibit("too-large")
-def larger_than_any_bundle() -> bytes:
-    return bytes(MAX_BUNDLE_BYTES + 1)
-
-
-@exhibit("too-many-members")
-def too_many_members() -> bytes:
-    return write([Entry(b"golden/%d.npy" % number, b"") for number in range(MAX_MEMBERS + 1)])
+exhibits(
+    None,
+    ("too-large", "larger_than_any_bundle", lambda: bytes(MAX_BUNDLE_BYTES + 1)),
+    (
+        "too-many-members",
+        "too_many_members",
+        lambda: write([Entry(b"golden/%d.npy" % number, b"") for number in range(MAX_MEMBERS + 1)]),
+    ),
+)
 
 
 def _named(name: bytes) -> bytes:
@@ -409,19 +382,12 @@ def _named(name: bytes) -> bytes:
     return write(listed)
 
 
-@exhibit("absolute-path")
-def absolute_path() -> bytes:
-    return _named(b"/etc/cron.d/edgeveil")
-
-
-@exhibit("parent-path")
-def parent_path() -> bytes:
-    return _named(b"artefacts/../../etc/passwd")
-
-
-@exhibit("backslash")
-def backslash_path() -> bytes:
-    return _named(b"artefacts\\..\\..\\evil.tflite")
+exhibits(
+    None,
+    ("absolute-path", "absolute_path", lambda: _named(b"/etc/cron.d/edgeveil")),
+    ("parent-path", "parent_path", lambda: _named(b"artefacts/../../etc/passwd")),
+    ("backslash", "backslash_path", lambda: _named(b"artefacts\\..\\..\\evil.tflite")),
+)
 
 
 @exhibit("directory")
@@ -431,50 +397,19 @@ def directory_entry() -> bytes:
     return write(listed)
 
 
-@exhibit("bad-name")
-def drive_letter() -> bytes:
-    return _named(b"c:artefacts/generator.tflite")
-
-
-@exhibit("bad-name")
-def upper_case_name() -> bytes:
-    return _named(b"artefacts/Generator.tflite")
-
-
-@exhibit("bad-name")
-def unicode_name() -> bytes:
-    return _named("artefacts/générateur.tflite".encode())
-
-
-@exhibit("bad-name")
-def name_with_zero_byte() -> bytes:
-    """Programs in C see a shorter name."""
-    return _named(b"artefacts/generator.tflite\x00.txt")
-
-
-@exhibit("bad-name")
-def hidden_file() -> bytes:
-    return _named(b"artefacts/.profile")
-
-
-@exhibit("bad-name")
-def double_slash() -> bytes:
-    return _named(b"artefacts//generator.tflite")
-
-
-@exhibit("bad-name")
-def newline_at_the_end_of_a_name() -> bytes:
-    return _named(b"artefacts/generator.tflite\n")
-
-
-@exhibit("bad-name")
-def empty_name() -> bytes:
-    return _named(b"")
-
-
-@exhibit("bad-name")
-def very_long_name() -> bytes:
-    return _named(b"artefacts/" + b"a" * 60000)
+exhibits(
+    None,
+    ("bad-name", "drive_letter", lambda: _named(b"c:artefacts/generator.tflite")),
+    ("bad-name", "upper_case_name", lambda: _named(b"artefacts/Generator.tflite")),
+    ("bad-name", "unicode_name", lambda: _named("artefacts/générateur.tflite".encode())),
+    # Programs in C see a shorter name.
+    ("bad-name", "name_with_zero_byte", lambda: _named(b"artefacts/generator.tflite\x00.txt")),
+    ("bad-name", "hidden_file", lambda: _named(b"artefacts/.profile")),
+    ("bad-name", "double_slash", lambda: _named(b"artefacts//generator.tflite")),
+    ("bad-name", "newline_at_the_end_of_a_name", lambda: _named(b"artefacts/generator.tflite\n")),
+    ("bad-name", "empty_name", lambda: _named(b"")),
+    ("bad-name", "very_long_name", lambda: _named(b"artefacts/" + b"a" * 60000)),
+)
 
 
 @exhibit("duplicate-member")
@@ -525,14 +460,11 @@ def members_in_another_order() -> bytes:
     return write([*listed[:2], *reversed(listed[2:])])
 
 
-@exhibit("extra-member")
-def extra_member() -> bytes:
-    return write([*entries(), Entry(b"tables/more.npy", b"more")])
-
-
-@exhibit("missing-member")
-def member_left_out() -> bytes:
-    return write(entries()[:-1])
+exhibits(
+    None,
+    ("extra-member", "extra_member", lambda: write([*entries(), Entry(b"tables/more.npy", b"more")])),
+    ("missing-member", "member_left_out", lambda: write(entries()[:-1])),
+)
 
 
 @exhibit("missing-member")
@@ -549,24 +481,13 @@ def _tampered(prefix: str) -> bytes:
     return write(listed)
 
 
-@exhibit("hash-mismatch")
-def tampered_artefact() -> bytes:
-    return _tampered("artefacts/")
-
-
-@exhibit("hash-mismatch")
-def tampered_golden_vector() -> bytes:
-    return _tampered("golden/")
-
-
-@exhibit("hash-mismatch")
-def tampered_privacy_card() -> bytes:
-    return _tampered("privacy/")
-
-
-@exhibit("hash-mismatch")
-def tampered_runtime() -> bytes:
-    return _tampered("runtime/")
+exhibits(
+    None,
+    ("hash-mismatch", "tampered_artefact", lambda: _tampered("artefacts/")),
+    ("hash-mismatch", "tampered_golden_vector", lambda: _tampered("golden/")),
+    ("hash-mismatch", "tampered_privacy_card", lambda: _tampered("privacy/")),
+    ("hash-mismatch", "tampered_runtime", lambda: _tampered("runtime/")),
+)
 
 
 @exhibit("hash-mismatch")

@@ -15,7 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
-from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_stage, parse_table
+from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
 from edgeveil.edge_runtime.stages import reads_and_writes
 from edgeveil.edge_runtime.util.atomic import atomic_path
@@ -61,7 +61,7 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     """
     if any(stage["stage"] == "mechanism" for stage in manifest["stages"]):
         return "what leaves is a report of a local mechanism, and what that promises stands under spending"
-    walk = _Walk([parse_stage(entry) for entry in manifest["stages"]])
+    walk = _Walk([Stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
     roots = sorted({root for output in leaving for root in walk.roots(output["tensor"])})
     if "" in roots:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.manifest.manifest import parse_stage
+from edgeveil.edge_runtime.manifest.manifest import Stage as ManifestStage
 from edgeveil.edge_runtime.manifest.spending import charged
 from edgeveil.edge_runtime.stages import kind_of
 
@@ -105,8 +105,8 @@ def laws_of(stage: Stage, noise: Sequence[Stage]) -> tuple[list[Law], int]:
 
 def shipped(stage: Stage, noise: Sequence[Stage]) -> Callable[[Any], None]:
     """The board's own function of the flow for a mechanism and its draws."""
-    drawn = {one["output"]: parse_stage(one) for one in noise}
-    return kind_of(stage).compile(parse_stage(stage), SimpleNamespace(drawn=drawn))
+    drawn = {one["output"]: ManifestStage(one) for one in noise}
+    return kind_of(stage).compile(ManifestStage(stage), SimpleNamespace(drawn=drawn))
 
 
 def _law(reports: np.ndarray, weights: Sequence[Sequence[int]], chosen: np.ndarray) -> Law:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import jsonschema
 import pytest
@@ -76,9 +77,8 @@ def test_a_manifest_with_counts_is_read_whole():
     ],
 )
 def test_what_cannot_be_counted_is_refused_with_its_place(changes, place):
-    with pytest.raises(BundleRefused) as refused:
+    with pytest.raises(BundleRefused, match=f"to follow: {re.escape(place)}: "):
         check_manifest(manifest(**changes)[0], sealed=False)
-    assert refused.value.at == place
 
 
 def test_without_people_there_is_nothing_to_count():

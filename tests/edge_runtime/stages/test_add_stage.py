@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.manifest.manifest import parse, parse_stage
+from edgeveil.edge_runtime.manifest.manifest import Stage, parse
 from edgeveil.edge_runtime.pipeline.compiler import compile_stage
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
@@ -55,6 +55,6 @@ def test_readings_of_sixteen_bits_keep_every_level():
 def test_a_model_behind_it_sees_the_grid_alone():
     stage = {"stage": "add", "input": "u", "noise": "noise", "levels": 4, "output": "v"}
     flow = {"u": np.array([[0.0, 0.3, 0.6, 1.0]], np.float32), "noise": np.array([[-1, 1, 0, 3]])}
-    compile_stage(parse_stage(stage), None)(flow)
+    compile_stage(Stage(stage), None)(flow)
     assert flow["v"].tolist() == [[0.0, 0.5, 0.5, 1.0]]
     assert flow["v"].dtype == np.float32

@@ -10,7 +10,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped, PrivacyStop
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.manifest.manifest import parse, parse_stage
+from edgeveil.edge_runtime.manifest.manifest import Stage, parse
 from edgeveil.edge_runtime.pipeline.compiler import compile_stage
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
@@ -179,7 +179,7 @@ def test_a_permanent_answer_is_held_and_an_instantaneous_one_is_not():
 def test_a_report_of_laplace_noise_saturates():
     stage = {"stage": "mechanism", "op": "laplace", "input": "u", "noise": ["s"], "levels": 4, "output": "r"}
     flow = {"u": np.array([[0.0, 0.5, 1.0]], np.float32), "s": np.array([[-(2**63), -3, 2**63 - 1]])}
-    compile_stage(parse_stage(stage), None)(flow)
+    compile_stage(Stage(stage), None)(flow)
     assert flow["r"].tolist() == [[-(2**24), -1, 2**24]]
     assert flow["r"].dtype == np.int32
 

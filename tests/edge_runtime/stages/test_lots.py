@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from edgeveil.edge_runtime.manifest.manifest import parse_stage
+from edgeveil.edge_runtime.manifest.manifest import Stage
 from edgeveil.edge_runtime.stages import draw as stages
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.draw import COIN
@@ -72,7 +72,7 @@ def test_a_subset_is_exact_over_every_word():
 @pytest.mark.parametrize("kind", ["words", "coin", "integer", "subset"])
 def test_a_stage_draws_its_distribution(kind):
     stage = {"stage": "draw", "distribution": kind, "output": "o", "shape": [2], "numerator": 5, "bound": 7, "of": 9}
-    drawn = kind_of(stage).drawing(parse_stage(stage))((3, 2))
+    drawn = kind_of(stage).drawing(Stage(stage))((3, 2))
     assert drawn.shape == (3, 2)
     assert drawn.dtype == {"words": np.uint32, "coin": bool}.get(kind, np.int64)
 
