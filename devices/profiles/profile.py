@@ -11,6 +11,7 @@ from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Tex
 from edgeveil.edge_runtime.device import backends_on, check_device, compiled_formats, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import backends
+from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
 # What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
@@ -125,6 +126,10 @@ class Service(Table):
     watchdog_s: int | None = Field(default=None, ge=5, le=600)
     environment: dict[_Variable, _Words] = Field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        return service_of(self.root)
+
 
 class Camera(Table):
     """How cameras are opened there: sources to try, and the groups of V4L2 devices and of USB devices."""
@@ -208,6 +213,13 @@ class Profile(Table):
         if self.install and self.python not in {install.python for install in self.install}:
             raise ValueError(f"no [[install]] is for its own Python {self.python}; add one.")
         return self
+
+    def at(self, root: str) -> Profile:
+        """The same with the folder and users of the service of ``root``, whatever the users of the first are called."""
+        service, name = self.service, service_of(root)
+        own = {part: getattr(service, part) for part in ("user", "inside_user", "camera_user")}
+        own = {part: named(user, name) if FIRST in user else user + name[len(FIRST) :] for part, user in own.items()}
+        return self.model_copy(update={"service": service.model_copy(update={"root": root, **own})})
 
     def recipe(self, python: str | None = None) -> Install:
         """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""

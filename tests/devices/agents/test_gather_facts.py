@@ -11,7 +11,8 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing.placement import Refused, check_board, place
+from edgeveil.devices.flashing.placement import Refused, place
+from edgeveil.devices.flashing.plan import check_board
 from edgeveil.devices.flashing.readiness import matching
 from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
 from edgeveil.edge_runtime.device import check_device

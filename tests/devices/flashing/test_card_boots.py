@@ -9,7 +9,7 @@ import time
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from edgeveil.devices.flashing import camera_unit, plan, sd_card
+from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.keys import write_index
@@ -60,7 +60,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     out, written_s = edgeveil("flash", first.path, "--on", f"image:{card}", *common, *service, "--json")
     sha = json.loads(out)["sha"]
-    assert sd_card.open_media(f"image:{card}").read(f"/{plan.TREE}/bundle.veil") == first.path.read_bytes()
+    assert sd_card.open_media(f"image:{card}").read(f"/{sd_card.TREE}/bundle.veil") == first.path.read_bytes()
 
     began = time.monotonic()
     with emulated_boards.board("vm", card=card) as board:
@@ -94,7 +94,9 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             },
             "units": units(board),
             "health after the first boot": health,
-            "log of the first boot": board.run(f"cat /boot/firmware/{plan.TREE}.log").stdout.decode().splitlines()[-3:],
+            "log of the first boot": board.run(f"cat /boot/firmware/{sd_card.TREE}.log")
+            .stdout.decode()
+            .splitlines()[-3:],
         }
         emulated_boards.record("card.json", record)
 
@@ -113,7 +115,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         fetched_s = fetch(board, edgeveil, third, first, common, tmp_path)
         found = exposure(board)  # of all units: now they are there
         # Its camera is its own: there is no process that gets the frames for the inside.
-        assert set(found) == {path.name for path in UNITS.glob("*.service")} - {camera_unit.UNIT}
+        assert set(found) == {path.name for path in UNITS.glob("*.service")} - {service_files.CAMERA}
         assert max(found.values()) <= WORST
         systemd = board.run("systemctl --version | head -1").stdout.decode().strip()
         facts = {"kernel": record["kernel"], "systemd": systemd, "exposure by systemd-analyze, of 10": found}

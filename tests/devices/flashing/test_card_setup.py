@@ -6,8 +6,8 @@ import subprocess
 import pytest
 import tomllib
 
-from edgeveil.devices.flashing import flash, sd_card
-from edgeveil.devices.flashing.flash import read_setup
+from edgeveil.devices.flashing import card, sd_card
+from edgeveil.devices.flashing.card import read_setup
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.main import main
@@ -43,7 +43,7 @@ def setup(tmp_path):
 
 def on(setup, **there):
     """The files for a boot partition that has these."""
-    return flash.files(setup, {f"/{name.replace('_', '-')}": data for name, data in there.items()}.get, "the card")
+    return card.files(setup, {f"/{name.replace('_', '-')}": data for name, data in there.items()}.get, "the card")
 
 
 def test_an_image_with_cloud_init(setup):
@@ -151,7 +151,7 @@ def test_what_is_wrong_in_the_file_is_one_sentence_without_a_password(setup, old
 def test_it_is_written_to_the_boot_partition_and_read_back(setup, tmp_path):
     (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
     boot = MountedCard(tmp_path)
-    sd_card._write_and_compare(boot, flash.files(setup(), boot.read, boot.name))
+    sd_card._write_and_compare(boot, card.files(setup(), boot.read, boot.name))
     assert b"edgepi" in (tmp_path / "custom.toml").read_bytes()
 
 

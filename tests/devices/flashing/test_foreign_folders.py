@@ -14,22 +14,20 @@ from pathlib import Path
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import plan as first_boot
-from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import (
-    BundleFacts,
+from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
+from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
+    Plan,
     PushBundle,
     StartService,
     StopService,
-    TrustFacts,
     TrustKeys,
     UnpackWheels,
-    Wheels,
     WriteService,
+    execute,
 )
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
@@ -81,9 +79,9 @@ def commands():
     found = []
     for plan in plans():
         line = Recorded()
-        Board(line).execute(plan)
+        execute(plan, Board(line))
         found += line.ran
-        tree = first_boot.tree(plan, "/opt/edgeveil", {})
+        tree = sd_card.tree(plan, "/opt/edgeveil", {})
         for data in tree.values():
             text = data.decode("utf-8", "replace")
             found += [one.split() for one in re.findall(r"^Exec\w+=[-+!@]*(.*)$", text, re.MULTILINE)]

@@ -5,10 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgeveil.devices.flashing.camera_unit import OnBoard
 from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.placement import Refused
-from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.records import Facts, OnBoard, Wanted
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line

@@ -7,10 +7,11 @@ import pytest
 import tomllib
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.flash import plan_card
+from edgeveil.devices.flashing.card import plan_card
 from edgeveil.devices.flashing.placement import Refused, within
 from edgeveil.devices.flashing.plan import plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Step, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.steps import Step
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support.checkout import ROOT
 

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from edgeveil.devices.flashing import plan, sd_card
-from edgeveil.devices.flashing.flash import flash_card, read_setup
+from edgeveil.devices.flashing import sd_card
+from edgeveil.devices.flashing.card import flash_card, read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.devices.flashing.wheels import read_inputs
@@ -85,7 +85,7 @@ def another(kind, name, data=None, link=False):
     return made
 
 
-TREE = plan.TREE
+TREE = sd_card.TREE
 REFUSED = {
     "a line of two": (another(boot, "cmdline.txt", LINE * 2), "a line of plain words in cmdline.txt"),
     "two first runs": (
@@ -182,4 +182,4 @@ def test_a_flash_that_was_cut_off_can_be_repeated(inputs, setup, tmp_path, monke
         with pytest.raises(DeviceFailed, match="pulled"):
             flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
     flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
-    assert plan.RUN in (card / "cmdline.txt").read_text()
+    assert sd_card.RUN in (card / "cmdline.txt").read_text()

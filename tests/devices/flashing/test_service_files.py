@@ -11,20 +11,11 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing import service_files, steps
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import (
-    BundleFacts,
-    Facts,
-    Installed,
-    InstallRelease,
-    StartService,
-    StopService,
-    Wanted,
-    WriteService,
-)
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Wanted
+from edgeveil.devices.flashing.steps import InstallRelease, Plan, StartService, StopService, WriteService, execute
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
@@ -215,7 +206,7 @@ INSTALL = InstallRelease(BUNDLE, "numpy", "cpu", 30, source="camera:0")
 def test_users_files_and_units_in_that_order_and_as_root():
     line = Recorded(**{"id -u edgeveil": 1})
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
-    Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
+    execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"), Board(line))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["rm"] + ["install"] * 5 + ["systemctl"] * 3
     assert "/etc/edgeveil/camera.json" in ran[2], "what an earlier camera on a network left, with its password"
@@ -227,7 +218,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
     line = Recorded(b"0", install=4)
     with pytest.raises(DeviceFailed):
-        Board(line).execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"))
+        execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"), Board(line))
     order = [one for one in line.ran if "systemctl" in one or " install " in one]
     assert order[0] == "systemctl stop edgeveil-inside.service edgeveil.service"
     assert " install " in order[1]
@@ -236,7 +227,7 @@ def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
 
 def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
     line = Recorded(b"0")
-    Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), Board(line))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
 
@@ -261,7 +252,7 @@ def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python()
     line = Recorded(b"0")
     board = Board(line)
     board.environment = {**jetson.service.environment, "PYTHONPATH": "/opt/more"}
-    board.execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), board)
     board.run_agent("run_rows")
     ran = [one for one in line.ran if "python3" in one and "-c" not in one]
     assert ran[0].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/edgeveil/site:/opt/more python3 ")
@@ -302,21 +293,17 @@ def test_only_a_runtime_that_crashed_or_is_missing_is_followed_by_the_one_before
 
 
 class Watched(Board):
-    """A board of known facts that writes down which steps it executes."""
+    """A board of known facts."""
 
     def __init__(self, line, known):
-        self.executed, self.said, self.known = [], [], known
+        self.said, self.known = [], known
         super().__init__(line, say=self.said.append)
 
     def facts(self, accelerator=None):
         return self.known
 
-    def _execute(self, step, *more):
-        self.executed.append(step)
-        super()._execute(step, *more)
 
-
-def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
+def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeypatch):
     """The same flash twice, over a line that writes down what it is asked: shown first, then done."""
     made = bundles.make_bundle(tmp_path)
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
@@ -325,16 +312,19 @@ def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
     root = read_public_key(folder / "root.pub").key
     new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
     used = replace(new, edgeveil=Installed("00", 0, root, 1, (bundles.trusted().key,), service=True))
+    one, executed = steps._execute, []
+    monkeypatch.setattr(steps, "_execute", lambda step, *more: (executed.append(step), one(step, *more)))
     for facts, kinds in (
         (new, ["trust", "upload", "install", "service", "start"]),
         (used, ["upload", "stop", "install", "service", "start"]),
     ):
+        executed.clear()
         board, wanted, shown = Watched(Recorded(b"0"), facts), Wanted("camera:0", ("none",)), []
         dry = flash(inputs, board, wanted, dry_run=True, show=shown.append)
-        assert (board.transport.ran, board.executed) == (["id -u"], [])
+        assert (board.transport.ran, executed) == (["id -u"], [])
         done = flash(inputs, board, wanted)
-        assert [step.kind for step in board.executed] == kinds
-        assert tuple(board.executed) == dry.plan.steps == done.plan.steps
+        assert [step.kind for step in executed] == kinds
+        assert tuple(executed) == dry.plan.steps == done.plan.steps
         # What the board itself prints stands between the lines of the steps.
         assert [text for text in board.said if text[1:2] == "/"] == "\n".join(shown).splitlines()
         assert len(board.transport.ran) > len(kinds)

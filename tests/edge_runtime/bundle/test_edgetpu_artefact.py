@@ -18,7 +18,8 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.devices.flashing.flash import flash, flash_card
+from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.devices.flashing.wheels import read_inputs
