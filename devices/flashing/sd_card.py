@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn
 
 from edgeveil.devices.agents import read_agent
 from edgeveil.devices.flashing import service_files
@@ -156,33 +156,7 @@ KINDS = ("image:", "dir:")
 SECTOR = 512  # of every SD card
 
 
-class Media(Protocol):
-    """A boot partition that can be written: paths begin with a slash."""
-
-    name: str
-
-    def free_bytes(self) -> int:
-        """Free space."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None if there is no such file."""
-        ...
-
-    def write(self, files: dict[str, bytes]) -> None:
-        """Write files, and create their folders."""
-        ...
-
-    def refuse_links(self, paths: list[str]) -> None:
-        """Raise ``BadInput`` if a part of a path is a symbolic link, or a folder has the name of a file."""
-        ...
-
-    def check(self) -> None:
-        """Raise ``BadInput`` where this user may not write it."""
-        ...
-
-
-def open_media(target: str) -> Media:
+def open_media(target: str) -> MountedCard | _Fat:
     """The boot partition that ``image:FILE`` or ``dir:FOLDER`` names. Raises ``BadInput``."""
     kind, _, place = target.partition(":")
     path = Path(place)
@@ -218,7 +192,11 @@ def _boot_partition(image: Path) -> int | None:
 
 
 def write_card(
-    media: Media, files: dict[str, bytes], *, setup: Mapping[str, bytes] | None = None, dry_run: bool = False
+    media: MountedCard | _Fat,
+    files: dict[str, bytes],
+    *,
+    setup: Mapping[str, bytes] | None = None,
+    dry_run: bool = False,
 ) -> list[str]:
     """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
 
@@ -259,7 +237,7 @@ def write_card(
     return [*chained, "a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
 
 
-def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
+def _write_and_compare(media: MountedCard | _Fat, files: dict[str, bytes]) -> None:
     """Write and read back."""
     media.write(files)
     for path, data in files.items():
@@ -270,7 +248,7 @@ def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
 
 
 class _Fat:
-    """A FAT file system in a file, from byte ``offset``, by mtools."""
+    """A FAT file system in a file, from byte ``offset``, by mtools; with the methods of a ``MountedCard``."""
 
     def __init__(self, image: Path, offset: int) -> None:
         self.name = str(image)

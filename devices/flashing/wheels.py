@@ -28,7 +28,7 @@ from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
-HASHES = Path(profiles.__file__).parent / "wheels.txt"  # of every package in a recipe, and of MQTT
+HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of MQTT
 MQTT = "paho-mqtt==2.1.0"
 _PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {

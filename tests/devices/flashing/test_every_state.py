@@ -46,7 +46,7 @@ def owner(tmp_path_factory):
 
         return bundles.make_bundle(folder, example=counted_example(), change=change, name=f"{number}.veil").path
 
-    document = tomllib.loads((Path(profiles.__file__).parent / "workstation.toml").read_text())
+    document = tomllib.loads((profiles.FOLDER / "workstation.toml").read_text())
     document["architecture"] = platform.machine()
     document["service"] |= {"user": "daemon", "inside_user": "nobody"}
     (folder / "board.toml").write_text(tomli_w.dumps(document))
