@@ -4,7 +4,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.cli.gone import GONE
+from edgeveil.trainer.cli.main import GONE
 from edgeveil.trainer.recipe import messages
 from tests.support.small_runs import small_recipe
 

@@ -12,7 +12,7 @@ import typer.main
 from edgeveil import __version__
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.cli.gone import GONE
+from edgeveil.trainer.cli.main import GONE
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 
 # What is said of such a flag is the same in every command that has it.
