@@ -252,10 +252,15 @@ def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:
             for command in service_files.enable_commands(files, owner.name):
                 check(board.sudo.run(command, timeout_s=START_S), " ".join(command[:2]))
         case MakeLedger(owner):
-            command = [*board.python(), "-", posixpath.join(board.root, RUNTIME), step.place, owner.user]
-            runtime_output(board.sudo.run(command, data=read_agent("make_ledger")))
+            make_ledger(board, step.place, owner.user)
         case StartService():
             board.control("restart", device)
+
+
+def make_ledger(board: Board, place: str, user: str) -> None:
+    """Make the empty ledger at ``place``, as ``user``. Raises ``BadInput`` where there is a file."""
+    command = [*board.python(), "-", posixpath.join(board.root, RUNTIME), place, user]
+    runtime_output(board.sudo.run(command, data=read_agent("make_ledger")))
 
 
 def _install(step: InstallRelease, board: Board) -> None:

@@ -28,6 +28,7 @@ from edgeveil.devices.flashing.steps import (
     UnpackWheels,
     WriteService,
     execute,
+    make_ledger,
 )
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
@@ -190,7 +191,7 @@ def test_a_taken_over_outside_gets_no_file_of_roots_when_its_ledger_is_made(plac
     try:
         assert attacker.stdout.readline() == b"ready\n"
         with contextlib.suppress(EdgeVeilError):  # it ends its own service, and that is all
-            Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "state/ledger"), "daemon")
+            make_ledger(Board(Here(), root=str(place / "opt")), str(place / "state/ledger"), "daemon")
         time.sleep(0.2)
     finally:
         attacker.kill()
@@ -204,7 +205,7 @@ def test_a_link_that_waits_under_a_name_is_not_followed(place, name):
     before = facts(place / "victim")
     (place / "state" / name).symlink_to(place / "victim")
     try:
-        Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "state/ledger"), "daemon")
+        make_ledger(Board(Here(), root=str(place / "opt")), str(place / "state/ledger"), "daemon")
     except EdgeVeilError:
         assert name != "ledger.new"
     assert facts(place / "victim") == before
@@ -215,17 +216,17 @@ def test_a_folder_of_the_ledger_that_is_a_link_is_refused(place):
     (place / "other").mkdir()
     (place / "linked").symlink_to(place / "other")
     with pytest.raises(EdgeVeilError, match="expected a folder for the ledger"):
-        Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "linked/ledger"), "daemon")
+        make_ledger(Board(Here(), root=str(place / "opt")), str(place / "linked/ledger"), "daemon")
     assert (place / "other").stat().st_uid == 0
 
 
 @needs_root
 def test_the_ledger_is_its_users_and_one_that_is_there_stays(place):
     board, ledger = Board(Here(), root=str(place / "opt")), place / "var/state/ledger"
-    board._make_ledger(str(ledger), "daemon")
+    make_ledger(board, str(ledger), "daemon")
     assert (ledger.stat().st_uid, ledger.stat().st_gid, ledger.parent.stat().st_uid) == (1, 1, 1)
     data = ledger.read_bytes()
     with pytest.raises(EdgeVeilError, match=r"there is a file at .* already"):
-        board._make_ledger(str(ledger), "daemon")
+        make_ledger(board, str(ledger), "daemon")
     assert ledger.read_bytes() == data
     assert [*ledger.parent.iterdir()] == [ledger]
