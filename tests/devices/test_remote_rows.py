@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -24,10 +25,9 @@ from edgeveil.edge_runtime.releases.runtimes import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, bottleneck, further_outputs
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
-from tests.support.boards import lossy_serial_line, sshd
+from tests.support.boards import lossy_serial_line, owners, sshd
 
 pytestmark = pytest.mark.programs
 
@@ -65,11 +65,7 @@ def counted(pieces):
 @pytest.fixture
 def laplace(tmp_path):
     """A bundle with noise of its own and the real runtime in it, a board that runs it, and readings."""
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
-
-    made = bundles.make_bundle(tmp_path, example=bundles.laplace_example(), change=change)
+    made = owners.bundle(tmp_path, example=bundles.laplace_example())
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
     root = flashed(tmp_path, made.path.read_bytes(), [tmp_path / "test.pub"])
     x = np.random.default_rng(0).integers(0, 17, (100, 4)).astype(np.uint8)
@@ -252,13 +248,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     root = flashed(tmp_path, bundle.read_bytes(), [tmp_path / "keys/signing.pub"])
     words = ["audit", bundle, "--on", running.target, "--root", root, "--into", folder, "--trust", tmp_path / "keys"]
 
-    def edgeveil(*more):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(word) for word in (*words, *running.options(), *more))])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
+    edgeveil = partial(owners.command_line(monkeypatch, capfd), *words, *running.options())
     code, _, said = edgeveil()
     assert (code, "not audited here yet" in said) == (2, True), said
     here = audit(folder, artefact="tflite-int8")

@@ -35,6 +35,7 @@ from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.paths import ENGINES, LEDGER
+from tests.support.boards.owners import Recorded
 from tests.support.checkout import ROOT
 
 PI = profiles.load("raspberry-pi-cpu")
@@ -42,22 +43,6 @@ CHANGES = ("chown", "chgrp", "chmod", "install", "mv", "cp", "ln")
 # Folders of the service's users: systemd makes them for its units, or a unit does, in folders that are root's.
 FOREIGN = [str(Path(LEDGER).parent), ENGINES, "/run/edgeveil", "/run/edgeveil-camera"]
 CAMERAS = ["camera:0", "rtsp://camera/stream"]
-
-
-class Recorded:
-    """A transport that writes down each command."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self):
-        self.ran = []
-
-    def run(self, command, **_):
-        self.ran.append(list(command))
-        return Completed(0, b"0", b"")
-
-    def put(self, *_):
-        pass
 
 
 def plans():
@@ -81,7 +66,7 @@ def commands():
     for plan in plans():
         line = Recorded()
         execute(plan, Board(line))
-        found += line.ran
+        found += [one.split(" ") for one in line.ran]
         tree = sd_card.tree(plan, "/opt/edgeveil", {})
         for data in tree.values():
             text = data.decode("utf-8", "replace")

@@ -20,18 +20,16 @@ from edgeveil.devices.flashing.placement import Refused
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.devices.flashing.wheels import read_inputs
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.cli.main import app
-from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles, programs
+from tests.support.boards import owners
 
 pytestmark = pytest.mark.programs
 
-SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 MIB = 2**20
 START = 2048 * 512
 LINE = "console=tty1 root=/dev/mmcblk0p2 rootwait\n"
@@ -41,14 +39,8 @@ LINE = "console=tty1 root=/dev/mmcblk0p2 rootwait\n"
 def owner(tmp_path_factory):
     """A trust folder and a bundle with the real runtime in it."""
     folder = tmp_path_factory.mktemp("owner")
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase=SECRET)
-    runtime = zipapp_bytes()
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = runtime
-
-    return folder, bundles.make_bundle(folder, change=change, name="one.veil").path
+    owners.trust(folder)
+    return folder, owners.bundle(folder).path
 
 
 def tool(name, *arguments, data=None):

@@ -18,13 +18,13 @@ from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Wan
 from edgeveil.devices.flashing.steps import InstallRelease, Plan, StartService, StopService, WriteService, execute
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.profiles import Service
-from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
-from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.edge_runtime.signing.keys import read_public_key
 from tests.support import bundles
+from tests.support.boards import owners
+from tests.support.boards.owners import Recorded
 
 ROOT = "/opt/edgeveil"
 PI = profiles.load("raspberry-pi-cpu")
@@ -178,33 +178,12 @@ def test_what_is_no_service_is_refused(arguments, words):
         service_files.files(*arguments, PI)
 
 
-class Recorded:
-    """A transport that writes down what it is asked to run; ``codes`` by the command's first words."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self, uid=b"1000", **codes):
-        self.ran, self.uid, self.codes = [], uid, codes
-
-    def run(self, command, **_):
-        text = " ".join(command)
-        self.ran.append(text)
-        out = self.uid if text == "id -u" else b"/home/pi/in"
-        return Completed(next((code for start, code in self.codes.items() if start in text), 0), out, b"said no")
-
-    def put(self, *_):
-        pass
-
-    def close(self):
-        pass
-
-
 BUNDLE = BundleFacts("11", "mnist", 1, 1, "aa", data=b"x", runtime=b"y")
 INSTALL = InstallRelease(BUNDLE, "numpy", "cpu", 30, source="camera:0")
 
 
 def test_users_files_and_units_in_that_order_and_as_root():
-    line = Recorded(**{"id -u edgeveil": 1})
+    line = Recorded(b"1000", **{"id -u edgeveil": 1})
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
     execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"), Board(line))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
@@ -216,7 +195,7 @@ def test_users_files_and_units_in_that_order_and_as_root():
 
 
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
-    line = Recorded(b"0", install=4)
+    line = Recorded(install=4)
     with pytest.raises(DeviceFailed):
         execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"), Board(line))
     order = [one for one in line.ran if "systemctl" in one or " install " in one]
@@ -226,7 +205,7 @@ def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
 
 
 def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
-    line = Recorded(b"0")
+    line = Recorded()
     execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), Board(line))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
@@ -249,7 +228,7 @@ def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python()
     units = [data.decode() for path, data in made.items() if path.endswith(".service")]
     assert len(units) == 4
     assert all("\nEnvironment=OPENBLAS_CORETYPE=ARMV8\n" in text for text in units)
-    line = Recorded(b"0")
+    line = Recorded()
     board = Board(line)
     board.environment = {**jetson.service.environment, "PYTHONPATH": "/opt/more"}
     execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), board)
@@ -306,8 +285,7 @@ class Watched(Board):
 def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeypatch):
     """The same flash twice, over a line that writes down what it is asked: shown first, then done."""
     made = bundles.make_bundle(tmp_path)
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse").folder  # noqa: S106
+    folder = owners.trust(tmp_path)
     inputs = read_inputs(made.path, "raspberry-pi-cpu", folder, None)
     root = read_public_key(folder / "root.pub").key
     new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
@@ -319,7 +297,7 @@ def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeyp
         (used, ["upload", "stop", "install", "service", "start"]),
     ):
         executed.clear()
-        board, wanted, shown = Watched(Recorded(b"0"), facts), Wanted("camera:0", ("none",)), []
+        board, wanted, shown = Watched(Recorded(), facts), Wanted("camera:0", ("none",)), []
         dry = flash(inputs, board, wanted, dry_run=True, show=shown.append)
         assert (board.transport.ran, executed) == (["id -u"], [])
         done = flash(inputs, board, wanted)

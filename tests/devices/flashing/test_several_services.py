@@ -13,12 +13,12 @@ from edgeveil.devices.flashing.flash import flash_target
 from edgeveil.devices.flashing.plan import plan
 from edgeveil.devices.flashing.records import BundleFacts, Facts, OnBoard, TrustFacts, Wanted, pages_at
 from edgeveil.devices.flashing.steps import MakeLedger, Plan, StartService, StopService, WriteService, execute
-from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.releases import runtimes
 from tests.support import bundles
+from tests.support.boards.owners import Recorded
 
 FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
 PI = profiles.load("raspberry-pi-cpu")
@@ -66,24 +66,8 @@ def test_the_commands_of_its_units_are_understood():
         assert (arguments.command, arguments.config.rpartition("/")[0]) == (word, "/etc/edgeveil-hall")
 
 
-class Recorded:
-    """A transport that writes down what it is asked to run, as root."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self):
-        self.ran = []
-
-    def run(self, command, **_):
-        self.ran.append(" ".join(command))
-        return Completed(int(self.ran[-1].startswith("id -u ")), b"0", b"")
-
-    def put(self, *_):
-        pass
-
-
 def test_a_flash_of_one_starts_stops_and_writes_nothing_of_the_other():
-    line, owner = Recorded(), PI.at(HALL).service
+    line, owner = Recorded(**{"id -u ": 1}), PI.at(HALL).service
     own = service_files.files(HALL, "camera:1", ["none"], PI.at(HALL))
     steps = (StopService(), WriteService(own, owner), MakeLedger(owner), StartService())
     execute(Plan(steps, "numpy", "numpy"), Board(line, root=HALL))

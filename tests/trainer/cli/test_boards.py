@@ -7,6 +7,7 @@ import pytest
 
 from edgeveil.devices.transports.base import Completed
 from edgeveil.trainer.cli.main import main
+from tests.support.boards import owners
 
 ON = "--on ssh://pi@edgepi"
 
@@ -14,14 +15,8 @@ ON = "--on ssh://pi@edgepi"
 @pytest.fixture
 def edgeveil(monkeypatch, capfd):
     """Runs ``edgeveil`` and returns (exit code, stderr)."""
-
-    def run(line):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *line.split()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capfd.readouterr().err
-
-    return run
+    run = owners.command_line(monkeypatch, capfd)
+    return lambda line: run(*line.split())[::2]
 
 
 @pytest.mark.parametrize("verb", ["status", "rollback", "logs", "start", "stop", "releases", "devices probe"])
