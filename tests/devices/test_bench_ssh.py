@@ -6,6 +6,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from tests.support import output
 from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
@@ -17,7 +18,7 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
     with sshd.running(tmp_path, home=tmp_path / "home") as server:
-        run, more = owners.command_line(monkeypatch, capfd), ["--root", tmp_path / "opt", *server.options()]
+        run, more = output.in_process(monkeypatch, capfd), ["--root", tmp_path / "opt", *server.options()]
         yield lambda *words: run(*(server.target if word == "BOARD" else word for word in words), *more)
 
 

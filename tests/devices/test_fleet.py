@@ -12,7 +12,7 @@ import pytest
 
 from edgeveil.devices.fleet import DONE, exit_code, index_text, load, roll_out, spent_text
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from tests.support import bundles
+from tests.support import bundles, output
 from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
@@ -61,7 +61,7 @@ def hall(tmp_path):
 @pytest.fixture
 def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil fleet hall.toml``; returns its exit code, the boards' states by ``--json``, and what it said."""
-    command = owners.command_line(monkeypatch, capfd)
+    command = output.in_process(monkeypatch, capfd)
 
     def run(*words):
         code, out, said = command("fleet", tmp_path / "hall.toml", *words, "--json")

@@ -50,9 +50,6 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
         yield vault
 
 
-# The main part, described by the docstring.
-
-
 pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
 Key = Annotated[Path, typer.Option(help="The master key.")]
 TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]

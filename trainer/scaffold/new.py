@@ -108,9 +108,6 @@ def _told(dataset: Dataset) -> list[str]:
     ]
 
 
-# The main part, described by the docstring.
-
-
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
 USES_OF_THREE = (
     "for the classifiers, the perturber and the test; too few for a fourth, so adversaries learn on folds of the test"

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import sys
 import time
 
 import pytest
@@ -11,9 +10,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.keys import write_index
-from tests.support import bundles
+from tests.support import bundles, output
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, exposure, healthy, units
 from tests.support.checkout import ROOT
@@ -39,15 +37,13 @@ def card(tmp_path_factory):
 @pytest.fixture
 def edgeveil(monkeypatch, capfd):
     """Runs ``edgeveil``, and returns its standard output and the seconds that it took."""
+    command = output.in_process(monkeypatch, capfd)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments)])
         began = time.monotonic()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        assert ended.value.code == 0, out.err
-        return out.out, round(time.monotonic() - began, 1)
+        code, out, said = command(*arguments)
+        assert code == 0, said
+        return out, round(time.monotonic() - began, 1)
 
     return run
 

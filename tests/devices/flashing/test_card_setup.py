@@ -8,9 +8,12 @@ import tomllib
 
 from edgeveil.devices.flashing import card, sd_card
 from edgeveil.devices.flashing.card import read_setup
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.main import main
+from tests.support import bundles
 
 pytestmark = pytest.mark.programs
 
@@ -155,13 +158,12 @@ def test_it_is_written_to_the_boot_partition_and_read_back(setup, tmp_path):
     assert b"edgepi" in (tmp_path / "custom.toml").read_bytes()
 
 
-def test_a_board_that_is_reached_is_set_up_already(tmp_path, monkeypatch, capsys):
-    from tests.support import bundles
-
+def test_a_board_that_is_reached_is_set_up_already(tmp_path):
     made = bundles.make_bundle(tmp_path)
-    words = ["flash", str(made.path), "--on", "ssh://pi@board", "--for", "raspberry-pi-cpu", "--trust", str(made.trust)]
-    monkeypatch.setattr("sys.argv", ["edgeveil", *words, "--setup", str(tmp_path / "none.toml"), "--no-service"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "set up already" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="set up already"):
+        flash_target(
+            *(made.path, "ssh://pi@board", Connection(), "raspberry-pi-cpu"),
+            trust=made.trust,
+            wanted=Wanted(service=False),
+            setup=tmp_path / "none.toml",
+        )

@@ -16,7 +16,7 @@ import tomli_w
 import tomllib
 
 from edgeveil.devices import profiles, transports
-from tests.support import bundles
+from tests.support import bundles, output
 from tests.support.boards import owners
 from tests.support.boards.simulated_board import SimulatedBoard
 from tests.support.promised.counted_bundles import counted_example
@@ -83,7 +83,7 @@ def used(new, top, flash):
 def edgeveil(owner, monkeypatch, capfd):
     """Runs ``edgeveil`` on a board; returns exit code, stdout and stderr."""
 
-    command = owners.command_line(monkeypatch, capfd)
+    command = output.in_process(monkeypatch, capfd)
 
     def run(board, *words):
         monkeypatch.setattr(transports, "open_transport", lambda *_, **__: board)

@@ -12,7 +12,7 @@ from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.transports import open_transport, ssh
 from edgeveil.devices.transports.base import digest, read_back
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from tests.support import programs
+from tests.support import output, programs
 from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
@@ -38,7 +38,7 @@ def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
 
-    run = owners.command_line(monkeypatch, capfd)
+    run = output.in_process(monkeypatch, capfd)
     return lambda *words: run(*words, "--root", tmp_path / "opt", *server.options())
 
 
@@ -101,18 +101,23 @@ def test_an_unknown_host_key_is_refused(server, tmp_path):
         open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "none")
 
 
-def test_another_host_key_than_before_is_refused(server, tmp_path):
+@pytest.fixture
+def other(tmp_path):
+    """The key of somebody else."""
     subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
-    key = " ".join((tmp_path / "other.pub").read_text().split()[:2])
+    return tmp_path / "other"
+
+
+def test_another_host_key_than_before_is_refused(server, other, tmp_path):
+    key = " ".join(other.with_suffix(".pub").read_text().split()[:2])
     (tmp_path / "hosts").write_text(f"[127.0.0.1]:{server.port} {key}\n")
     with pytest.raises(BadInput, match="another host key than before"):
         open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "hosts")
 
 
-def test_who_may_not_log_in_is_told(server, tmp_path):
-    subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+def test_who_may_not_log_in_is_told(server, other):
     with pytest.raises(BadInput, match="refused the login"):
-        open_transport(server.target, identity=tmp_path / "other", known_hosts=server.known_hosts)
+        open_transport(server.target, identity=other, known_hosts=server.known_hosts)
 
 
 @pytest.mark.parametrize("port", ["port", "99999", "0", "-1"])

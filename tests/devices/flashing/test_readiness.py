@@ -13,7 +13,7 @@ from edgeveil.devices.flashing.readiness import OVERLAY_OFF, findings, matching
 from edgeveil.devices.flashing.records import Facts
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime.errors import BadInput
-from tests.support.boards import owners
+from tests.support import output
 from tests.support.checkout import ROOT
 
 KNOWN = {name: profiles.load(name) for name in profiles.names()}
@@ -156,7 +156,7 @@ def test_the_command(systemd, code, monkeypatch, capfd):
     facts = {"architecture": "aarch64", "board": "Raspberry Pi 4\x1b[2J", "systemd": systemd, "sudo": True}
     facts |= {"interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0"}, "accelerator": False, "python": "3.11.2"}
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(**facts))
-    edgeveil = owners.command_line(monkeypatch, capfd)
+    edgeveil = output.in_process(monkeypatch, capfd)
     ended, out, said = edgeveil("devices", "check", "--on", "ssh://pi@edgepi")
     assert (ended, "\x1b" in out, "not ready: systemd" in said) == (code, False, not systemd)
     ended, out, _ = edgeveil("devices", "check", "--on", "ssh://pi@edgepi", "--json")

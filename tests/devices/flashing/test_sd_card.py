@@ -128,9 +128,6 @@ def test_a_boot_partition_in_an_image(owner, boot_image):
 
 
 def test_a_system_that_is_not_configured_from_its_boot_partition_is_refused_and_left_as_it_is(owner, tmp_path):
-    root = tmp_path / "root"
-    for name in ("etc", "usr"):
-        (root / name).mkdir(parents=True)
     images = {
         "ext4.img": bytes(1080) + b"\x53\xef" + bytes(MIB),
         "linux.img": table((0x83, START, MIB)) + bytes(2 * MIB),
@@ -142,9 +139,6 @@ def test_a_system_that_is_not_configured_from_its_boot_partition_is_refused_and_
         with pytest.raises(BadInput, match=r"FAT boot partition in its MBR.*flash the board over SSH"):
             write(owner, f"image:{tmp_path / name}")
         assert (tmp_path / name).read_bytes() == data
-    with pytest.raises(BadInput, match=r"no cmdline\.txt.*flash the board over SSH"):
-        write(owner, f"dir:{root}")
-    assert sorted(path.name for path in root.rglob("*")) == ["etc", "usr"]
 
 
 def test_without_mtools_an_image_is_refused_and_a_mounted_one_is_written(owner, image, boot, monkeypatch):
@@ -233,20 +227,6 @@ def test_a_file_with_a_second_name_outside_the_card_is_replaced_there_alone(owne
     write(owner, f"dir:{boot}")
     assert mine.read_text() == LINE
     assert sd_card.RUN in (boot / "cmdline.txt").read_text()
-
-
-def test_a_mounted_boot_partition_and_one_with_a_first_run_of_another(owner, boot):
-    (boot / "cmdline.txt").unlink()
-    with pytest.raises(BadInput, match=r"no cmdline\.txt"):
-        write(owner, f"dir:{boot}")
-    (boot / "cmdline.txt").write_text("root=/dev/x systemd.run=/usr/bin/other\n")
-    before = (boot / "cmdline.txt").read_bytes()
-    with pytest.raises(BadInput, match="one like Raspberry"):
-        write(owner, f"dir:{boot}")
-    assert (boot / "cmdline.txt").read_bytes() == before
-    (boot / "cmdline.txt").write_text("root=/dev/x\n")
-    write(owner, f"dir:{boot}")
-    assert (boot / sd_card.TREE / "first_boot.py").exists()
 
 
 def test_what_came_out_different_is_seen(owner, tmp_path, monkeypatch):

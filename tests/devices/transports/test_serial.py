@@ -21,6 +21,7 @@ from edgeveil.devices.agents.serial_link import BLOCK, LineBroken, Link, cobs, f
 from edgeveil.devices.transports import serial
 from edgeveil.devices.transports.serial import SerialTransport
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
+from tests.support import output
 from tests.support.boards import lossy_serial_line, owners
 from tests.support.boards.owners import SECRET
 
@@ -265,7 +266,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
-    root, bundle, edgeveil = owners.trust(tmp_path), owners.bundle(tmp_path), owners.command_line(monkeypatch, capfd)
+    root, bundle, edgeveil = owners.trust(tmp_path), owners.bundle(tmp_path), output.in_process(monkeypatch, capfd)
     (tmp_path / "opt").mkdir()
     (tmp_path / "password").write_text(SECRET + "\n")
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:

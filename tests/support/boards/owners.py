@@ -1,13 +1,8 @@
-"""The owner of a board: a trust folder, bundles with the real runtime in them, the command line, a line to a board."""
-
-import sys
-
-import pytest
+"""The owner of a board: a trust folder and bundles with the real runtime in them; and a line that is written down."""
 
 from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 
@@ -28,19 +23,6 @@ def bundle(folder, name="one.veil", *, example=None, version=None):
         members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
 
     return bundles.make_bundle(folder, example=example, change=change, name=name)
-
-
-def command_line(monkeypatch, capfd):
-    """A function that runs ``edgeveil`` in this process and returns (exit code, stdout, stderr)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
-    return run
 
 
 class Recorded:
