@@ -124,15 +124,11 @@ def read_setup(path: Path) -> CardSetup:
     try:
         return checked(CardSetup, document, f"setup {path}", PAGE)
     except BadInput as error:
-        raise BadInput(_without_secrets(str(error), document)) from None
-
-
-def _without_secrets(text: str, document: dict) -> str:
-    for table in document.values():
-        secret = table.get("password") if isinstance(table, dict) else None
-        if secret:
-            text = text.replace(repr(secret), "another text")
-    return text
+        text = str(error)
+        for table in document.values():
+            if isinstance(table, dict) and table.get("password"):
+                text = text.replace(repr(table["password"]), "another text")
+        raise BadInput(text) from None
 
 
 CLOUD_INIT, CUSTOM = "/user-data", "/custom.toml"

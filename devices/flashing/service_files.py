@@ -140,28 +140,23 @@ def files(
     words["@CAMERA@"] = service.camera_user
     words["@NAMESPACE@"] = "no" if hears_of_usb(device) else "yes"
     words["@GROUP@"] = " ".join(dict.fromkeys(groups_of))
-    settings = (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
     lines = {"@DEVICE@": list(dict.fromkeys(devices)), "@ENVIRONMENT@": _environment(service)}
     # Not where the source's library writes files, too: then nothing would keep a frame out of that folder.
     keeps = accelerator(device) == TENSORRT and (by_another or not fact_of(SOURCES, source, "writes_files"))
     lines["@CACHE@"] = [named(ENGINES, own).rpartition("/")[2]] * keeps
     lines["@FRAMES@"] = [named(CAMERA_FOLDER, own)] * by_another
-    made = {named(CONFIG, own): settings}
+    made = {named(CONFIG, own): _json(document)}
     if service.watchdog_s is not None:
         made[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
     if by_another:
         unit = CAMERA
         words_of = words | _camera_words(source, profile, accept_raw)
         lines_of = lines | {"@DEVICE@": _camera_devices(source, profile)}
-        made[named(CAMERA_PATH, own)] = _camera_settings(root, source)
+        made[named(CAMERA_PATH, own)] = _json(
+            {"bundle": document["bundle"], "trust": document["trust"], "source": source}
+        )
         made[UNIT_FOLDER + named(unit, own)] = filled(unit, words_of, lines_of, own)
     return made | {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in UNITS}
-
-
-def _camera_settings(root: str, source: str) -> bytes:
-    """The settings of the unit, which its own user alone may read; ``root`` is EdgeVeil's folder on the board."""
-    document = {"bundle": f"{root}/current/bundle.veil", "trust": f"{root}/trust", "source": source}
-    return (json.dumps(document, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _camera_words(source: str, profile: Profile, accepted: bool) -> dict[str, str]:
@@ -196,6 +191,10 @@ def _camera_devices(source: str, profile: Profile) -> list[str]:
     if not needs_daemon(source) or place is None or not _PLACE.fullmatch(place):
         return []
     return [place, *profile.accelerator_devices]
+
+
+def _json(settings: Mapping[str, object]) -> bytes:
+    return (json.dumps(settings, indent=1, sort_keys=True) + "\n").encode()
 
 
 def _environment(service: Service) -> list[str]:

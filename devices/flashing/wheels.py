@@ -68,7 +68,10 @@ def collect(
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
     with tempfile.TemporaryDirectory() as folder:
-        _download(profile, recipe, Path(folder), _with_hashes(requirements, pins), find_links)
+        known, given = _known_hashes(), [f"sha256:{pin.lower()}" for pin in pins]
+        # Each requirement with the hashes that its wheel may have, as pip's requirement files spell them.
+        hashed = {requirement: known.get(requirement.lower(), []) + given for requirement in requirements}
+        _download(profile, recipe, Path(folder), hashed, find_links)
         wheels = sorted(Path(folder).glob("*.whl"))
         if find_links is not None:
             _check_pins(wheels, pins)
@@ -104,13 +107,6 @@ def open_wheels(folder: Path) -> Wheels:
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")
     return wheels
-
-
-def _with_hashes(requirements: Sequence[str], pins: Sequence[str]) -> dict[str, list[str]]:
-    """Each requirement with the hashes that its wheel may have, as pip's requirement files spell them."""
-    known = _known_hashes()
-    given = [f"sha256:{pin.lower()}" for pin in pins]
-    return {requirement: known.get(requirement.lower(), []) + given for requirement in requirements}
 
 
 def _known_hashes() -> dict[str, list[str]]:

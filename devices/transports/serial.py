@@ -167,10 +167,13 @@ class SerialTransport:
         self._link = Link(self._read, self._write)
 
     def _hang_up(self) -> None:
+        import termios
+
         self._link = None
         if self._port is not None:
             with contextlib.suppress(Exception):
-                _restore(self._port, self._settings)
+                if self._settings:
+                    termios.tcsetattr(self._port.fileno(), termios.TCSADRAIN, self._settings)
                 self._port.close()
             self._port = None
 
@@ -362,10 +365,3 @@ def _settings(port: str) -> Any:
         return ()
     finally:
         os.close(handle)
-
-
-def _restore(port: Any, settings: Any) -> None:
-    import termios
-
-    if settings:
-        termios.tcsetattr(port.fileno(), termios.TCSADRAIN, settings)

@@ -99,7 +99,7 @@ def rollback(
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
     from edgeveil.devices.fleet import NOT_TRIED, WELL, exit_code, roll_out
 
-    with _table([board.name for board in boards]) as tell:
+    with _live([board.name for board in boards]) if sys.stderr.isatty() else _lines() as tell:
         outcomes = roll_out(boards, work, tell=tell, **settings)
     well = sum(outcome.state in WELL for outcome in outcomes)
     left = sum(outcome.state == NOT_TRIED for outcome in outcomes)
@@ -111,18 +111,12 @@ def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bo
         raise typer.Exit(code)
 
 
-# A live table of boards on a terminal; elsewhere a line for each change of state.
-
-
-@contextmanager
-def _table(names: Sequence[str]) -> Iterator[Any]:
-    """Yield ``tell(board, state, text)``, which any thread may call; shown on stderr."""
-    with _live(names) if sys.stderr.isatty() else _lines() as tell:
-        yield tell
+# What ``_run`` shows on stderr, by ``tell(board, state, text)``, which any thread may call.
 
 
 @contextmanager
 def _lines() -> Iterator[Any]:
+    """A line for each change of state."""
     from edgeveil.devices.fleet import IN_PROGRESS
 
     lock = threading.Lock()
@@ -140,6 +134,7 @@ def _lines() -> Iterator[Any]:
 
 @contextmanager
 def _live(names: Sequence[str]) -> Iterator[Any]:
+    """A live table of boards on a terminal."""
     from rich.console import Console
     from rich.live import Live
 

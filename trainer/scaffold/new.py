@@ -20,7 +20,6 @@ from edgeveil.trainer.datasets.priced import finest, follows
 from edgeveil.trainer.datasets.slicing import FEWEST_ROWS as ROWS_OF_A_CELL
 from edgeveil.trainer.perturbers.codebook import CODES, synthesis
 from edgeveil.trainer.recipe import messages
-from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.perturber import KINDS, of_kind, title
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import first_look
@@ -220,6 +219,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     reads = first_look.expected(look["y"], tried)
     seen = first_look.notes(look["y"], look["z"], tried, untried=not (trial or linear))
     notes = (*notes, *of_data(dataset), *seen)
+    about = guess.data.labels
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],
@@ -229,7 +229,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         else "",
         kind='kind = "series"\n' if guess.data.kind else "",
         series=_section("data.series", guess.data.series),
-        labels=_labels(guess.data, out.parent),
+        labels="" if about is None else f"labels = {_quoted(_from(out.parent, Path(about)))}\n",
         columns=_section("data.columns", guess.data.columns),
         capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
         title=title(kind),
@@ -359,10 +359,6 @@ def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
             "`capture.frame.unit_mm` and `capture.crop.focal_px`."
         )
     return tuple(notes)
-
-
-def _labels(data: Data, folder: Path) -> str:
-    return "" if data.labels is None else f"labels = {_quoted(_from(folder, Path(data.labels)))}\n"
 
 
 def _section(name: str, section: BaseModel | None) -> str:
