@@ -91,9 +91,6 @@ def _before(place: tuple[int, int], text: bytes, lines: list[bytes]) -> tuple[in
     return line, len(lines[line - 1][:found].rstrip())
 
 
-# The main part, described by the docstring.
-
-
 _SHEBANG = b"#!/usr/bin/env python3\n"
 # Flashing unpacks wheels into ROOT/site; this file is ROOT/releases/SHA/*.pyz.
 _MAIN = b"""import os

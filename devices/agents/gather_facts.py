@@ -119,7 +119,7 @@ def gather(root: str, accelerator: Optional[str] = None, paths: Iterable[str] = 
         "glibc": _glibc(),
         "free_bytes": space.f_bavail * space.f_frsize,
         "volatile": _volatile(place) or (_volatile("/etc") if place != "/etc" else None),
-        "read_only": bool(space.f_flag & 1) or not _writable(place),
+        "read_only": bool(space.f_flag & 1) or (os.getuid() == 0 and not os.access(place, os.W_OK)),
         "uid": os.getuid(),
         "sudo": os.getuid() == 0 or _runs(["sudo", "-n", "true"]),
         "systemd": os.path.isdir(SYSTEMD),
@@ -317,10 +317,6 @@ def _processor() -> Optional[str]:
 def _os_release() -> Optional[str]:
     fields = dict(line.split("=", 1) for line in (_text("/etc/os-release") or "").splitlines() if "=" in line)
     return fields.get("PRETTY_NAME", "").strip('"') or None
-
-
-def _writable(place: str) -> bool:
-    return os.access(place, os.W_OK) or os.getuid() != 0
 
 
 def _runs(command: List[str]) -> bool:

@@ -47,16 +47,9 @@ class Connection:
         transport = open_transport(
             target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
         )
-        return Board(
-            transport,
-            root=self.root,
-            say=say,
-            sudo=Sudo(transport, password, _asking(transport.name) if self.ask else None),
-        )
 
+        def asked() -> str:
+            return getpass.getpass(f"Password of {transport.name} for sudo there: ", stream=sys.stderr)
 
-def _asking(name: str) -> Callable[[], str] | None:
-    """A question for the password on the terminal; None without a terminal."""
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        return None
-    return lambda: getpass.getpass(f"Password of {name} for sudo there: ", stream=sys.stderr)
+        somebody = self.ask and sys.stdin.isatty() and sys.stderr.isatty()
+        return Board(transport, root=self.root, say=say, sudo=Sudo(transport, password, asked if somebody else None))

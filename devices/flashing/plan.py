@@ -2,85 +2,51 @@
 
 from __future__ import annotations
 
-import json
+import posixpath
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from edgeveil.devices.agents import read_agent
-from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.placement import (
-    OWN_INIT,
-    check_board,
-    check_failures,
-    check_root,
-    check_space,
-    check_systemd,
-    check_trust,
-    check_updates,
-    place,
-    trust_in_force,
-)
+from edgeveil.devices.flashing.placement import SPARE_BYTES, Refused, place
 from edgeveil.devices.flashing.records import (
     BundleFacts,
     Facts,
     Installed,
+    OnBoard,
+    TrustFacts,
+    Wanted,
+    Wheels,
+    for_others,
+    pages_at,
+)
+from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
+    Plan,
     PushBundle,
     StartService,
     Step,
     StopService,
-    TrustFacts,
     TrustKeys,
     UnpackWheels,
-    Wanted,
-    Wheels,
     WriteService,
-    numbered,
     sent_bytes,
 )
-from edgeveil.devices.profiles import Profile
-from edgeveil.devices.transports.base import digest
+from edgeveil.devices.profiles import Profile, Service
+from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.paths import LEDGER
+from edgeveil.edge_runtime.kinds import SOURCES, fact_of
+from edgeveil.edge_runtime.paths import FIRST, named
+from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 
 ServiceFiles = Callable[[str], Mapping[str, bytes]]  # by the device that runs the model: path on the board -> content
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The steps, and what will run the bundle on the board. Without steps there is nothing to do."""
-
-    steps: tuple[Step, ...]
-    artefact: str
-    backend: str
-    notes: tuple[str, ...] = ()
-    device: str = CPU
-
-    @property
-    def size(self) -> int:
-        """Bytes of the bundle and of wheels that are sent."""
-        return sent_bytes(self.steps)
-
-    def text(self) -> str:
-        """The plan for people, a line for each step."""
-        lines = numbered(self.steps) or ["Nothing to do."]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
-
-
-@dataclass(frozen=True)
-class Flashed:
-    """What was done: the plan, the bundle's manifest hash, and on a first flash the root key to compare."""
-
-    plan: Plan
-    sha: str
-
-    @property
-    def root_key(self) -> str | None:
-        """The root key that the board trusts from now on; None where it trusted one before."""
-        return next((step.trust.root_key for step in self.plan.steps if isinstance(step, TrustKeys)), None)
+OWN_INIT = (
+    "have its init run `python3 runtime/current/edgeveil-edge.pyz recover` in EdgeVeil's folder there (with `--root "
+    "FOLDER`, unless it is /opt/edgeveil), then the same with `run --config ...`"
+)
+UPDATE_UNIT = "-update.service"
+_STATE = "/var/lib/edgeveil"
+_STATES = re.compile(rf"{_STATE}[^/]*")
+_WRITTEN = re.compile(r"(/var/lib|/var/cache|/run|/var/run)/edgeveil")
 
 
 def plan(
@@ -95,18 +61,19 @@ def plan(
 ) -> Plan:
     """The steps that put ``bundle`` onto the board, or ``Refused``.
 
-    ``trust`` is the owner's trust folder, which only a first flash sends to the board. ``wheels`` are sent where they
-    are needed. ``service_files(device)`` are the files of the wanted service; none where the board keeps its own.
+    ``profile`` has the folder and users of the service (``Profile.at``). ``trust`` is the owner's trust folder, which
+    only a first flash sends to the board. ``wheels`` are sent where they are needed. ``service_files(device)`` are the
+    files of the wanted service; none where the board keeps its own.
     Raises ``Refused`` with one sentence that says what was expected, what came and what to do.
     """
     wanted, there = wanted or Wanted(), facts.edgeveil
-    kept = wanted.keeps_settings(facts)
+    beside = check_beside(profile.service, wanted, facts.services, spends=bundle.spends)
     first = there is None or there.root_key is None or _only_its_trust(there, trust)
     check_board(facts, profile)
     check_systemd(facts, wanted)
     trusted = trust_in_force(there, trust, wanted, first)
     check_trust(bundle, trusted)
-    runs = place(facts, bundle, profile, wanted, wheels, settings_kept=kept)
+    runs = place(facts, bundle, profile, wanted, wheels, settings_kept=wanted.keeps_settings(facts))
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (there and wheels.name in there.wheels):
         steps.append(UnpackWheels(wheels))
@@ -141,7 +108,7 @@ def plan(
     check_space(facts, sent_bytes(steps))
     notes += [runs.note] if runs.note else []
     notes += [] if facts.systemd else [f"this board has no systemd: {OWN_INIT}"]
-    return Plan(tuple(steps), runs.artefact, runs.backend, tuple(notes), runs.device)
+    return Plan(tuple(steps), runs.artefact, runs.backend, (*notes, *beside), runs.device)
 
 
 def _only_its_trust(there: Installed, trust: TrustFacts | None) -> bool:
@@ -151,99 +118,225 @@ def _only_its_trust(there: Installed, trust: TrustFacts | None) -> bool:
     return trust.root_key == there.root_key and trust.version > there.trust_version
 
 
-# The files of an SD card whose board flashes itself at its first boot; a pure function of the plan's steps.
-#
-# The board then does what a flash over a connection does: the runtime on the card verifies the bundle, tries it and
-# commits it. ``files.json`` has every file's SHA-256, so a damaged card is found before anything is changed.
+# Checks of the board itself, its trust, its service and its space.
 
 
-TREE = "edgeveil-first-boot"
-RUN = (
-    f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
-    "systemd.unit=kernel-command-line.target"
-)
-BEFORE = "before"  # in the tree: the program of another first run
-_PROGRAM = re.compile(r"/boot/[A-Za-z0-9._/-]+")
-_WITH_A_RUN = {"systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target"}
+def check_board(facts: Facts, profile: Profile) -> None:
+    """Check for the profile's processor and a writable file system."""
+    if facts.architecture != profile.architecture:
+        raise Refused(
+            "architecture",
+            f"The profile {profile.name} is for {profile.architecture}; this board is {facts.architecture}. "
+            "Name the profile of this board (edgeveil devices list).",
+        )
+    if facts.read_only:
+        raise Refused("read-only", "The file system of EdgeVeil's folder on the board is read-only. Make it writable.")
+    if facts.volatile:
+        raise Refused(
+            "volatile",
+            f"EdgeVeil's folder and /etc were expected on a disk; they lie in memory there ({facts.volatile}), and a "
+            "flash would be gone at the next boot. Turn the overlay off (sudo raspi-config nonint disable_overlayfs, "
+            "reboot), flash, and leave it off: releases and floors must outlast a boot.",
+        )
 
 
-def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, bytes]:
-    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...).
+def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
+    """The trust that the bundle is checked against: the board's, or the owner's on a first flash."""
+    if not first and there is not None:
+        if trust is not None and trust.root_key != there.root_key:
+            raise Refused(
+                "other-root",
+                f"This board's root key is {str(there.root_key)[:16]}..., that of --trust is {trust.root_key[:16]}.... "
+                "A flash never changes it: name the right folder, or set the board up again from an image.",
+            )
+        return TrustFacts(
+            str(there.root_key), there.trust_version, there.keys, there.revoked, there.floor, there.audience
+        )
+    if trust is None:
+        raise Refused(
+            "no-trust",
+            "This board was never flashed and knows no keys. Give the folder of edgeveil trust init with --trust.",
+        )
+    if not wanted.trusted_channel:
+        raise Refused(
+            "untrusted-channel",
+            "The first flash puts the root key there, and the other end of this channel was not authenticated. "
+            "Use SSH with a known host key, the board's own console or an SD image.",
+        )
+    return trust
 
-    ``environment`` is what this board's libraries need, of its profile.
+
+def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
+    """Check for a known key that was not revoked, the board's audience, and a security version the board accepts."""
+    if bundle.key in trust.revoked:
+        raise Refused("revoked-key", f"The bundle is signed by {bundle.key[:16]}..., which was revoked. Seal it again.")
+    if bundle.key not in trust.keys:
+        raise Refused(
+            "untrusted-key",
+            f"The bundle is signed by {bundle.key[:16]}..., which this board does not know. If it may sign, "
+            "edgeveil trust add it and send the board the new trust file.",
+        )
+    if bundle.audience not in ("", trust.audience):
+        own = repr(trust.audience) if trust.audience else "none"
+        raise Refused(
+            "other-audience",
+            f"The bundle is for the audience {bundle.audience!r}; this board has {own}. Seal it for "
+            "this board's audience.",
+        )
+    if bundle.security_version < trust.security_version:
+        raise Refused(
+            "rolled-back",
+            f"The bundle has security version {bundle.security_version}; this board takes {trust.security_version} or "
+            "later. Use a newer bundle.",
+        )
+
+
+def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted) -> list[str]:
+    """A note on failed trials of this release there. After ``MOST_FAILURES`` the board takes it on request alone."""
+    failed = 0 if there is None else there.failed.get(bundle.sha, 0)
+    if failed >= MOST_FAILURES and not wanted.again:
+        raise Refused(
+            "failed-before",
+            f"This release has failed its trial on this board {failed} times (edgeveil status shows why). Remove the "
+            "cause, then flash it with --again.",
+        )
+    return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
+
+
+def check_systemd(facts: Facts, wanted: Wanted) -> None:
+    """Check for systemd if the service is wanted."""
+    if wanted.service and not facts.systemd:
+        raise Refused(
+            "no-systemd",
+            f"The service needs systemd, and this board has none: leave it out with --no-service, and {OWN_INIT}.",
+        )
+
+
+def check_root(facts: Facts, steps: Sequence[Step]) -> None:
+    """Check for root if the service is written, stopped or started."""
+    if not facts.sudo and any(isinstance(step, WriteService | StopService | StartService) for step in steps):
+        raise Refused(
+            "no-root",
+            "The service needs root on the board, and this user cannot sudo without a password: give it with "
+            "--password-file, log in as another user, or leave the service out with --no-service and without --source.",
+        )
+
+
+def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
+    """The update unit on the board may only open the device that an earlier flash named."""
+    there = facts.edgeveil
+    updates = there is not None and any(path.endswith(UPDATE_UNIT) for path in there.service_files)
+    if there is None or not updates or not wanted.service or wanted.update_from:
+        return
+    if device not in (CPU, there.device):
+        raise Refused(
+            "updates-itself",
+            f"This board updates itself, and its update unit may not open the {device} that it would try releases on. "
+            "Repeat --update-from with the same place as before, or use --device cpu.",
+        )
+
+
+def check_space(facts: Facts, size: int) -> None:
+    """Check for space for ``size`` bytes that are sent."""
+    # The bundle is there twice for a moment: as it was sent, and as a release with its runtime next to it.
+    needed = 3 * size + SPARE_BYTES
+    if size and facts.free_bytes < needed:
+        raise Refused(
+            "no-space",
+            f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
+            "Remove old releases there (edgeveil releases --keep 1), or make room.",
+        )
+
+
+# Several services on one board: what one may not take from the others.
+
+
+def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], *, spends: bool) -> list[str]:
+    """Check that the wanted service takes nothing from another one; notes for the plan. Raises ``Refused``.
+
+    ``owner`` has its folder and users (``Profile.at``); ``spends``: its bundle promises an epsilon. No releases and
+    root key may lie where another service's users write, or in its folder.
     """
-    made: dict[str, bytes] = {}
-    places: dict[str, str] = {}
-    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": []}
-    job |= {"groups": {}, "removed": [], "ledger": None, "environment": dict(environment)}
-    for step in plan.steps:
-        match step:
-            case TrustKeys(trust):
-                for name, data in trust.files.items():
-                    made[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
-            case UnpackWheels(wheels):
-                made["site.zip"] = wheels.archive
-                made["unpack_wheels.py"] = read_agent("unpack_wheels")
-                job["site"] = {"sha256": digest(wheels.archive), "place": f"{root}/{wheels.name}"}
-            case InstallRelease():
-                made |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
-                job["trial"] = step.options
-            case WriteService(files, owner):
-                for path, data in files.items():
-                    name = "system/" + path.rsplit("/", 1)[1]
-                    made[name], places[name] = data, path
-                job["users"] = [[user, command] for user, command in service_files.user_commands(owner, files).items()]
-                job |= {
-                    "enabling": service_files.enable_commands(files),
-                    "groups": service_files.groups(owner),
-                    "removed": service_files.left_over(files),
-                }
-            case MakeLedger(owner):
-                job["ledger"] = {"place": LEDGER, "owner": owner.user}
-                made["make_ledger.py"] = read_agent("make_ledger")
-    made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
-    made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
-    made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()
-    return made
+    root, name = owner.root, owner.name
+    place = posixpath.normpath(root)
+    inside = any(place.startswith(one.root + "/") for one in services)
+    if {".", ".."} & set(root.split("/")) or inside or _WRITTEN.match(place):
+        raise Refused(
+            "another-folder",
+            f"A folder outside those of the services was expected as --root, written out; got {root}, where a service "
+            f"could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
+        )
+    if not wanted.service:
+        return []
+    others = [one for one in services if one.name != name]
+    for one in services:
+        if one.name == name and one.root != root:
+            raise Refused(
+                "another-folder",
+                f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
+                f"out to flash that one; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME.",
+            )
+    for one in others:
+        if wanted.source and _same_camera(wanted.source, one.source):
+            raise Refused(
+                "camera-in-use",
+                f"{wanted.source} is the camera of the service {one.name} of this board. Name another --source, or "
+                f"flash that service: --root {one.root}.",
+            )
+        for user in (owner.user, owner.inside_user, owner.camera_user):
+            if user in one.users:
+                raise Refused(
+                    "another-user",
+                    f"The service {name} would run as {user}, as {one.name} of this board does, and could change its "
+                    "ledger. Give one of them a profile with other users, or another name.",
+                )
+    _check_sinks(name, wanted.sinks)
+    return [*_pages_and_camera(owner, wanted.source, services), *_spending(others, spends)]
 
 
-def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:
-    """The kernel's command line with the first run added, and the program of another first run that it replaces.
-
-    Raspberry Pi Imager writes one for users, host name and Wi-Fi. ``run.sh`` runs it before EdgeVeil's. The program is
-    "" where there is none, and None where the first run was added before. The line is None if it is not understood.
-    """
-    line = cmdline.decode("utf-8", "replace").strip()
-    if RUN in line:
-        return cmdline, None
-    words = line.split(" ")
-    runs = [word for word in words if word.startswith("systemd.run=")]
-    others = {word for word in words if word.startswith("systemd.run_") or word.startswith("systemd.unit=")}
-    if "\n" in line or not line or len(runs) > 1 or not others <= _WITH_A_RUN:
-        return None, ""
-    before = runs[0].partition("=")[2] if runs else ""
-    if (runs and not _PROGRAM.fullmatch(before)) or (others and not runs):
-        return None, ""
-    kept = " ".join(word for word in words if word not in others and word not in runs)
-    return f"{kept} {RUN}\n".encode(), before
+def _check_sinks(name: str, sinks: tuple[str, ...]) -> None:
+    for sink in sinks:
+        path = re.sub("^/+", "/", sink.partition(":")[2].partition("?")[0])
+        found = _STATES.match(posixpath.normpath(path) if path else "")
+        if found and found[0] != named(_STATE, name):
+            raise Refused(
+                "another-folder",
+                f"The service {name} may write to {named(_STATE, name)} alone, and {sink} is in {found[0]}: name a "
+                "--sink there.",
+            )
 
 
-_RUN_SH = f"""#!/bin/sh
-# Run once by systemd.run= in cmdline.txt, which is restored in any case, so that the board boots as usual.
-here=/boot/firmware/{TREE}
-line=/boot/firmware/cmdline.txt
-before=$(cat $here/{BEFORE} 2>/dev/null)
-# Imager names /boot/firstrun.sh also where that lies in /boot/firmware. It takes its words out of the line.
-[ -f "$before" ] || before="/boot/firmware/${{before##*/}}"
-if [ -f "$before" ]; then
-    /bin/bash "$before" < /dev/null > /boot/firmware/{TREE}-{BEFORE}.log 2>&1
-    rm -f "$before" $here/{BEFORE}
-    # A power cut from here on runs EdgeVeil's alone again.
-    grep -q systemd.run= $line || sed -i 's|$| {RUN}|' $line
-fi
-/usr/bin/python3 $here/first_boot.py > /boot/firmware/{TREE}.log 2>&1
-echo "ended with code $?" >> /boot/firmware/{TREE}.log
-sed -i 's| systemd\\.run=.*||' $line
-sync
-exit 0
-"""
+def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoard, ...]) -> Iterator[str]:
+    name = owner.name
+    if name != FIRST:
+        yield f"the pages of {name} are at {pages_at(owner.root, services)}"
+    own = next((one.source for one in services if one.name == name), "")
+    if source and own not in ("", for_others(source)):
+        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
+        yield f"{name} reads {for_others(own)} no more; {beside}"
+
+
+def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
+    """A person before several cameras is told of by each of their services, and no ledger knows of another one."""
+    counted = [one.name for one in others if one.counts]
+    without = [one.name for one in others if not one.counts]
+    if spends and counted:
+        yield (
+            f"{', '.join(counted)} and this service count epsilon apart: a person before all their cameras pays in "
+            "each ledger, and each limit holds alone; edgeveil status shows the sum"
+        )
+    if spends and without:
+        yield f"no ledger counts what {', '.join(without)} tells of a person; it comes on top of this service's"
+    if counted and not spends:
+        yield f"no ledger counts what this service tells of a person; it comes on top of what {', '.join(counted)} does"
+
+
+def _same_camera(source: str, other: str) -> bool:
+    # A simulation, a network camera and the radio of wifi: have as many readers as one likes.
+    alone = fact_of(SOURCES, source, "sensor") is not None and not fact_of(SOURCES, source, "shared")
+    return alone and not camera_address.on_network(source) and _device(source) == _device(other)
+
+
+def _device(source: str) -> tuple[str, str]:
+    kind, _, place = source.partition(":")
+    return kind, f"/dev/video{place}" if place.isdigit() else place

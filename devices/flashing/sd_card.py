@@ -1,9 +1,10 @@
-"""A card that is mounted here, for ``dir:FOLDER``: written without following any link that may be on it."""
+"""The boot partition of a card: the files by which its board flashes itself, and how they are written there."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shutil
@@ -12,10 +13,14 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Any, NoReturn
 
-from edgeveil.devices.flashing import plan
+from edgeveil.devices.agents import read_agent
+from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing.steps import InstallRelease, MakeLedger, Plan, TrustKeys, UnpackWheels, WriteService
+from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
+from edgeveil.edge_runtime.paths import LEDGER
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -151,33 +156,7 @@ KINDS = ("image:", "dir:")
 SECTOR = 512  # of every SD card
 
 
-class Media(Protocol):
-    """A boot partition that can be written: paths begin with a slash."""
-
-    name: str
-
-    def free_bytes(self) -> int:
-        """Free space."""
-        ...
-
-    def read(self, path: str) -> bytes | None:
-        """A file's bytes, or None if there is no such file."""
-        ...
-
-    def write(self, files: dict[str, bytes]) -> None:
-        """Write files, and create their folders."""
-        ...
-
-    def refuse_links(self, paths: list[str]) -> None:
-        """Raise ``BadInput`` if a part of a path is a symbolic link, or a folder has the name of a file."""
-        ...
-
-    def check(self) -> None:
-        """Raise ``BadInput`` where this user may not write it."""
-        ...
-
-
-def open_media(target: str) -> Media:
+def open_media(target: str) -> MountedCard | _Fat:
     """The boot partition that ``image:FILE`` or ``dir:FOLDER`` names. Raises ``BadInput``."""
     kind, _, place = target.partition(":")
     path = Path(place)
@@ -213,7 +192,11 @@ def _boot_partition(image: Path) -> int | None:
 
 
 def write_card(
-    media: Media, files: dict[str, bytes], *, setup: Mapping[str, bytes] | None = None, dry_run: bool = False
+    media: MountedCard | _Fat,
+    files: dict[str, bytes],
+    *,
+    setup: Mapping[str, bytes] | None = None,
+    dry_run: bool = False,
 ) -> list[str]:
     """Write the tree ``files`` and what starts it; returns lines to show. Raises ``BadInput``, ``DeviceFailed``.
 
@@ -234,16 +217,16 @@ def write_card(
             f"Expected a Raspberry Pi's boot partition in {media.name}; it has no cmdline.txt. Boot a system that is "
             "not configured there as it is, then flash the board over SSH."
         )
-    changed, before = plan.with_run(cmdline)
+    changed, before = with_run(cmdline)
     if changed is None:
         raise BadInput(
             f"Expected a line of plain words in cmdline.txt of {media.name}, with no first run or one like Raspberry "
             "Pi Imager's (systemd.run=/boot/firstrun.sh); it has another. Boot the board once without EdgeVeil, then "
             "flash it over SSH."
         )
-    placed = {f"/{plan.TREE}/{name}": data for name, data in files.items()}
+    placed = {f"/{TREE}/{name}": data for name, data in files.items()}
     if before is not None:
-        placed[f"/{plan.TREE}/{plan.BEFORE}"] = before.encode()
+        placed[f"/{TREE}/{BEFORE}"] = before.encode()
     media.refuse_links([*placed])
     if dry_run:
         return []
@@ -254,7 +237,7 @@ def write_card(
     return [*chained, "a boot partition: host keys and machine id are in the other partition, and stay unchanged"]
 
 
-def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
+def _write_and_compare(media: MountedCard | _Fat, files: dict[str, bytes]) -> None:
     """Write and read back."""
     media.write(files)
     for path, data in files.items():
@@ -265,7 +248,7 @@ def _write_and_compare(media: Media, files: dict[str, bytes]) -> None:
 
 
 class _Fat:
-    """A FAT file system in a file, from byte ``offset``, by mtools."""
+    """A FAT file system in a file, from byte ``offset``, by mtools; with the methods of a ``MountedCard``."""
 
     def __init__(self, image: Path, offset: int) -> None:
         self.name = str(image)
@@ -314,3 +297,101 @@ def _run(command: list[str], *, codes: range | tuple[int, ...] = (0,)) -> subpro
         last = done.stderr.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no message"]
         raise DeviceFailed(f"{command[0]} failed with code {done.returncode}: {last[0][:200]}")
     return done
+
+
+# The files by which a board flashes itself at its first boot; a pure function of the plan's steps.
+#
+# The board then does what a flash over a connection does: the runtime on the card verifies the bundle, tries it and
+# commits it. ``files.json`` has every file's SHA-256, so a damaged card is found before anything is changed.
+
+
+TREE = "edgeveil-first-boot"
+RUN = (
+    f"systemd.run=/boot/firmware/{TREE}/run.sh systemd.run_success_action=reboot "
+    "systemd.unit=kernel-command-line.target"
+)
+BEFORE = "before"  # in the tree: the program of another first run
+_PROGRAM = re.compile(r"/boot/[A-Za-z0-9._/-]+")
+_WITH_A_RUN = {"systemd.run_success_action=reboot", "systemd.unit=kernel-command-line.target"}
+
+
+def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, bytes]:
+    """The files of the tree by their names in it (``bundle.veil``, ``trust/root.pub``, ...).
+
+    ``environment`` is what this board's libraries need, of its profile.
+    """
+    made: dict[str, bytes] = {}
+    places: dict[str, str] = {}
+    job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": []}
+    job |= {"groups": {}, "removed": [], "ledger": None, "environment": dict(environment)}
+    for step in plan.steps:
+        match step:
+            case TrustKeys(trust):
+                for name, data in trust.files.items():
+                    made[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
+            case UnpackWheels(wheels):
+                made["site.zip"] = wheels.archive
+                made["unpack_wheels.py"] = read_agent("unpack_wheels")
+                job["site"] = {"sha256": digest(wheels.archive), "place": f"{root}/{wheels.name}"}
+            case InstallRelease():
+                made |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
+                job["trial"] = step.options
+            case WriteService(files, owner):
+                for path, data in files.items():
+                    name = "system/" + path.rsplit("/", 1)[1]
+                    made[name], places[name] = data, path
+                job["users"] = [[user, command] for user, command in service_files.user_commands(owner, files).items()]
+                job |= {
+                    "enabling": service_files.enable_commands(files),
+                    "groups": service_files.groups(owner),
+                    "removed": service_files.left_over(files),
+                }
+            case MakeLedger(owner):
+                job["ledger"] = {"place": LEDGER, "owner": owner.user}
+                made["make_ledger.py"] = read_agent("make_ledger")
+    made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
+    made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
+    made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()
+    return made
+
+
+def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:
+    """The kernel's command line with the first run added, and the program of another first run that it replaces.
+
+    Raspberry Pi Imager writes one for users, host name and Wi-Fi. ``run.sh`` runs it before EdgeVeil's. The program is
+    "" where there is none, and None where the first run was added before. The line is None if it is not understood.
+    """
+    line = cmdline.decode("utf-8", "replace").strip()
+    if RUN in line:
+        return cmdline, None
+    words = line.split(" ")
+    runs = [word for word in words if word.startswith("systemd.run=")]
+    others = {word for word in words if word.startswith("systemd.run_") or word.startswith("systemd.unit=")}
+    if "\n" in line or not line or len(runs) > 1 or not others <= _WITH_A_RUN:
+        return None, ""
+    before = runs[0].partition("=")[2] if runs else ""
+    if (runs and not _PROGRAM.fullmatch(before)) or (others and not runs):
+        return None, ""
+    kept = " ".join(word for word in words if word not in others and word not in runs)
+    return f"{kept} {RUN}\n".encode(), before
+
+
+_RUN_SH = f"""#!/bin/sh
+# Run once by systemd.run= in cmdline.txt, which is restored in any case, so that the board boots as usual.
+here=/boot/firmware/{TREE}
+line=/boot/firmware/cmdline.txt
+before=$(cat $here/{BEFORE} 2>/dev/null)
+# Imager names /boot/firstrun.sh also where that lies in /boot/firmware. It takes its words out of the line.
+[ -f "$before" ] || before="/boot/firmware/${{before##*/}}"
+if [ -f "$before" ]; then
+    /bin/bash "$before" < /dev/null > /boot/firmware/{TREE}-{BEFORE}.log 2>&1
+    rm -f "$before" $here/{BEFORE}
+    # A power cut from here on runs EdgeVeil's alone again.
+    grep -q systemd.run= $line || sed -i 's|$| {RUN}|' $line
+fi
+/usr/bin/python3 $here/first_boot.py > /boot/firmware/{TREE}.log 2>&1
+echo "ended with code $?" >> /boot/firmware/{TREE}.log
+sed -i 's| systemd\\.run=.*||' $line
+sync
+exit 0
+"""

@@ -19,17 +19,16 @@ from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
 from edgeveil.devices.profiles import Install, Profile
 from edgeveil.devices.transports.base import digest
 from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.bundle.policy import NOT_AUDITED_ON, POLICY_FILE, Policy, is_audited, open_policy
+from edgeveil.edge_runtime.bundle.policy import POLICY_FILE, Policy, open_policy
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
-from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
 SITE_FILE, ARCHIVE = "site.json", "site.zip"
-HASHES = Path(profiles.__file__).parent / "wheels.txt"  # of every package in a recipe, and of MQTT
+HASHES = profiles.FOLDER / "wheels.txt"  # of every package in a recipe, and of MQTT
 MQTT = "paho-mqtt==2.1.0"
 _PINNED = re.compile(r"[A-Za-z0-9._-]+==[A-Za-z0-9.!+_-]+")
 _PLATFORMS = {
@@ -69,7 +68,10 @@ def collect(
     if out.exists() and any(out.iterdir()):
         raise BadInput(f"{out} exists and is not empty. Name a new folder.")
     with tempfile.TemporaryDirectory() as folder:
-        _download(profile, recipe, Path(folder), _with_hashes(requirements, pins), find_links)
+        known, given = _known_hashes(), [f"sha256:{pin.lower()}" for pin in pins]
+        # Each requirement with the hashes that its wheel may have, as pip's requirement files spell them.
+        hashed = {requirement: known.get(requirement.lower(), []) + given for requirement in requirements}
+        _download(profile, recipe, Path(folder), hashed, find_links)
         wheels = sorted(Path(folder).glob("*.whl"))
         if find_links is not None:
             _check_pins(wheels, pins)
@@ -105,13 +107,6 @@ def open_wheels(folder: Path) -> Wheels:
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")
     return wheels
-
-
-def _with_hashes(requirements: Sequence[str], pins: Sequence[str]) -> dict[str, list[str]]:
-    """Each requirement with the hashes that its wheel may have, as pip's requirement files spell them."""
-    known = _known_hashes()
-    given = [f"sha256:{pin.lower()}" for pin in pins]
-    return {requirement: known.get(requirement.lower(), []) + given for requirement in requirements}
 
 
 def _known_hashes() -> dict[str, list[str]]:
@@ -244,23 +239,11 @@ class Inputs:
     """Everything that the user named, read once and checked. ``trust`` is None for a folder of public keys alone."""
 
     bundle: BundleFacts
-    profile: profiles.Profile
+    profile: Profile
     trust: TrustFacts | None
     wheels: Wheels | None
     policy: Policy | None
     opened: Bundle
-
-    def check_policy(self, artefact: str | None, device: str | None) -> None:
-        """Raise ``BundleRefused`` if the artefact (any one, for None) does not meet the owner's policy."""
-        if self.policy is not None:
-            self.policy.check(self.opened.manifest, self.opened.audit, artefact, device)
-
-    def audit_notes(self, artefact: str, device: str) -> list[str]:
-        """A line if the bundle was audited, but not as it runs on this device."""
-        manifest, audit = self.opened.manifest, self.opened.audit
-        if device == CPU or audit is None or is_audited(manifest, audit, artefact, device):
-            return []
-        return ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
 
 
 def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) -> Inputs:
@@ -268,20 +251,9 @@ def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) ->
     data = read_file(str(bundle))
     known = owners_trust(trust)
     opened = read_bundle(data, open_trust(trust))
-    return Inputs(
-        _bundle_facts(data, opened),
-        profiles.load(profile),
-        known,
-        None if wheels is None else open_wheels(wheels),
-        open_policy(str(trust / POLICY_FILE)),
-        opened,
-    )
-
-
-def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
     manifest = opened.manifest
     variants = {name for model in manifest.models.values() for name in model.artefacts}
-    return BundleFacts(
+    facts = BundleFacts(
         sha=opened.manifest_sha256,
         name=manifest.name,
         size=len(data),
@@ -295,6 +267,8 @@ def _bundle_facts(data: bytes, opened: Bundle) -> BundleFacts:
         # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
         runtime=zipapp_bytes(),
     )
+    brought = None if wheels is None else open_wheels(wheels)
+    return Inputs(facts, profiles.load(profile), known, brought, open_policy(str(trust / POLICY_FILE)), opened)
 
 
 def owners_trust(folder: Path) -> TrustFacts | None:

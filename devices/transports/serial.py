@@ -14,12 +14,10 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, parse_qs
 
-import edgeveil.devices.agents.serial_agent
-import edgeveil.devices.agents.serial_link
+from edgeveil.devices.agents import read_agent
 from edgeveil.devices.agents.serial_agent import HANG_UP, READY
 from edgeveil.devices.agents.serial_link import LineBroken, Link
 from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
@@ -169,10 +167,13 @@ class SerialTransport:
         self._link = Link(self._read, self._write)
 
     def _hang_up(self) -> None:
+        import termios
+
         self._link = None
         if self._port is not None:
             with contextlib.suppress(Exception):
-                _restore(self._port, self._settings)
+                if self._settings:
+                    termios.tcsetattr(self._port.fileno(), termios.TCSADRAIN, self._settings)
                 self._port.close()
             self._port = None
 
@@ -342,23 +343,12 @@ class _Console:
 
 def _program() -> bytes:
     """The link and the agent as one source, without comments and docstrings, which would take long to type."""
-    import ast
+    from edgeveil.devices.zipapp import lean
 
-    link, agent = (
-        Path(str(module.__file__)).read_text()
-        for module in (edgeveil.devices.agents.serial_link, edgeveil.devices.agents.serial_agent)
+    agent = read_agent("serial_agent").replace(
+        b"from edgeveil.devices.agents.serial_link import LineBroken, Link\n", b""
     )
-    tree = ast.parse(link + agent.replace("from edgeveil.devices.agents.serial_link import LineBroken, Link\n", ""))
-    for node in ast.walk(tree):
-        body = getattr(node, "body", None)
-        if (
-            isinstance(body, list)
-            and body
-            and isinstance(body[0], ast.Expr)
-            and isinstance(body[0].value, ast.Constant)
-        ):
-            body[0] = ast.Pass()
-    return ast.unparse(ast.fix_missing_locations(tree)).encode()
+    return lean(read_agent("serial_link") + agent)
 
 
 def _settings(port: str) -> Any:
@@ -375,10 +365,3 @@ def _settings(port: str) -> Any:
         return ()
     finally:
         os.close(handle)
-
-
-def _restore(port: Any, settings: Any) -> None:
-    import termios
-
-    if settings:
-        termios.tcsetattr(port.fileno(), termios.TCSADRAIN, settings)

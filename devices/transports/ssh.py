@@ -45,8 +45,11 @@ class SshTransport:
                 self._client.load_host_keys(str(known_hosts))
         except OSError as error:
             raise BadInput(f"The host keys in {known_hosts} cannot be read: {error.strerror}.") from None
-        if identity is not None:
-            _check_readable(identity)
+        try:
+            if identity is not None:
+                identity.read_bytes()
+        except OSError as error:
+            raise BadInput(f"The private key {identity} cannot be read: {reason(error)}. Correct --identity.") from None
         try:
             self._client.connect(
                 host,
@@ -87,7 +90,10 @@ class SshTransport:
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run a command with ``data`` on its stdin. Raises ``DeviceFailed`` on a lost connection or a timeout."""
         with self._failures(command[0]):
-            channel = self._open_channel()
+            transport = self._client.get_transport()
+            if transport is None or not transport.is_active():
+                raise EOFError
+            channel = transport.open_session(timeout=CONNECT_S)
             channel.settimeout(timeout_s)
             # The remote shell splits the line again, so every part is quoted.
             channel.exec_command(" ".join(shlex.quote(part) for part in command))
@@ -128,12 +134,6 @@ class SshTransport:
         """Close the connection."""
         self._client.close()
 
-    def _open_channel(self) -> Any:
-        transport = self._client.get_transport()
-        if transport is None or not transport.is_active():
-            raise EOFError
-        return transport.open_session(timeout=CONNECT_S)
-
     @contextlib.contextmanager
     def _failures(self, what: str) -> Any:
         import paramiko
@@ -147,13 +147,6 @@ class SshTransport:
             raise DeviceFailed(
                 f"The connection to {self.name} was lost during {what}: {why}. Flash again: it resumes."
             ) from None
-
-
-def _check_readable(identity: Path) -> None:
-    try:
-        identity.read_bytes()
-    except OSError as error:
-        raise BadInput(f"The private key {identity} cannot be read: {reason(error)}. Correct --identity.") from None
 
 
 # A process left behind may hold the outputs open. After the exit code, wait until they are silent for SILENT_S, and

@@ -1,18 +1,13 @@
 """edgeveil bench --on: a bundle timed on a flashed board behind a real sshd, and nothing of it left there."""
 
 import json
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
-from tests.support.boards import sshd
+from tests.support import output
+from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
 
@@ -23,26 +18,13 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
     with sshd.running(tmp_path, home=tmp_path / "home") as server:
-
-        def run(*arguments):
-            more = ["--root", str(tmp_path / "opt"), *server.options()]
-            words = [server.target if a == "BOARD" else str(a) for a in arguments]
-            monkeypatch.setattr(sys, "argv", ["edgeveil", *words, *more])
-            with pytest.raises(SystemExit) as ended:
-                main()
-            out = capfd.readouterr()
-            return ended.value.code, out.out, out.err
-
-        yield run
+        run, more = output.in_process(monkeypatch, capfd), ["--root", tmp_path / "opt", *server.options()]
+        yield lambda *words: run(*(server.target if word == "BOARD" else word for word in words), *more)
 
 
 def test_a_bundle_is_timed_where_it_will_run(edgeveil, tmp_path, request):
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
-
-    made = bundles.make_bundle(tmp_path, change=change, name="one.veil")
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse")  # noqa: S106
+    made = owners.bundle(tmp_path)
+    owners.trust(tmp_path)
     bench = ["bench", made.path, "--on", "BOARD", "--for", "workstation", "--json"]
 
     code, _, said = edgeveil(*bench)

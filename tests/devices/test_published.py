@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -97,7 +96,7 @@ def test_results_of_another_kind_or_not_valid_are_refused(tmp_path):
     ],
 )
 def test_a_profile_that_is_wrong_about_sensors_or_rows_says_so(tmp_path, more, match):
-    board = (Path(profiles.__file__).parent / "raspberry-pi-cpu.toml").read_text().partition("\n[[calibration]]")[0]
+    board = (profiles.FOLDER / "raspberry-pi-cpu.toml").read_text().partition("\n[[calibration]]")[0]
     (tmp_path / "own.toml").write_text(f"{board}\n{more}\n")
     with pytest.raises(BadInput, match=match):
         profiles.load(tmp_path / "own.toml")

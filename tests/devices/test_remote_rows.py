@@ -6,6 +6,7 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jsonschema
@@ -24,10 +25,9 @@ from edgeveil.edge_runtime.releases.runtimes import open_releases
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import Perturbed, Subject, bottleneck, further_outputs
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
-from tests.support.boards import lossy_serial_line, sshd
+from tests.support import bundles, output
+from tests.support.boards import lossy_serial_line, owners, sshd
 
 pytestmark = pytest.mark.programs
 
@@ -58,18 +58,17 @@ def left(home):
     return [*MEMORY.glob("edgeveil-audit-*"), *(home / ".cache").glob("edgeveil*")]
 
 
-def counted(pieces):
-    return contextlib.nullcontext(lambda **_: None)
+def perturbed(board, made, x, kept):
+    """The rows that the board makes of ``x``, and the noise that it draws."""
+    further, data = board_section.draws(made.manifest), made.path.read_bytes()
+    quiet = contextlib.nullcontext(lambda **_: None)
+    return perturb_on_board(board, data, x, artefact="auto", further=further, kept=kept, progress=lambda _pieces: quiet)
 
 
 @pytest.fixture
 def laplace(tmp_path):
     """A bundle with noise of its own and the real runtime in it, a board that runs it, and readings."""
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
-
-    made = bundles.make_bundle(tmp_path, example=bundles.laplace_example(), change=change)
+    made = owners.bundle(tmp_path, example=bundles.laplace_example())
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
     root = flashed(tmp_path, made.path.read_bytes(), [tmp_path / "test.pub"])
     x = np.random.default_rng(0).integers(0, 17, (100, 4)).astype(np.uint8)
@@ -96,15 +95,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     def ask():
         connection = Connection(str(root), running.identity, running.known_hosts)
         with connection.open(running.target, say=said.append) as board:
-            return perturb_on_board(
-                board,
-                made.path.read_bytes(),
-                x,
-                artefact="auto",
-                further=board_section.draws(made.manifest),
-                kept=tmp_path / "kept",
-                progress=counted,
-            )
+            return perturbed(board, made, x, tmp_path / "kept")
 
     with pytest.raises(DeviceFailed, match="the line broke"):
         ask()
@@ -127,15 +118,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
 def test_rows_go_over_a_console_too(laplace, tmp_path):
     made, root, x = laplace
     with lossy_serial_line.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
-        back = perturb_on_board(
-            board,
-            made.path.read_bytes(),
-            x,
-            artefact="auto",
-            further=board_section.draws(made.manifest),
-            kept=tmp_path / "kept",
-            progress=counted,
-        )
+        back = perturbed(board, made, x, tmp_path / "kept")
     pipeline = load_pipeline(parse(made.manifest), made.members, "numpy")
     expected = pipeline.run(x, {"noise": back.outputs["draw noise"]})["frame"]
     np.testing.assert_array_equal(back.outputs["frame"], expected)
@@ -154,9 +137,7 @@ def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, lapla
 
     monkeypatch.setattr(RemoteWorkspace, "put", lost)
     with connection.open(running.target, say=said.append) as board, pytest.raises(DeviceFailed, match="the line broke"):
-        perturb_on_board(
-            board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
-        )
+        perturbed(board, made, x, tmp_path / "kept")
     (there,) = left(home)
     assert f"or remove {there} there" in said[-1]
     there.rmdir()
@@ -167,9 +148,7 @@ def test_a_board_without_edgeveil_is_sent_nothing(server, laplace, tmp_path):
     made, _, x = laplace
     empty = Connection(str(tmp_path / "empty"), running.identity, running.known_hosts)
     with empty.open(running.target) as board, pytest.raises(BadInput, match="flash it first"):
-        perturb_on_board(
-            board, made.path.read_bytes(), x, artefact="auto", further=[], kept=tmp_path / "kept", progress=counted
-        )
+        perturbed(board, made, x, tmp_path / "kept")
     assert left(home) == []
 
 
@@ -252,13 +231,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     root = flashed(tmp_path, bundle.read_bytes(), [tmp_path / "keys/signing.pub"])
     words = ["audit", bundle, "--on", running.target, "--root", root, "--into", folder, "--trust", tmp_path / "keys"]
 
-    def edgeveil(*more):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(word) for word in (*words, *running.options(), *more))])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
+    edgeveil = partial(output.in_process(monkeypatch, capfd), *words, *running.options())
     code, _, said = edgeveil()
     assert (code, "not audited here yet" in said) == (2, True), said
     here = audit(folder, artefact="tflite-int8")

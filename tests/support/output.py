@@ -7,6 +7,9 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+from edgeveil.trainer.cli.main import main
 from tests.support.checkout import PACKAGES, ROOT
 
 # A title, how much is done, seconds, what runs, the time left, figures: without a terminal a line every 10 s and one at
@@ -40,6 +43,22 @@ def command(*words, **environment):
         text=True,
         check=False,
     )
+
+
+def in_process(monkeypatch, capture):
+    """A function that runs ``edgeveil`` in this process and returns (exit code, stdout, stderr).
+
+    ``capture`` is pytest's ``capsys``, or ``capfd`` where other processes print, too.
+    """
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["edgeveil", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capture.readouterr()
+        return ended.value.code, said.out, said.err
+
+    return run
 
 
 def on_terminal(*words, **environment):

@@ -2,16 +2,9 @@
 
 import pytest
 
-from edgeveil.trainer.cli import main
+from tests.support import output
 
 
 @pytest.fixture
 def edgeveil(monkeypatch, capsys):
-    def run(*words):
-        monkeypatch.setattr("sys.argv", ["edgeveil", *map(str, words)])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        said = capsys.readouterr()
-        return ended.value.code, said.out, said.err
-
-    return run
+    return output.in_process(monkeypatch, capsys)

@@ -11,11 +11,25 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
-from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+from edgeveil.trainer.cli.common import (
+    Device,
+    Json,
+    OptionalOn,
+    PassphraseFile,
+    RunOf,
+    board_command,
+    passphrase_of,
+    print_either,
+)
 from edgeveil.trainer.progress import say
 
 USUAL = "tflite-int8"
+# Options that exclude each other; the first that was given is named.
+_NOT_WITH_SIGN = """
+verify artefact run trust on into before after labels out budget seed tried full spending resume replace simulate
+"""
+_NOT_WITH_VERIFY = "budget tried on into before resume replace full spending after simulate labels out device"
+_NOT_WITH_SAMPLES = "target artefact run trust tried on into spending simulate"
 
 
 app = typer.Typer()
@@ -37,7 +51,7 @@ def audit(
     artefact: Annotated[
         str | None, typer.Option(help=f"Which artefact to attack: the one that ships ({USUAL}; --on: what runs there).")
     ] = None,
-    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    run: RunOf = None,
     trust: Annotated[Path | None, typer.Option(help="Trust folder, for a bundle.")] = None,
     verify: Annotated[
         bool, typer.Option("--verify", help="Repeat the audit on a bundle's card with another seed, and compare.")
@@ -98,6 +112,7 @@ def audit(
 
     Ends with 3 over the recipe's limits; with --verify, where a figure of the card does not reproduce.
     """
+    given = {name for name, value in locals().items() if value not in (None, CPU) and value is not False}
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.card import measured_spending, next_step, sentences, summary
     from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
@@ -106,46 +121,20 @@ def audit(
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:
-        beside: dict[str, Any] = {"--verify": verify or None, "--artefact": artefact, "--run": run, "--trust": trust}
-        beside |= {"--on": on, "--into": into, "--before": before, "--after": after, "--labels": labels, "--out": out}
-        beside |= {"--budget": budget, "--seed": seed, "--tried": tried, "--full": full or None}
-        beside |= {"--spending": spending or None}
-        beside |= {"--resume": resume or None, "--replace": replace or None, "--simulate": simulate}
-        _sign(target, sign, passphrase_file, [name for name, value in beside.items() if value is not None])
+        _sign(target, sign, passphrase_file, _first(given, _NOT_WITH_SIGN))
         return
     if verify:
-        unused = {"--budget": budget, "--tried": tried, "--on": on, "--into": into, "--before": before}
-        unused |= {
-            "--resume": resume or None,
-            "--replace": replace or None,
-            "--full": full or None,
-            "--spending": spending or None,
-            "--after": after,
-            "--simulate": simulate,
-            "--labels": labels,
-            "--out": out,
-            "--device": None if device == CPU else device,
-        }
-        for name, value in unused.items():
-            if value is not None:
-                raise BadInput(f"--verify repeats the audit on a bundle's card as it was made: leave out {name}.")
+        if wrong := _first(given, _NOT_WITH_VERIFY):
+            raise BadInput(f"--verify repeats the audit on a bundle's card as it was made: leave out {wrong}.")
         _verify(target, artefact=artefact, run=run, trust=trust, seed=seed, as_json=as_json)
         return
     budget, seed = budget or "quick", seed or 0
     if before is not None or after is not None:
-        others: dict[str, Any] = {
-            "the target": target,
-            "--artefact": artefact,
-            "--run": run,
-            "--trust": trust,
-            "--tried": tried,
-        }
-        others |= {"--on": on, "--into": into, "--spending": spending or None, "--simulate": simulate}
-        given = [name for name, value in others.items() if value is not None]
-        if before is None or after is None or given:
+        wrong = _first(given, _NOT_WITH_SAMPLES)
+        if before is None or after is None or wrong:
             raise BadInput(
                 "Samples are audited with --before and --after together, and without a bundle or export; "
-                + (f"leave out {given[0]}." if given else "give both.")
+                + (f"leave out {wrong}." if wrong else "give both.")
             )
         if out is not None and out.exists() and not out.is_dir():
             raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
@@ -200,10 +189,7 @@ def audit(
             document = audit_on_board(target, board, run=run, trust=trust, label_only=floor, resume=resume, **settings)
         if into is not None:
             say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
-    if as_json:
-        print_json(document)
-    else:
-        print(as_text(document) if full else summary(document), flush=True)
+    print_either(document, as_text(document) if full else summary(document), as_json=as_json)
     if on is None and simulate is None and target.is_dir():  # shown first: where the disk is full, it is not lost
         say(f"Wrote {save(document, target)}. {next_step(document, target)}")
         say(f"Every table: edgeveil audit {target} --full")
@@ -213,12 +199,18 @@ def audit(
         raise LimitNotMet(" ".join(sentences(document["limits"])))
 
 
-def _sign(target: Path | None, key: str | None, passphrase_file: Path | None, given: list[str]) -> None:
+def _first(given: set[str], names: str) -> str | None:
+    """The first of these options that was given, as a user writes it."""
+    name = next((name for name in names.split() if name in given), None)
+    return "the target" if name == "target" else name and f"--{name}"
+
+
+def _sign(target: Path | None, key: str | None, passphrase_file: Path | None, wrong: str | None) -> None:
     from edgeveil.trainer.sealing.seal import countersign
 
-    if target is None or key is None or given:
-        wrong = f"; leave out {given[0]}" if given else ""
-        raise BadInput(f"--sign signs the audit that is there: edgeveil audit EXPORT --sign signing.key{wrong}.")
+    if target is None or key is None or wrong:
+        more = f"; leave out {wrong}" if wrong else ""
+        raise BadInput(f"--sign signs the audit that is there: edgeveil audit EXPORT --sign signing.key{more}.")
     path, signed = countersign(target, key, passphrase=passphrase_of(key, passphrase_file))
     say(f"{signed.name} signed the audit: {path}. Next: edgeveil seal {target} --key keys/signing.key --out FILE.veil")
 
@@ -234,10 +226,7 @@ def _verify(
             ".veil file, and give --run and --trust."
         )
     document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed)
-    if as_json:
-        print_json(document)
-    else:
-        print(as_text(document), flush=True)
+    print_either(document, as_text(document), as_json=as_json)
     if not document["reproduces"]:
         raise LimitNotMet(f"Of the card of {document['name']}, these do not reproduce: {', '.join(missed(document))}.")
 
@@ -266,9 +255,6 @@ def _audit_pairs(
         keep=None if out is None else out / f"attacks-{budget}-{seed}",
         resume=resume,
     )
-    if as_json:
-        print_json(document)
-    else:
-        print(as_text(document), flush=True)
+    print_either(document, as_text(document), as_json=as_json)
     if out is not None:
         say(f"Wrote {' and '.join(map(str, write_pairs_report(document, out)))}.")

@@ -14,8 +14,7 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.trainer.cli.common import Json, verified_bundle
-from edgeveil.trainer.cli.connection import Device, OptionalOn, board_command
+from edgeveil.trainer.cli.common import Bundle, Device, Json, OptionalOn, board_command, verified_bundle
 
 if TYPE_CHECKING:
     from edgeveil.devices.flashing.board import Board
@@ -30,7 +29,7 @@ app = typer.Typer()
 )
 def bench(
     connection: Connection,
-    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    bundle: Bundle,
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
         list[str] | None,

@@ -13,8 +13,7 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Json, PassphraseFile, passphrase_of, print_json
-from edgeveil.trainer.cli.connection import On, board_command
+from edgeveil.trainer.cli.common import Bundle, Json, On, PassphraseFile, board_command, passphrase_of, print_json
 from edgeveil.trainer.progress import say, transfer
 
 if TYPE_CHECKING:
@@ -107,7 +106,7 @@ def check(
 @board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")
 def flash(
     connection: Connection,
-    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    bundle: Bundle,
     on: OnCardToo,
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
     trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],

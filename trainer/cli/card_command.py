@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Trust
+from edgeveil.trainer.cli.common import Bundle, Trust
 from edgeveil.trainer.progress import say
 
 app = typer.Typer()
@@ -16,7 +16,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: edgeveil card mnist.veil --trust trust --cyclonedx mnist.cdx.json --dpia mnist-dpia.html")
 def card(
-    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    bundle: Bundle,
     trust: Trust,
     cyclonedx: Annotated[
         Path | None, typer.Option(help="JSON file to write: CycloneDX 1.6, with the card as a model card.")

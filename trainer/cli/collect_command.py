@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from edgeveil.trainer.cli.common import Json, Trust, print_json, verified_bundle
+from edgeveil.trainer.cli.common import Json, Trust, print_either, verified_bundle
 
 app = typer.Typer()
 
@@ -43,10 +43,7 @@ def collect(
     reading = reporting(opened, output)
     feeds = open_feeds(sources, opened.manifest, reading, most=reports, seconds=seconds)
     document = collect_reports(opened, reading, feeds, estimate, most=reports)
-    if as_json:
-        print_json(document)
-    else:
-        print("\n".join(_lines(document)))
+    print_either(document, "\n".join(_lines(document)), as_json=as_json)
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

@@ -1,19 +1,26 @@
-"""Options, output and passphrases that several commands share."""
+"""Options, output, passphrases and logins that several commands share."""
 
 from __future__ import annotations
 
+import functools
+import inspect
 import json
 import os
+import re
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
+from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.paths import ROOT
 
 if TYPE_CHECKING:
-    from edgeveil.edge_runtime.bundle.reader import Bundle
+    from edgeveil.edge_runtime.bundle.reader import Bundle as ReadBundle
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
@@ -24,6 +31,18 @@ PassphraseFile = Annotated[
     Path | None, typer.Option(help="File with the key's passphrase; default: EDGEVEIL_PASSPHRASE, then a prompt.")
 ]
 NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")]
+Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
+RunOf = Annotated[Path | None, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")]
+On = Annotated[
+    str, typer.Option("--on", metavar="TARGET", help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")
+]
+OptionalOn = Annotated[
+    str | None, typer.Option("--on", metavar="TARGET", help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")
+]
+Device = Annotated[str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")]
+
+Command = Callable[..., None]
+_TARGET = re.compile(r"(ssh|serial)://.*|(image|dir):.*", re.DOTALL)
 
 
 def print_json(document: Any) -> None:
@@ -31,15 +50,20 @@ def print_json(document: Any) -> None:
     sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
 
 
+def print_either(document: Any, text: str, *, as_json: bool) -> None:
+    """Print a document as JSON, or ``text``, which says the same for people."""
+    if as_json:
+        print_json(document)
+    else:
+        print(text, flush=True)
+
+
 def print_view(view: Any, *, as_json: bool) -> None:
     """Print ``view.document()`` as JSON, or ``view.text()``."""
-    if as_json:
-        print_json(view.document())
-    else:
-        print(view.text())
+    print_either(view.document(), view.text(), as_json=as_json)
 
 
-def verified_bundle(path: Path, trust: Path | None) -> Bundle:
+def verified_bundle(path: Path, trust: Path | None) -> ReadBundle:
     """The bundle at ``path``, verified. Raises ``BadInput`` without a trust folder, ``BundleRefused``."""
     if trust is None:
         raise BadInput("A bundle must be verified before it is read: give the folder of keys that may sign, --trust.")
@@ -78,3 +102,54 @@ def asked_passphrase(file: Path | None, *, confirm: bool = False) -> str:
             "EDGEVEIL_PASSPHRASE, or make a key without one (keygen and trust init: --no-passphrase)."
         )
     return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
+
+
+def board_command(app: typer.Typer, epilog: str) -> Callable[[Command], Command]:
+    """Add the decorated function to ``app``; its parameter ``connection`` becomes the options of a login."""
+
+    def add(function: Command) -> Command:
+        @functools.wraps(function)
+        def command(**options: Any) -> None:
+            login = {name: options.pop(name) for name in _LOGIN}
+            function(connection=_connection(**login), **options)
+
+        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "connection"]
+        command.__signature__ = inspect.Signature([*own, *_LOGIN.values()])  # type: ignore[attr-defined]
+        app.command(cls=_BoardCommand, epilog=epilog)(command)
+        return function
+
+    return add
+
+
+def _connection(
+    root: Annotated[
+        str, typer.Option(help="EdgeVeil's folder on the board; /opt/edgeveil-NAME: another service.")
+    ] = ROOT,
+    identity: Annotated[
+        Path | None, typer.Option(help="Private key file for SSH; default: the agent and your own keys.")
+    ] = None,
+    known_hosts: Annotated[Path | None, typer.Option(help="File of host keys; default: your known_hosts.")] = None,
+    password_file: Annotated[Path | None, typer.Option(help="File that holds the board user's password.")] = None,
+) -> Connection:
+    return Connection(root, identity, known_hosts, password_file, ask=True)
+
+
+_LOGIN = inspect.signature(_connection, eval_str=True).parameters
+
+
+class _BoardCommand(TyperCommand):
+    """A command that takes its board as ``--on TARGET``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Refuse the spellings from before 0.2, and name the new one."""
+        refuse_old_spelling(ctx.command_path, args)
+        return super().parse_args(ctx, args)
+
+
+def refuse_old_spelling(command: str, arguments: Sequence[str]) -> None:
+    """Raise ``BadInput`` for ``--to TARGET``, and for a target that no option names."""
+    for before, word in zip(["", *arguments], arguments, strict=False):
+        if word == "--to" or word.startswith("--to="):
+            raise BadInput(f"--to is now spelled --on, as in every command for a board: {command} ... --on TARGET.")
+        if _TARGET.fullmatch(word) and not before.startswith("--"):
+            raise BadInput(f"A board is named by --on, as in every command for a board: {command} --on {word}.")

@@ -14,7 +14,7 @@ import typer
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
-from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.common import Json, print_either
 from edgeveil.trainer.progress import say
 
 app = typer.Typer()
@@ -45,10 +45,7 @@ def doctor(
 ) -> None:
     """Say what is installed, which data sets are there, which boards answer, and what is missing for what."""
     found = examine(boards or ())
-    if as_json:
-        print_json(found)
-    else:
-        print(text(found))
+    print_either(found, text(found), as_json=as_json)
     silent = [one for one in found["boards"] if one["problem"] is not None]
     if silent:
         raise DeviceFailed(f"{len(silent)} of {len(found['boards'])} boards do not answer: {silent[0]['problem']}")

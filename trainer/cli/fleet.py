@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.common import Bundle, Json, print_json
 from edgeveil.trainer.progress import say
-
-if TYPE_CHECKING:
-    pass
-
 
 fleet = typer.Typer(
     help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
@@ -35,7 +34,7 @@ def open_fleet(context: typer.Context, file: Annotated[Path, typer.Argument(help
 @fleet.command(epilog="Example: edgeveil fleet hall.toml flash mnist.veil")
 def flash(
     context: typer.Context,
-    bundle: Annotated[Path, typer.Argument(help="The sealed .veil file.")],
+    bundle: Bundle,
     parallel: Parallel = None,
     most_failures: MostFailures = None,
     again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
@@ -99,9 +98,8 @@ def rollback(
 
 def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bool, facts: dict[str, Any]) -> None:
     from edgeveil.devices.fleet import NOT_TRIED, WELL, exit_code, roll_out
-    from edgeveil.trainer.cli.fleet_table import table
 
-    with table([board.name for board in boards]) as tell:
+    with _live([board.name for board in boards]) if sys.stderr.isatty() else _lines() as tell:
         outcomes = roll_out(boards, work, tell=tell, **settings)
     well = sum(outcome.state in WELL for outcome in outcomes)
     left = sum(outcome.state == NOT_TRIED for outcome in outcomes)
@@ -111,3 +109,60 @@ def _run(boards: Sequence[Any], work: Any, settings: dict[str, Any], as_json: bo
     say(f"{well} of {len(outcomes)} boards well{more}.")
     if code := exit_code(outcomes):
         raise typer.Exit(code)
+
+
+# What ``_run`` shows on stderr, by ``tell(board, state, text)``, which any thread may call.
+
+
+@contextmanager
+def _lines() -> Iterator[Any]:
+    """A line for each change of state."""
+    from edgeveil.devices.fleet import IN_PROGRESS
+
+    lock = threading.Lock()
+    states: dict[str, str] = {}
+
+    def tell(board: str, state: str, text: str) -> None:
+        with lock:
+            # Every step of a board is too much for a log; that it began and how it ended is not.
+            if states.get(board) != state:
+                states[board] = state
+                say(f"{board}: {state}{': ' + text if text and state != IN_PROGRESS else ''}")
+
+    yield tell
+
+
+@contextmanager
+def _live(names: Sequence[str]) -> Iterator[Any]:
+    """A live table of boards on a terminal."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from edgeveil.devices.fleet import WAITING
+
+    lock = threading.Lock()
+    rows = dict.fromkeys(names, (WAITING, ""))
+    with Live(_drawn(rows), console=Console(stderr=True), refresh_per_second=4) as live:
+
+        def tell(board: str, state: str, text: str) -> None:
+            with lock:
+                rows[board] = (state, text)
+                live.update(_drawn(rows))
+
+        yield tell
+
+
+def _drawn(rows: dict[str, tuple[str, str]]) -> Any:
+    from rich.table import Table
+    from rich.text import Text
+
+    from edgeveil.devices.fleet import FAILED, IN_PROGRESS, NOT_TRIED, REFUSED, WAITING
+
+    colours = {IN_PROGRESS: "cyan", FAILED: "red", REFUSED: "red", NOT_TRIED: "yellow", WAITING: "dim"}
+    drawn = Table(box=None, pad_edge=False)
+    for title in ("board", "state", ""):
+        drawn.add_column(title, overflow="fold")
+    for board, (state, text) in rows.items():
+        # As plain text: what a board says is no markup of ours.
+        drawn.add_row(Text(board), Text(state, style=colours.get(state, "green")), Text(text))
+    return drawn

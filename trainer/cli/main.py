@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
@@ -23,12 +24,13 @@ from edgeveil.trainer.cli import (
     collect_command,
     cost_command,
     doctor,
-    estimate,
 )
 from edgeveil.trainer.cli.common import (
+    Bundle,
     Json,
     NoPassphrase,
     PassphraseFile,
+    RunOf,
     Trust,
     TrustForBundle,
     new_passphrase,
@@ -37,7 +39,6 @@ from edgeveil.trainer.cli.common import (
     print_view,
 )
 from edgeveil.trainer.cli.fleet import fleet
-from edgeveil.trainer.cli.gone import Commands
 from edgeveil.trainer.cli.pseudonym_command import pseudonym
 from edgeveil.trainer.cli.publish_command import publish
 from edgeveil.trainer.cli.recipes import data, recipes
@@ -45,6 +46,49 @@ from edgeveil.trainer.cli.runs_command import runs
 from edgeveil.trainer.cli.trust import trust
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.tensorflow_quiet import quiet_process
+
+# Commands and options of earlier versions that were deleted: each is refused with one sentence, which names what
+# replaces it. A key is a command (``fleet replace``) or an option of one (``recipe new --of``).
+_ROUNDS = (
+    "training by rounds over MQTT was deleted: estimate from private reports with edgeveil collect, or train on "
+    "recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
+)
+GONE = {
+    "accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "
+    "/healthz, on_shift of a policy); commit baecb1ef has them",
+    "federate": _ROUNDS,
+    "recipe new --of": _ROUNDS,
+    "fleet accept": "boards' reports were deleted: an MQTT sink publishes TOPIC/status; commit baecb1ef has them",
+    "fleet replace": "set the new board up as docs/how-to/replace-a-board.md describes, then run edgeveil fleet FILE "
+    "flash; commit baecb1ef has it",
+    "fleet trust": "run edgeveil-edge trust trust-chain.json on each board, see docs/how-to/rotate-root-keys.md; "
+    "commit baecb1ef has it",
+    "fleet status --reports": "edgeveil fleet FILE status asks each board, and an MQTT sink publishes TOPIC/status; "
+    "commit baecb1ef has it",
+    "fleet status --silent-after": "watch the age of TOPIC/status at your broker; commit baecb1ef has it",
+    "estimate --reference": "edgeveil estimate shows the nearest published rows; commit baecb1ef has it",
+    "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
+    "commit baecb1ef has it",
+    "flash --report-logs": "edgeveil logs --on TARGET prints the log; commit baecb1ef has it",
+}
+
+
+class Commands(TyperGroup):
+    """A group of commands that refuses the deleted ones."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As usual. Raises ``BadInput`` for a deleted command, or a deleted option of one."""
+        path = f"{_path(ctx)} {args[0]}".strip()
+        options = [f"{path} {word.partition('=')[0]}" for word in args[1:] if word.startswith("--")]
+        for word in (path, *options):
+            if word in GONE:
+                raise BadInput(f"edgeveil {word}: {GONE[word]}.")
+        return super().resolve_command(ctx, args)
+
+
+def _path(ctx: Any) -> str:
+    """The commands that lead to this group, without arguments between them."""
+    return "" if ctx.parent is None else f"{_path(ctx.parent)} {ctx.info_name}".strip()
 
 
 class _Commands(Commands):
@@ -68,9 +112,9 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 bundles = typer.Typer(help="Look at a sealed bundle, or check one.", no_args_is_help=True)
-plain = (audit_command, card_command, boards, cost_command, bench_command, estimate, doctor)
-for module in (*plain, collect_command):
-    app.add_typer(module.app)
+plain = (audit_command.app, card_command.app, boards.app, cost_command.app, bench_command.app)
+for one in (*plain, cost_command.estimates, doctor.app, collect_command.app):
+    app.add_typer(one)
 app.add_typer(data, name="data", cls=Commands)
 app.add_typer(recipes, name="recipe", cls=Commands)
 app.add_typer(runs, name="runs", cls=Commands)
@@ -88,7 +132,6 @@ RUNTIME = (
 )
 Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
 Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]
-Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 
 
 def _version(asked: bool) -> None:
@@ -265,7 +308,7 @@ def freeze(
     target: Annotated[Path, typer.Argument(help="Export folder, or a sealed .veil bundle with --run and --trust.")],
     out: Annotated[Path, typer.Option(help="The .npz file to write; must not exist.")],
     artefact: Annotated[str, typer.Option(help="Artefact that perturbs: the one that ships.")] = "tflite-int8",
-    run: Annotated[Path | None, typer.Option(help="Folder of the run; an export folder remembers its own.")] = None,
+    run: RunOf = None,
     trust: TrustForBundle = None,
 ) -> None:
     """Write what an artefact sends as a fixed benchmark set, for others to attack."""

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, asked_passphrase, new_passphrase, print_json
+from edgeveil.trainer.cli.common import (
+    Json,
+    NoPassphrase,
+    PassphraseFile,
+    asked_passphrase,
+    new_passphrase,
+    print_either,
+)
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -41,9 +48,6 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
         raise BadInput(f"There is no vault at {path}: name the one that edgeveil publish table was given.")
     with Vault(path, key) as vault:
         yield vault
-
-
-# The main part, described by the docstring.
 
 
 pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
@@ -93,10 +97,7 @@ def reveal(
     with opened_vault(vault, master, new=False) as held:
         opened = [cipher.open(one) for one in pseudonyms]
         found = [unpadded(value) if held is None else held.identifier(field, value) for value in opened]
-    if as_json:
-        print_json(dict(zip(pseudonyms, found, strict=True)))
-    else:
-        print("\n".join(found))
+    print_either(dict(zip(pseudonyms, found, strict=True)), "\n".join(found), as_json=as_json)
 
 
 @pseudonym.command(
@@ -117,10 +118,8 @@ def subject(
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
         found = holdings(held, master, field, _given(identifier))
-    if as_json:
-        print_json([one.document() for one in found])
-    else:
-        print("\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in found))
+    text = "\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in found)
+    print_either([one.document() for one in found], text, as_json=as_json)
 
 
 @pseudonym.command(
@@ -164,17 +163,15 @@ def erase(
     """Forget a person for good, and print what to ask of each recipient."""
     from edgeveil.trainer.ext.publish.vault import erase as erase_subject
 
-    def show(found: list[Holding]) -> None:
-        if as_json:
-            print_json([{**one.document(), "request": one.request()} for one in found])
-        else:
-            print("\n".join(one.request() for one in found))
+    def first(found: list[Holding]) -> None:
+        requests = [{**one.document(), "request": one.request()} for one in found]
+        print_either(requests, "\n".join(one.request() for one in found), as_json=as_json)
         sys.stdout.flush()
 
     master = opened_key(key, passphrase_file)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
-        erase_subject(held, master, field, _given(identifier), first=show)
+        erase_subject(held, master, field, _given(identifier), first=first)
     say("Erased. Backups of the vault still hold the person: delete them, or erase there too.")
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_json
+from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_either, print_json
 from edgeveil.trainer.progress import say
 
 publish = typer.Typer(help="Publish a table, or recordings and their table, for one recipient.", no_args_is_help=True)
@@ -175,11 +175,8 @@ def verify(
     from edgeveil.trainer.ext.publish.verify_publication import verify_publication
 
     found = verify_publication(folder, trust)
-    if as_json:
-        print_json(found)
-    else:
-        print(
-            f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} "
-            f"parts; k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: "
-            f"{' and '.join(found['cards'])}"
-        )
+    text = (
+        f"A publication for {found['recipient']}, as it was signed: {found['rows']:,} rows in {found['parts']} parts; "
+        f"k = {found['k']}, counted over {found['counted']}. Its card, as it was signed: {' and '.join(found['cards'])}"
+    )
+    print_either(found, text, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, print_json
+from edgeveil.trainer.cli.common import Json, print_either, print_json
 from edgeveil.trainer.progress import say
 
 runs = typer.Typer(help="The runs of a folder, with their figures.", no_args_is_help=True)
@@ -41,12 +41,10 @@ def compare(
         raise BadInput("Two runs or more were expected, to compare: name another one (edgeveil runs list).")
     found = [listing.summary(folder, listing.audits_beside(folder)) for folder in folders]
     differ = listing.differences(folders)
-    if as_json:
-        print_json({"schema": 1, "runs": [one.document() for one in found], "differences": differ})
-        return
     figures = zip(listing.HEAD, *map(listing.cells, found), strict=True)
     shown = ([key, *("-" if value is None else str(value) for value in values)] for key, values in differ.items())
-    print(listing.table([*map(list, figures), *shown]))
+    document = {"schema": 1, "runs": [one.document() for one in found], "differences": differ}
+    print_either(document, listing.table([*map(list, figures), *shown]), as_json=as_json)
 
 
 @runs.command("show", epilog="Example: edgeveil runs show runs/mine")
@@ -55,9 +53,7 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a run.")], as_js
     from edgeveil.trainer.runs import listing
 
     found, settings = listing.summary(folder, listing.audits_beside(folder)), listing.settings(folder)
-    if as_json:
-        print_json({"schema": 1, **found.document(), "recipe_keys": settings})
-        return
     rows = [[name, cell] for name, cell in zip(listing.HEAD, listing.cells(found), strict=True)]
     rows += [[f"audit of {one.artefact}", f"{one.accuracy:.1%} (chance {one.chance:.1%})"] for one in found.audits]
-    print(listing.table([*rows, *([key, str(value)] for key, value in settings.items())]))
+    text = listing.table([*rows, *([key, str(value)] for key, value in settings.items())])
+    print_either({"schema": 1, **found.document(), "recipe_keys": settings}, text, as_json=as_json)

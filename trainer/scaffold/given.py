@@ -89,9 +89,6 @@ def _seen(path: Path) -> str:
     return "" if first is None else f" ({first.name} has the columns {listed(read_table('csv', first).columns)})"
 
 
-# The main part, described by the docstring.
-
-
 LARGE = 128  # pixels: pictures with a longer side make a large network
 PEOPLE = "people"  # of --crop: a patch around each person, wherever they are
 KINECT_COLUMNS = 512  # of a Kinect v2's pictures, for which [capture.crop] has its defaults

@@ -126,7 +126,9 @@ def _npz(given: Given) -> Found:
     raw = arrays["x"]
     x, notes = npz.checked_samples(raw, given.path), list[str]()
     if turned_round(given):
-        notes.append(f"x has channels first, {_sized(raw.shape[1:])}; it is turned round, as cameras give pictures")
+        notes.append(
+            f"x has channels first, {' x '.join(map(str, raw.shape[1:]))}; it is turned round, as cameras give pictures"
+        )
     if raw.ndim == 3 and raw.dtype.kind == "f":
         notes.append(f"x is taken for pictures of one channel; of a series say {EXAMPLE}")
     labels = []
@@ -278,7 +280,3 @@ def _roles(column: Column, counts: np.ndarray) -> list[str]:
     return (
         [*roles, "subject"] if people and (column.values.dtype.kind != "i" or len(counts) < counts.sum() / 2) else roles
     )
-
-
-def _sized(shape: Sequence[int]) -> str:
-    return " x ".join(map(str, shape))

@@ -17,10 +17,12 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
 from edgeveil.trainer.datasets.priced import finest, follows
-from edgeveil.trainer.recipe.data_section import Data
-from edgeveil.trainer.recipe.perturber import of_kind, title
+from edgeveil.trainer.datasets.slicing import FEWEST_ROWS as ROWS_OF_A_CELL
+from edgeveil.trainer.perturbers.codebook import CODES, synthesis
+from edgeveil.trainer.recipe import messages
+from edgeveil.trainer.recipe.perturber import KINDS, of_kind, title
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import first_look, templates
+from edgeveil.trainer.scaffold import first_look
 from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data_section, smaller, turned_round
 
 # What data cannot support, said before any training, with what to do.
@@ -28,6 +30,7 @@ from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data
 
 ENOUGH_ROWS = 30  # of a class: below that a rate of it is mostly chance
 ENOUGH_PEOPLE = 30
+ROWS_OF_A_CODE = 10  # at least: a code's picture is a mean of so many
 TELLING = 0.95  # share of rows in which y alone tells z
 
 
@@ -102,9 +105,6 @@ def _told(dataset: Dataset) -> list[str]:
         f"y alone tells z in {told:.1%} of rows ({guessing:.1%} by guessing): whoever gets y has nearly all of z. Keep "
         "a coarser y, or hide another z."
     ]
-
-
-# The main part, described by the docstring.
 
 
 USES = "for the classifiers, the perturber, adversaries alone, and the test"
@@ -185,14 +185,17 @@ def write_recipe(given: Given, out: Path, *, kind: str | None = None, trial: boo
 def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, tuple[str, ...]]:
     """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
     if kind is not None:
-        templates.check_kind(kind)
+        messages.refuse_old(kind, messages.KINDS, "--kind: the perturber kind")
+        if KINDS.find(kind) is None:
+            known = ", ".join([*KINDS.kinds(), *KINDS.plugins()])
+            raise BadInput(f'--kind: expected one of {known}; got "{kind}".')
     guess = first_guess(given)
     dataset, file = datasets.load(guess), given.path
     stream = guess.capture is not None or (guess.data.series is not None and guess.data.series.hop is not None)
     check(dataset)
     notes = _notes(given, dataset)
     if kind is None:
-        kind, reason = templates.usual(dataset, stream=stream)
+        kind, reason = usual(dataset, stream=stream)
         notes = (
             f"The perturber is {title(kind).lower()}: {reason}. Another is asked for with --kind.",
             *notes,
@@ -216,6 +219,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     reads = first_look.expected(look["y"], tried)
     seen = first_look.notes(look["y"], look["z"], tried, untried=not (trial or linear))
     notes = (*notes, *of_data(dataset), *seen)
+    about = guess.data.labels
     text = TEMPLATE.format(
         name=json.dumps(f"{_name(file)}-{kind}"),
         target=names["y"],
@@ -225,7 +229,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         else "",
         kind='kind = "series"\n' if guess.data.kind else "",
         series=_section("data.series", guess.data.series),
-        labels=_labels(guess.data, out.parent),
+        labels="" if about is None else f"labels = {_quoted(_from(out.parent, Path(about)))}\n",
         columns=_section("data.columns", guess.data.columns),
         capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
         title=title(kind),
@@ -262,6 +266,18 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     )
     Recipe.parse(text, origin=str(out), folder=out.parent)
     return text, notes
+
+
+def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
+    """The kind that holds for such data, "codebook" or "label-only", and why."""
+    part = dataset.part("perturber")
+    cells = len(np.unique(np.stack([part.y, part.z]), axis=1).T)
+    needed = max(ROWS_OF_A_CELL * cells, ROWS_OF_A_CODE * CODES * len(dataset.y_names))
+    if synthesis.fewest_drawn(dataset, stream=stream).min() < 2:
+        return "label-only", "a class of y has one person to learn codes from, and a mean must be of several"
+    if len(part) < needed:
+        return "label-only", f"codes are learned from {len(part)} rows here, and {needed} are needed"
+    return "codebook", "what it sends can be counted"
 
 
 def _range(spec: InputSpec, kind: str, *, captured: bool) -> str:
@@ -343,10 +359,6 @@ def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
             "`capture.frame.unit_mm` and `capture.crop.focal_px`."
         )
     return tuple(notes)
-
-
-def _labels(data: Data, folder: Path) -> str:
-    return "" if data.labels is None else f"labels = {_quoted(_from(folder, Path(data.labels)))}\n"
 
 
 def _section(name: str, section: BaseModel | None) -> str:

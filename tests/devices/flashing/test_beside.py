@@ -9,10 +9,9 @@ import pytest
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
-from edgeveil.devices.flashing.camera_unit import OnBoard
 from edgeveil.devices.flashing.placement import Refused
-from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.flashing.service_files import check_beside, pages_at, profile_for
+from edgeveil.devices.flashing.plan import check_beside
+from edgeveil.devices.flashing.records import OnBoard, Wanted, pages_at
 from edgeveil.edge_runtime import paths
 
 FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
@@ -23,7 +22,7 @@ COUNTS = dataclasses.replace(THERE, counts=True)
 
 def lines(root, source, sinks, services, *, profile=PI, spends=False):
     """What a flash says of the services beside this one, or its refusal."""
-    return check_beside(profile_for(profile, root).service, Wanted(source, sinks), services, spends=spends)
+    return check_beside(profile.at(root).service, Wanted(source, sinks), services, spends=spends)
 
 
 @pytest.mark.parametrize(
@@ -48,13 +47,13 @@ def test_what_is_said_and_which_port_its_pages_have():
     (note,) = lines(FIRST, "camera:1", (), (THERE,))
     assert "reads camera:0 no more; a service beside it" in note
     (note,) = lines(HALL, "camera:1", (), (THERE,))
-    assert note == "note: the pages of edgeveil-hall are at 127.0.0.1:9465"
+    assert note == "the pages of edgeveil-hall are at 127.0.0.1:9465"
     others = (THERE, OnBoard("edgeveil-a", "/opt/edgeveil-a", "", "127.0.0.1:9465"))
     assert pages_at(HALL, others) == "127.0.0.1:9466"
     assert pages_at("/opt/edgeveil-a", others) == "127.0.0.1:9465", "it keeps its own"
     assert pages_at(FIRST, others) is None
     for source in ("simulate:depth", "wifi:wlan0", "https://camera.example/x"):
-        assert lines(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("note: the")
+        assert lines(HALL, source, (), (OnBoard("edgeveil", FIRST, source, "off"),))[0].startswith("the pages")
 
 
 def test_a_camera_on_a_network_is_known_without_its_path():
@@ -103,7 +102,7 @@ def test_a_name_that_resembles_another_has_files_and_users_of_its_own(word):
     root = f"/opt/edgeveil-{word}"
 
     def everything(one):
-        own = profile_for(PI, one)
+        own = PI.at(one)
         files = service_files.files(one, "rtsps://camera.example/x", ["none"], own)
         ledger = paths.named(paths.LEDGER, paths.service_of(one))
         owner = own.service
@@ -151,11 +150,11 @@ def test_a_sink_in_another_ones_folder_is_refused(root, sink):
 def test_the_users_of_a_profile_are_not_those_of_another_service():
     owner = PI.service.model_copy(update={"user": "veil", "inside_user": "raw"})
     mine = PI.model_copy(update={"service": owner})
-    assert (profile_for(mine, HALL).service.user, profile_for(mine, HALL).service.inside_user) == (
+    assert (mine.at(HALL).service.user, mine.at(HALL).service.inside_user) == (
         "veil-hall",
         "raw-hall",
     )
-    assert profile_for(mine, FIRST).service.user == "veil"
+    assert mine.at(FIRST).service.user == "veil"
     taken = PI.model_copy(update={"service": PI.service.model_copy(update={"user": "edgeveil-hall"})})
     hall = OnBoard("edgeveil-hall", HALL, "", "", ("edgeveil-hall", "edgeveil-hall-inside"))
     with pytest.raises(Refused, match="could change its ledger") as refused:

@@ -4,16 +4,14 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import time
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.keys import write_index
-from tests.support import bundles
+from tests.support import bundles, output
 from tests.support.boards import board_service, emulated_boards, version_0_1
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
@@ -52,15 +50,7 @@ def virtual_board(older, tmp_path_factory):
 def edgeveil(monkeypatch, capfd, tmp_path):
     """Runs this version's ``edgeveil``: exit code, standard output, standard error."""
     monkeypatch.setenv("HOME", str(tmp_path))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
-    return run
+    return output.in_process(monkeypatch, capfd)
 
 
 @pytest.fixture

@@ -8,11 +8,11 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing import camera_unit, service_files
-from edgeveil.devices.flashing import plan as first_boot
+from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.flash import with_credentials
 from edgeveil.devices.flashing.plan import plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, InstallRelease, TrustFacts, Wanted
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted
+from edgeveil.devices.flashing.steps import InstallRelease
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -39,21 +39,21 @@ def made():
 
 def test_the_password_is_in_the_cameras_own_file_alone(made):
     assert [path for path, data in made.items() if b"topsecret" in data] == ["/etc/edgeveil/camera.json"]
-    assert service_files.groups(PI.service)["/etc/edgeveil/camera.json"] == unit(made, camera_unit.UNIT)["Group"]
+    assert service_files.groups(PI.service)["/etc/edgeveil/camera.json"] == unit(made, service_files.CAMERA)["Group"]
     settings = json.loads(made[service_files.CONFIG])
     assert (settings["source"], settings["frames-at"]) == ("https://camera.example:443/...", "/run/edgeveil-camera")
 
 
 def test_one_process_has_the_network_another_the_frames_and_the_third_none_of_the_camera(made):
     camera, inside, outside = (
-        unit(made, name) for name in (camera_unit.UNIT, service_files.INSIDE, "edgeveil.service")
+        unit(made, name) for name in (service_files.CAMERA, service_files.INSIDE, "edgeveil.service")
     )
     assert len({one["User"] for one in (camera, inside, outside)}) == 3
     assert camera["Group"] not in (inside["Group"], outside["Group"])
     assert (camera["PrivateNetwork"], inside["PrivateNetwork"]) == ("no", "yes")
     assert "AF_UNIX" not in camera["RestrictAddressFamilies"]
     assert inside["RestrictAddressFamilies"] == "AF_NETLINK"
-    assert lines(made, camera_unit.UNIT, "DeviceAllow") == lines(made, service_files.INSIDE, "DeviceAllow") == []
+    assert lines(made, service_files.CAMERA, "DeviceAllow") == lines(made, service_files.INSIDE, "DeviceAllow") == []
     assert lines(made, service_files.INSIDE, "ReadWritePaths") == ["/run/edgeveil", "/run/edgeveil-camera"]
     assert "/run/edgeveil-camera" not in made[service_files.UNIT_FOLDER + service_files.MAIN].decode()
     # The sending process is neither the owner nor in the group of the folder where raw frames go.
@@ -62,14 +62,14 @@ def test_one_process_has_the_network_another_the_frames_and_the_third_none_of_th
 
 
 def test_every_word_is_filled_in_and_the_commands_are_understood(made):
-    for name in (*service_files.UNITS, camera_unit.UNIT):
+    for name in (*service_files.UNITS, service_files.CAMERA):
         assert b"@" not in made[service_files.UNIT_FOLDER + name].replace(b"@clock", b"").replace(b" @", b"")
-    words = unit(made, camera_unit.UNIT)["ExecStart"].split()
+    words = unit(made, service_files.CAMERA)["ExecStart"].split()
     arguments = main._parser().parse_args(words[2:])
     assert (arguments.command, arguments.frames_at) == ("camera", "/run/edgeveil-camera")
     assert arguments.accept_raw_on_network is None
-    assert camera_unit.UNIT in service_files.enable_commands(made)[1]
-    for path in ("/etc/edgeveil/camera.json", service_files.UNIT_FOLDER + camera_unit.UNIT):
+    assert service_files.CAMERA in service_files.enable_commands(made)[1]
+    for path in ("/etc/edgeveil/camera.json", service_files.UNIT_FOLDER + service_files.CAMERA):
         assert path in gather_facts.SERVICE_FILES, "a flash of the same again finds it as it should be"
 
 
@@ -77,7 +77,7 @@ def test_raw_pictures_cross_a_network_unencrypted_only_where_that_was_said():
     with pytest.raises(BadInput, match="--accept-raw-on-network"):
         service_files.files(ROOT, "rtsp://camera.example/1", ["none"], PI)
     made = service_files.files(ROOT, "rtsp://camera.example/1", ["none"], PI, accept_raw=True)
-    words = unit(made, camera_unit.UNIT)["ExecStart"].split()
+    words = unit(made, service_files.CAMERA)["ExecStart"].split()
     assert main._parser().parse_args(words[2:]).accept_raw_on_network is True
 
 
@@ -116,7 +116,7 @@ def test_the_trial_has_no_password_and_stops_no_service(facts, made):
 def test_a_card_brings_the_file_to_the_cameras_group(made):
     board = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
     done = plan(board, BUNDLE, PI, Wanted(SOURCE, ("none",)), trust=TRUST, service_files=lambda _: made)
-    job = json.loads(first_boot.tree(done, ROOT, {})["job.json"])
+    job = json.loads(sd_card.tree(done, ROOT, {})["job.json"])
     assert job["places"]["system/camera.json"] == "/etc/edgeveil/camera.json"
     assert job["groups"]["/etc/edgeveil/camera.json"] == "edgeveil-camera"
     assert "edgeveil-camera" in [user for user, _ in job["users"]]

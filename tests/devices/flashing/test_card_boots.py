@@ -3,17 +3,15 @@
 import json
 import os
 import shutil
-import sys
 import time
 
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from edgeveil.devices.flashing import camera_unit, plan, sd_card
+from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.keys import write_index
-from tests.support import bundles
+from tests.support import bundles, output
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, exposure, healthy, units
 from tests.support.checkout import ROOT
@@ -39,15 +37,13 @@ def card(tmp_path_factory):
 @pytest.fixture
 def edgeveil(monkeypatch, capfd):
     """Runs ``edgeveil``, and returns its standard output and the seconds that it took."""
+    command = output.in_process(monkeypatch, capfd)
 
     def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments)])
         began = time.monotonic()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        assert ended.value.code == 0, out.err
-        return out.out, round(time.monotonic() - began, 1)
+        code, out, said = command(*arguments)
+        assert code == 0, said
+        return out, round(time.monotonic() - began, 1)
 
     return run
 
@@ -60,7 +56,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     out, written_s = edgeveil("flash", first.path, "--on", f"image:{card}", *common, *service, "--json")
     sha = json.loads(out)["sha"]
-    assert sd_card.open_media(f"image:{card}").read(f"/{plan.TREE}/bundle.veil") == first.path.read_bytes()
+    assert sd_card.open_media(f"image:{card}").read(f"/{sd_card.TREE}/bundle.veil") == first.path.read_bytes()
 
     began = time.monotonic()
     with emulated_boards.board("vm", card=card) as board:
@@ -94,7 +90,9 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
             },
             "units": units(board),
             "health after the first boot": health,
-            "log of the first boot": board.run(f"cat /boot/firmware/{plan.TREE}.log").stdout.decode().splitlines()[-3:],
+            "log of the first boot": board.run(f"cat /boot/firmware/{sd_card.TREE}.log")
+            .stdout.decode()
+            .splitlines()[-3:],
         }
         emulated_boards.record("card.json", record)
 
@@ -113,7 +111,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         fetched_s = fetch(board, edgeveil, third, first, common, tmp_path)
         found = exposure(board)  # of all units: now they are there
         # Its camera is its own: there is no process that gets the frames for the inside.
-        assert set(found) == {path.name for path in UNITS.glob("*.service")} - {camera_unit.UNIT}
+        assert set(found) == {path.name for path in UNITS.glob("*.service")} - {service_files.CAMERA}
         assert max(found.values()) <= WORST
         systemd = board.run("systemctl --version | head -1").stdout.decode().strip()
         facts = {"kernel": record["kernel"], "systemd": systemd, "exposure by systemd-analyze, of 10": found}

@@ -6,11 +6,14 @@ import subprocess
 import pytest
 import tomllib
 
-from edgeveil.devices.flashing import flash, sd_card
-from edgeveil.devices.flashing.flash import read_setup
+from edgeveil.devices.flashing import card, sd_card
+from edgeveil.devices.flashing.card import read_setup
+from edgeveil.devices.flashing.connection import Connection
+from edgeveil.devices.flashing.flash import flash_target
+from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.main import main
+from tests.support import bundles
 
 pytestmark = pytest.mark.programs
 
@@ -43,7 +46,7 @@ def setup(tmp_path):
 
 def on(setup, **there):
     """The files for a boot partition that has these."""
-    return flash.files(setup, {f"/{name.replace('_', '-')}": data for name, data in there.items()}.get, "the card")
+    return card.files(setup, {f"/{name.replace('_', '-')}": data for name, data in there.items()}.get, "the card")
 
 
 def test_an_image_with_cloud_init(setup):
@@ -151,17 +154,16 @@ def test_what_is_wrong_in_the_file_is_one_sentence_without_a_password(setup, old
 def test_it_is_written_to_the_boot_partition_and_read_back(setup, tmp_path):
     (tmp_path / "cmdline.txt").write_bytes(BOOKWORM)
     boot = MountedCard(tmp_path)
-    sd_card._write_and_compare(boot, flash.files(setup(), boot.read, boot.name))
+    sd_card._write_and_compare(boot, card.files(setup(), boot.read, boot.name))
     assert b"edgepi" in (tmp_path / "custom.toml").read_bytes()
 
 
-def test_a_board_that_is_reached_is_set_up_already(tmp_path, monkeypatch, capsys):
-    from tests.support import bundles
-
+def test_a_board_that_is_reached_is_set_up_already(tmp_path):
     made = bundles.make_bundle(tmp_path)
-    words = ["flash", str(made.path), "--on", "ssh://pi@board", "--for", "raspberry-pi-cpu", "--trust", str(made.trust)]
-    monkeypatch.setattr("sys.argv", ["edgeveil", *words, "--setup", str(tmp_path / "none.toml"), "--no-service"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert "set up already" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="set up already"):
+        flash_target(
+            *(made.path, "ssh://pi@board", Connection(), "raspberry-pi-cpu"),
+            trust=made.trust,
+            wanted=Wanted(service=False),
+            setup=tmp_path / "none.toml",
+        )

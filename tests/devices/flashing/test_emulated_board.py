@@ -1,7 +1,6 @@
 """A bundle from the workstation to an emulated arm64 board over ssh, and what it computes there beside here."""
 
 import json
-import sys
 
 import numpy as np
 import pytest
@@ -16,11 +15,10 @@ from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
-from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles, tiny_models
+from tests.support import bundles, output, tiny_models
 from tests.support.boards import emulated_boards
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
@@ -69,15 +67,8 @@ def wheels(tmp_path_factory):
 def edgeveil(board, tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil`` and returns (exit code, stdout, stderr)."""
     monkeypatch.setenv("HOME", str(tmp_path))
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments), *board.options()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
-    return run
+    run = output.in_process(monkeypatch, capfd)
+    return lambda *words: run(*words, *board.options())
 
 
 def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_back(

@@ -7,7 +7,6 @@ import json
 import os
 import platform
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -17,11 +16,8 @@ import tomli_w
 import tomllib
 
 from edgeveil.devices import profiles, transports
-from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support import bundles, output
+from tests.support.boards import owners
 from tests.support.boards.simulated_board import SimulatedBoard
 from tests.support.promised.counted_bundles import counted_example
 
@@ -35,22 +31,13 @@ NOTHING = "There is no EdgeVeil on board: flash it first."
 def owner(tmp_path_factory):
     """Two releases, the owner's trust, and a profile whose service has users of this machine."""
     folder = tmp_path_factory.mktemp("owner")
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
-    runtime = zipapp_bytes()
-
-    def version(number):
-        def change(manifest, members):
-            manifest["security_version"] = number
-            members["runtime/edgeveil-edge.pyz"] = runtime
-
-        return bundles.make_bundle(folder, example=counted_example(), change=change, name=f"{number}.veil").path
-
-    document = tomllib.loads((Path(profiles.__file__).parent / "workstation.toml").read_text())
+    owners.trust(folder)
+    document = tomllib.loads((profiles.FOLDER / "workstation.toml").read_text())
     document["architecture"] = platform.machine()
     document["service"] |= {"user": "daemon", "inside_user": "nobody"}
     (folder / "board.toml").write_text(tomli_w.dumps(document))
-    return folder, version(1), version(2)
+    veils = (owners.bundle(folder, f"{k}.veil", example=counted_example(), version=k).path for k in (1, 2))
+    return folder, *veils
 
 
 @pytest.fixture(scope="module")
@@ -96,15 +83,13 @@ def used(new, top, flash):
 def edgeveil(owner, monkeypatch, capfd):
     """Runs ``edgeveil`` on a board; returns exit code, stdout and stderr."""
 
+    command = output.in_process(monkeypatch, capfd)
+
     def run(board, *words):
         monkeypatch.setattr(transports, "open_transport", lambda *_, **__: board)
-        more = ["--on", "ssh://board", "--root", str(board.root)]
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *map(str, words), *more])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        assert "Traceback" not in out.err
-        return ended.value.code, out.out, out.err
+        code, out, said = command(*words, "--on", "ssh://board", "--root", board.root)
+        assert "Traceback" not in said
+        return code, out, said
 
     return run
 

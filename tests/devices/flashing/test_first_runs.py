@@ -4,7 +4,7 @@ import subprocess
 
 import pytest
 
-from edgeveil.devices.flashing import plan
+from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.sd_card import MountedCard, write_card
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -33,7 +33,7 @@ def card(tmp_path):
 def written(card, code=0):
     """What the command says; the card is written, with a first boot of EdgeVeil that ends with ``code``."""
     boot = card.parent
-    files = {"run.sh": plan._RUN_SH.replace("/boot/", f"{boot}/").encode()}
+    files = {"run.sh": sd_card._RUN_SH.replace("/boot/", f"{boot}/").encode()}
     files["first_boot.py"] = OURS.format(boot=boot, code=code).encode()
     return write_card(MountedCard(card), files)
 
@@ -41,8 +41,8 @@ def written(card, code=0):
 def boot(card):
     """One boot by the card's line: what it says is run."""
     line = (card / "cmdline.txt").read_text()
-    assert f"{plan.TREE}/run.sh systemd.run_success_action=reboot" in line
-    subprocess.run(["sh", str(card / plan.TREE / "run.sh")], check=True, timeout=20)
+    assert f"{sd_card.TREE}/run.sh systemd.run_success_action=reboot" in line
+    subprocess.run(["sh", str(card / sd_card.TREE / "run.sh")], check=True, timeout=20)
     return (card.parent / "order").read_text().split()
 
 
@@ -50,7 +50,7 @@ def test_imagers_first_run_is_chained_before_edgeveils(card):
     said = written(card)
     assert "/boot/firstrun.sh" in said[0]
     line = (card / "cmdline.txt").read_text()
-    assert line == f"{LINE} {plan.RUN}\n"
+    assert line == f"{LINE} {sd_card.RUN}\n"
     assert boot(card) == ["firstrun", "edgeveil"]
     assert (card / "cmdline.txt").read_text() == LINE + "\n", "the board boots as usual from then on"
     assert not (card / "firstrun.sh").exists()
@@ -64,7 +64,7 @@ def test_a_card_that_is_written_twice_still_knows_imagers(card):
 
 def test_a_power_cut_between_the_two_runs_edgeveils_at_the_next_boot(card):
     written(card)
-    script = card / plan.TREE / "run.sh"
+    script = card / sd_card.TREE / "run.sh"
     whole = script.read_text()
     script.write_text(whole.replace("/usr/bin/python3", "exit 0\n/usr/bin/python3"))
     assert boot(card) == ["firstrun"]
@@ -95,4 +95,4 @@ def test_what_cannot_be_chained_is_one_sentence_and_nothing_is_changed(card, wor
     with pytest.raises(BadInput, match=r"systemd\.run=/boot/firstrun\.sh"):
         written(card)
     assert (card / "cmdline.txt").read_text() == f"{LINE} {words}\n"
-    assert not (card / plan.TREE).exists()
+    assert not (card / sd_card.TREE).exists()

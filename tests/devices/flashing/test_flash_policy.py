@@ -8,11 +8,8 @@ from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.records import Facts, Wanted
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.edge_runtime.errors import BundleRefused
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
-
-SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
+from tests.support.boards import owners
 
 
 class Board:
@@ -35,8 +32,7 @@ class Board:
 def test_the_audit_must_speak_of_what_this_board_runs(tmp_path, board, runs):
     """The example was audited as tflite-int8 alone; its best attack beats chance by 13 points."""
     made = bundles.make_bundle(tmp_path, example=bundles.artefact_example())
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET).folder
+    folder = owners.trust(tmp_path)
     demand = {"sensitive": made.manifest["perturber"]["sensitive"], "most_attack_over_chance": 0.2, "audited": True}
     (folder / "policy.json").write_text(json.dumps({"schema": 1, "hide": [demand]}))
 

@@ -3,7 +3,6 @@
 import itertools
 import json
 import subprocess
-import sys
 import time
 import types
 
@@ -12,17 +11,11 @@ import pytest
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.transports import open_transport, ssh
 from edgeveil.devices.transports.base import digest, read_back
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles, programs
-from tests.support.boards import sshd
+from tests.support import output, programs
+from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
-
-SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
 
 @pytest.fixture(scope="module")
@@ -35,18 +28,8 @@ def server(tmp_path_factory):
 def owner(tmp_path_factory):
     """The owner's trust folder and bundles of two versions with the real runtime in them."""
     folder = tmp_path_factory.mktemp("owner")
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase=SECRET)
-    runtime = zipapp_bytes()
-
-    def version(number):
-        def change(manifest, members):
-            manifest["security_version"] = number
-            members["runtime/edgeveil-edge.pyz"] = runtime
-
-        return bundles.make_bundle(folder, change=change, name=f"{number}.veil").path
-
-    return folder, version(1), version(2)
+    owners.trust(folder)
+    return folder, *(owners.bundle(folder, f"{number}.veil", version=number).path for number in (1, 2))
 
 
 @pytest.fixture
@@ -55,15 +38,8 @@ def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
 
-    def run(*arguments, options=True):
-        more = ["--root", str(tmp_path / "opt"), *server.options()] if options else []
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *(str(a) for a in arguments), *more])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out = capfd.readouterr()
-        return ended.value.code, out.out, out.err
-
-    return run
+    run = output.in_process(monkeypatch, capfd)
+    return lambda *words: run(*words, "--root", tmp_path / "opt", *server.options())
 
 
 def flash(edgeveil, server, owner, bundle, *more):
@@ -125,18 +101,23 @@ def test_an_unknown_host_key_is_refused(server, tmp_path):
         open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "none")
 
 
-def test_another_host_key_than_before_is_refused(server, tmp_path):
+@pytest.fixture
+def other(tmp_path):
+    """The key of somebody else."""
     subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
-    key = " ".join((tmp_path / "other.pub").read_text().split()[:2])
+    return tmp_path / "other"
+
+
+def test_another_host_key_than_before_is_refused(server, other, tmp_path):
+    key = " ".join(other.with_suffix(".pub").read_text().split()[:2])
     (tmp_path / "hosts").write_text(f"[127.0.0.1]:{server.port} {key}\n")
     with pytest.raises(BadInput, match="another host key than before"):
         open_transport(server.target, identity=server.identity, known_hosts=tmp_path / "hosts")
 
 
-def test_who_may_not_log_in_is_told(server, tmp_path):
-    subprocess.run([programs.need("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "other"], check=True)
+def test_who_may_not_log_in_is_told(server, other):
     with pytest.raises(BadInput, match="refused the login"):
-        open_transport(server.target, identity=tmp_path / "other", known_hosts=server.known_hosts)
+        open_transport(server.target, identity=other, known_hosts=server.known_hosts)
 
 
 @pytest.mark.parametrize("port", ["port", "99999", "0", "-1"])

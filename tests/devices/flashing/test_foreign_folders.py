@@ -14,28 +14,28 @@ from pathlib import Path
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import plan as first_boot
-from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing import sd_card, service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import (
-    BundleFacts,
+from edgeveil.devices.flashing.records import BundleFacts, TrustFacts, Wheels
+from edgeveil.devices.flashing.steps import (
     InstallRelease,
     MakeLedger,
+    Plan,
     PushBundle,
     StartService,
     StopService,
-    TrustFacts,
     TrustKeys,
     UnpackWheels,
-    Wheels,
     WriteService,
+    execute,
+    make_ledger,
 )
 from edgeveil.devices.profiles import Service
 from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.paths import ENGINES, LEDGER
+from tests.support.boards.owners import Recorded
 from tests.support.checkout import ROOT
 
 PI = profiles.load("raspberry-pi-cpu")
@@ -43,22 +43,6 @@ CHANGES = ("chown", "chgrp", "chmod", "install", "mv", "cp", "ln")
 # Folders of the service's users: systemd makes them for its units, or a unit does, in folders that are root's.
 FOREIGN = [str(Path(LEDGER).parent), ENGINES, "/run/edgeveil", "/run/edgeveil-camera"]
 CAMERAS = ["camera:0", "rtsp://camera/stream"]
-
-
-class Recorded:
-    """A transport that writes down each command."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self):
-        self.ran = []
-
-    def run(self, command, **_):
-        self.ran.append(list(command))
-        return Completed(0, b"0", b"")
-
-    def put(self, *_):
-        pass
 
 
 def plans():
@@ -81,9 +65,9 @@ def commands():
     found = []
     for plan in plans():
         line = Recorded()
-        Board(line).execute(plan)
-        found += line.ran
-        tree = first_boot.tree(plan, "/opt/edgeveil", {})
+        execute(plan, Board(line))
+        found += [one.split(" ") for one in line.ran]
+        tree = sd_card.tree(plan, "/opt/edgeveil", {})
         for data in tree.values():
             text = data.decode("utf-8", "replace")
             found += [one.split() for one in re.findall(r"^Exec\w+=[-+!@]*(.*)$", text, re.MULTILINE)]
@@ -192,7 +176,7 @@ def test_a_taken_over_outside_gets_no_file_of_roots_when_its_ledger_is_made(plac
     try:
         assert attacker.stdout.readline() == b"ready\n"
         with contextlib.suppress(EdgeVeilError):  # it ends its own service, and that is all
-            Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "state/ledger"), "daemon")
+            make_ledger(Board(Here(), root=str(place / "opt")), str(place / "state/ledger"), "daemon")
         time.sleep(0.2)
     finally:
         attacker.kill()
@@ -206,7 +190,7 @@ def test_a_link_that_waits_under_a_name_is_not_followed(place, name):
     before = facts(place / "victim")
     (place / "state" / name).symlink_to(place / "victim")
     try:
-        Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "state/ledger"), "daemon")
+        make_ledger(Board(Here(), root=str(place / "opt")), str(place / "state/ledger"), "daemon")
     except EdgeVeilError:
         assert name != "ledger.new"
     assert facts(place / "victim") == before
@@ -217,17 +201,17 @@ def test_a_folder_of_the_ledger_that_is_a_link_is_refused(place):
     (place / "other").mkdir()
     (place / "linked").symlink_to(place / "other")
     with pytest.raises(EdgeVeilError, match="expected a folder for the ledger"):
-        Board(Here(), root=str(place / "opt"))._make_ledger(str(place / "linked/ledger"), "daemon")
+        make_ledger(Board(Here(), root=str(place / "opt")), str(place / "linked/ledger"), "daemon")
     assert (place / "other").stat().st_uid == 0
 
 
 @needs_root
 def test_the_ledger_is_its_users_and_one_that_is_there_stays(place):
     board, ledger = Board(Here(), root=str(place / "opt")), place / "var/state/ledger"
-    board._make_ledger(str(ledger), "daemon")
+    make_ledger(board, str(ledger), "daemon")
     assert (ledger.stat().st_uid, ledger.stat().st_gid, ledger.parent.stat().st_uid) == (1, 1, 1)
     data = ledger.read_bytes()
     with pytest.raises(EdgeVeilError, match=r"there is a file at .* already"):
-        board._make_ledger(str(ledger), "daemon")
+        make_ledger(board, str(ledger), "daemon")
     assert ledger.read_bytes() == data
     assert [*ledger.parent.iterdir()] == [ledger]

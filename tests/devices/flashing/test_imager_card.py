@@ -9,7 +9,7 @@ import subprocess
 
 import pytest
 
-from edgeveil.devices.flashing import plan
+from edgeveil.devices.flashing import sd_card
 from scripts.emulation.card import BOOT_AT, CMDLINE
 from tests.devices.flashing.test_first_runs import IMAGER
 from tests.support import programs
@@ -57,10 +57,10 @@ def test_imagers_first_run_then_edgeveils_then_the_service(card):
         shown["host name"] = board.run("hostname").stdout.decode().strip()
         shown["its user"] = board.run("id -un ada").stdout.decode().strip()
         shown["kernel's line"] = board.run("cat /boot/firmware/cmdline.txt").stdout.decode().strip()
-        shown["log"] = board.run(f"cat /boot/firmware/{plan.TREE}.log").stdout.decode().splitlines()[-3:]
+        shown["log"] = board.run(f"cat /boot/firmware/{sd_card.TREE}.log").stdout.decode().splitlines()[-3:]
         left = board.run("ls /boot/firmware").stdout.decode().split()
     emulated_boards.record("imager-card.json", shown)
     assert (shown["runs"], shown["host name"], shown["its user"]) == ("first", "edgepi", "ada")
     assert shown["kernel's line"] == CMDLINE
     assert shown["log"][-1] == "ended with code 0"
-    assert not {"firstrun.sh", plan.TREE} & set(left)
+    assert not {"firstrun.sh", sd_card.TREE} & set(left)

@@ -5,15 +5,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgeveil.devices.flashing.camera_unit import OnBoard
 from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.placement import Refused
-from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.records import Facts, OnBoard, Wanted
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
+from tests.support.boards import owners
 from tests.support.promised.counting_bundle import counting_example
 
 NOISE = {"micro_epsilon": 10**6, "most_each": 1, "most_micro_epsilon": 10**7}
@@ -35,9 +33,7 @@ def test_counts_with_noise_need_a_ledger_without_any_other_promise(tmp_path, noi
 
 def test_a_flash_says_what_it_means_for_the_services_beside_it_and_refuses_what_takes_from_them(tmp_path):
     made = bundles.make_bundle(tmp_path, example=counting_example(noise=NOISE))
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse").folder  # noqa: S106
-    inputs, said = read_inputs(made.path, "workstation", folder, None), []
+    inputs, said = read_inputs(made.path, "workstation", owners.trust(tmp_path), None), []
 
     def put(sink):
         wanted = Wanted("simulate:depth", (sink,))

@@ -16,7 +16,7 @@ import time
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from edgeveil.devices.flashing.flash import read_setup
+from edgeveil.devices.flashing.card import read_setup
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.sealing.keys import write_index
 from tests.support import bundles, programs

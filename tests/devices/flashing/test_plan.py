@@ -7,10 +7,11 @@ import pytest
 import tomllib
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing.flash import plan_card
+from edgeveil.devices.flashing.card import plan_card
 from edgeveil.devices.flashing.placement import Refused, within
 from edgeveil.devices.flashing.plan import plan
-from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Step, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, TrustFacts, Wanted, Wheels
+from edgeveil.devices.flashing.steps import Step
 from edgeveil.edge_runtime.errors import BadInput
 from tests.support.checkout import ROOT
 
@@ -92,9 +93,11 @@ def test_an_answer_that_is_no_facts_is_the_users_to_know():
         Facts.of({**dict.fromkeys(Facts.__dataclass_fields__, 0), "edgeveil": {"surprise": 1}})
 
 
-def test_facts_come_back_as_they_were_gathered(tmp_path):
+def test_facts_come_back_as_they_were_gathered(tmp_path, monkeypatch):
+    from edgeveil.devices.agents import gather_facts
     from edgeveil.devices.agents.gather_facts import gather
 
+    monkeypatch.setattr(gather_facts, "INTERPRETERS", ("numpy",))  # the others take seconds to load
     found = Facts.of(gather(str(tmp_path / "opt")))
     assert found.edgeveil is None
     assert found.free_bytes > 0
@@ -108,6 +111,7 @@ def test_facts_come_back_as_they_were_gathered(tmp_path):
 def test_a_32_bit_system_and_a_stick_are_seen(tmp_path, monkeypatch):
     from edgeveil.devices.agents import gather_facts
 
+    monkeypatch.setattr(gather_facts, "INTERPRETERS", ("numpy",))
     monkeypatch.setattr(gather_facts, "BITS", 32)
     monkeypatch.setattr(gather_facts.platform, "machine", lambda: "aarch64")
     monkeypatch.setattr(gather_facts, "USB", str(tmp_path))

@@ -1,7 +1,7 @@
 """``edgeveil devices check``: boards as their owners get them, what is missing there, and the commands that cure it."""
 
+import functools
 import json
-import sys
 from dataclasses import replace
 
 import pytest
@@ -13,7 +13,7 @@ from edgeveil.devices.flashing.readiness import OVERLAY_OFF, findings, matching
 from edgeveil.devices.flashing.records import Facts
 from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.main import main
+from tests.support import output
 from tests.support.checkout import ROOT
 
 KNOWN = {name: profiles.load(name) for name in profiles.names()}
@@ -128,6 +128,12 @@ def test_where_the_planner_refuses_for_what_is_missing_there_the_check_says_so_b
     assert [one for one in findings(Facts.of(case["facts"]), profiles.load(case["profile"])) if one.cure]
 
 
+@functools.cache
+def here():
+    """The facts of this machine, gathered once: that loads every interpreter."""
+    return gather_facts.gather("/nowhere")
+
+
 class Answering:
     """A transport that answers with the facts of this machine, as a Raspberry Pi."""
 
@@ -139,25 +145,19 @@ class Answering:
     def run(self, command, **_):
         if command[:2] == ["sudo", "-n"] or command == ["id", "-u"]:
             return Completed(0, b"1000", b"")
-        return Completed(0, json.dumps({**gather_facts.gather("/nowhere"), **self.facts}).encode(), b"")
+        return Completed(0, json.dumps({**here(), **self.facts}).encode(), b"")
 
     def close(self):
         pass
 
 
 @pytest.mark.parametrize(("systemd", "code"), [(True, 0), (False, 3)])
-def test_the_command(systemd, code, monkeypatch, capsys):
+def test_the_command(systemd, code, monkeypatch, capfd):
     facts = {"architecture": "aarch64", "board": "Raspberry Pi 4\x1b[2J", "systemd": systemd, "sudo": True}
     facts |= {"interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0"}, "accelerator": False, "python": "3.11.2"}
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(**facts))
-    for more in ([], ["--json"]):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", "devices", "check", "--on", "ssh://pi@edgepi", *more])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == code
-        out, said = capsys.readouterr()
-        if more:
-            assert json.loads(out)["profile"] == "raspberry-pi-cpu"
-        else:
-            assert "\x1b" not in out
-            assert ("not ready: systemd" in said) is not systemd
+    edgeveil = output.in_process(monkeypatch, capfd)
+    ended, out, said = edgeveil("devices", "check", "--on", "ssh://pi@edgepi")
+    assert (ended, "\x1b" in out, "not ready: systemd" in said) == (code, False, not systemd)
+    ended, out, _ = edgeveil("devices", "check", "--on", "ssh://pi@edgepi", "--json")
+    assert (ended, json.loads(out)["profile"]) == (code, "raspberry-pi-cpu")

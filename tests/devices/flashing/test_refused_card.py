@@ -4,16 +4,13 @@ import os
 
 import pytest
 
-from edgeveil.devices.flashing import plan, sd_card
-from edgeveil.devices.flashing.flash import flash_card, read_setup
+from edgeveil.devices.flashing import sd_card
+from edgeveil.devices.flashing.card import flash_card, read_setup
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.sd_card import MountedCard
 from edgeveil.devices.flashing.wheels import read_inputs
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
+from tests.support.boards import owners
 
 LINE = b"console=tty1 root=PARTUUID=1-02 quiet init=/usr/lib/raspberrypi-sys-mods/firstboot\n"
 SETUP = """
@@ -31,15 +28,7 @@ country = "AT"
 @pytest.fixture(scope="module")
 def inputs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("owner")
-    (folder / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(folder / "root", [folder / "test.pub"], passphrase="correct horse")  # noqa: S106
-    runtime = zipapp_bytes()
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = runtime
-
-    made = bundles.make_bundle(folder, change=change)
-    return read_inputs(made.path, "raspberry-pi-cpu", folder / "root", None)
+    return read_inputs(owners.bundle(folder).path, "raspberry-pi-cpu", owners.trust(folder), None)
 
 
 @pytest.fixture
@@ -85,7 +74,7 @@ def another(kind, name, data=None, link=False):
     return made
 
 
-TREE = plan.TREE
+TREE = sd_card.TREE
 REFUSED = {
     "a line of two": (another(boot, "cmdline.txt", LINE * 2), "a line of plain words in cmdline.txt"),
     "two first runs": (
@@ -182,4 +171,4 @@ def test_a_flash_that_was_cut_off_can_be_repeated(inputs, setup, tmp_path, monke
         with pytest.raises(DeviceFailed, match="pulled"):
             flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
     flash_card(inputs, f"dir:{card}", WANTED, root="/opt/edgeveil", setup=setup)
-    assert plan.RUN in (card / "cmdline.txt").read_text()
+    assert sd_card.RUN in (card / "cmdline.txt").read_text()

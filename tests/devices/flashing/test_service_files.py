@@ -11,29 +11,20 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
-from edgeveil.devices.flashing import service_files
+from edgeveil.devices.flashing import service_files, steps
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.flash import flash
-from edgeveil.devices.flashing.plan import Plan
-from edgeveil.devices.flashing.records import (
-    BundleFacts,
-    Facts,
-    Installed,
-    InstallRelease,
-    StartService,
-    StopService,
-    Wanted,
-    WriteService,
-)
+from edgeveil.devices.flashing.records import BundleFacts, Facts, Installed, Wanted
+from edgeveil.devices.flashing.steps import InstallRelease, Plan, StartService, StopService, WriteService, execute
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.profiles import Service
-from edgeveil.devices.transports.base import Completed
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
-from edgeveil.trainer.sealing.trust_file import TrustFolder
+from edgeveil.edge_runtime.signing.keys import read_public_key
 from tests.support import bundles
+from tests.support.boards import owners
+from tests.support.boards.owners import Recorded
 
 ROOT = "/opt/edgeveil"
 PI = profiles.load("raspberry-pi-cpu")
@@ -187,35 +178,14 @@ def test_what_is_no_service_is_refused(arguments, words):
         service_files.files(*arguments, PI)
 
 
-class Recorded:
-    """A transport that writes down what it is asked to run; ``codes`` by the command's first words."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self, uid=b"1000", **codes):
-        self.ran, self.uid, self.codes = [], uid, codes
-
-    def run(self, command, **_):
-        text = " ".join(command)
-        self.ran.append(text)
-        out = self.uid if text == "id -u" else b"/home/pi/in"
-        return Completed(next((code for start, code in self.codes.items() if start in text), 0), out, b"said no")
-
-    def put(self, *_):
-        pass
-
-    def close(self):
-        pass
-
-
 BUNDLE = BundleFacts("11", "mnist", 1, 1, "aa", data=b"x", runtime=b"y")
 INSTALL = InstallRelease(BUNDLE, "numpy", "cpu", 30, source="camera:0")
 
 
 def test_users_files_and_units_in_that_order_and_as_root():
-    line = Recorded(**{"id -u edgeveil": 1})
+    line = Recorded(b"1000", **{"id -u edgeveil": 1})
     made = service_files.files(ROOT, "camera:0", ["none"], PI)
-    Board(line).execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"))
+    execute(Plan((WriteService(made, Service()), StartService()), "numpy", "numpy"), Board(line))
     ran = [one for one in line.ran if one.startswith("sudo -n") and " id " not in one]
     assert [one.split()[2] for one in ran] == ["useradd"] * 2 + ["rm"] + ["install"] * 5 + ["systemctl"] * 3
     assert "/etc/edgeveil/camera.json" in ran[2], "what an earlier camera on a network left, with its password"
@@ -225,9 +195,9 @@ def test_users_files_and_units_in_that_order_and_as_root():
 
 
 def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
-    line = Recorded(b"0", install=4)
+    line = Recorded(install=4)
     with pytest.raises(DeviceFailed):
-        Board(line).execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"))
+        execute(Plan((StopService(), INSTALL, StartService()), "numpy", "numpy"), Board(line))
     order = [one for one in line.ran if "systemctl" in one or " install " in one]
     assert order[0] == "systemctl stop edgeveil-inside.service edgeveil.service"
     assert " install " in order[1]
@@ -235,8 +205,8 @@ def test_what_runs_makes_way_for_a_trial_on_its_camera_and_comes_back():
 
 
 def test_a_first_flash_shows_the_runtime_the_wheels_that_travelled():
-    line = Recorded(b"0")
-    Board(line).execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    line = Recorded()
+    execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), Board(line))
     first = next(one for one in line.ran if "edgeveil-edge.pyz install" in one)
     assert first.startswith("env PYTHONPATH=/opt/edgeveil/site python3 ")
 
@@ -258,10 +228,10 @@ def test_what_a_boards_libraries_need_is_in_every_unit_and_before_every_python()
     units = [data.decode() for path, data in made.items() if path.endswith(".service")]
     assert len(units) == 4
     assert all("\nEnvironment=OPENBLAS_CORETYPE=ARMV8\n" in text for text in units)
-    line = Recorded(b"0")
+    line = Recorded()
     board = Board(line)
     board.environment = {**jetson.service.environment, "PYTHONPATH": "/opt/more"}
-    board.execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"))
+    execute(Plan((replace(INSTALL, first=True),), "numpy", "numpy"), board)
     board.run_agent("run_rows")
     ran = [one for one in line.ran if "python3" in one and "-c" not in one]
     assert ran[0].startswith("env OPENBLAS_CORETYPE=ARMV8 PYTHONPATH=/opt/edgeveil/site:/opt/more python3 ")
@@ -302,39 +272,37 @@ def test_only_a_runtime_that_crashed_or_is_missing_is_followed_by_the_one_before
 
 
 class Watched(Board):
-    """A board of known facts that writes down which steps it executes."""
+    """A board of known facts."""
 
     def __init__(self, line, known):
-        self.executed, self.said, self.known = [], [], known
+        self.said, self.known = [], known
         super().__init__(line, say=self.said.append)
 
     def facts(self, accelerator=None):
         return self.known
 
-    def _execute(self, step, *more):
-        self.executed.append(step)
-        super()._execute(step, *more)
 
-
-def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path):
+def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeypatch):
     """The same flash twice, over a line that writes down what it is asked: shown first, then done."""
     made = bundles.make_bundle(tmp_path)
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase="correct horse").folder  # noqa: S106
+    folder = owners.trust(tmp_path)
     inputs = read_inputs(made.path, "raspberry-pi-cpu", folder, None)
     root = read_public_key(folder / "root.pub").key
     new = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters={"numpy": "2.4.0"})
     used = replace(new, edgeveil=Installed("00", 0, root, 1, (bundles.trusted().key,), service=True))
+    one, executed = steps._execute, []
+    monkeypatch.setattr(steps, "_execute", lambda step, *more: (executed.append(step), one(step, *more)))
     for facts, kinds in (
         (new, ["trust", "upload", "install", "service", "start"]),
         (used, ["upload", "stop", "install", "service", "start"]),
     ):
-        board, wanted, shown = Watched(Recorded(b"0"), facts), Wanted("camera:0", ("none",)), []
+        executed.clear()
+        board, wanted, shown = Watched(Recorded(), facts), Wanted("camera:0", ("none",)), []
         dry = flash(inputs, board, wanted, dry_run=True, show=shown.append)
-        assert (board.transport.ran, board.executed) == (["id -u"], [])
+        assert (board.transport.ran, executed) == (["id -u"], [])
         done = flash(inputs, board, wanted)
-        assert [step.kind for step in board.executed] == kinds
-        assert tuple(board.executed) == dry.plan.steps == done.plan.steps
+        assert [step.kind for step in executed] == kinds
+        assert tuple(executed) == dry.plan.steps == done.plan.steps
         # What the board itself prints stands between the lines of the steps.
         assert [text for text in board.said if text[1:2] == "/"] == "\n".join(shown).splitlines()
         assert len(board.transport.ran) > len(kinds)

@@ -8,27 +8,17 @@ from edgeveil.devices import profiles
 from edgeveil.devices.agents import gather_facts
 from edgeveil.devices.flashing import service_files
 from edgeveil.devices.flashing.board import Board
-from edgeveil.devices.flashing.camera_unit import OnBoard
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.flashing.plan import Plan, plan
-from edgeveil.devices.flashing.records import (
-    BundleFacts,
-    Facts,
-    MakeLedger,
-    StartService,
-    StopService,
-    TrustFacts,
-    Wanted,
-    WriteService,
-)
-from edgeveil.devices.flashing.service_files import pages_at, profile_for
-from edgeveil.devices.transports.base import Completed
+from edgeveil.devices.flashing.plan import plan
+from edgeveil.devices.flashing.records import BundleFacts, Facts, OnBoard, TrustFacts, Wanted, pages_at
+from edgeveil.devices.flashing.steps import MakeLedger, Plan, StartService, StopService, WriteService, execute
 from edgeveil.edge_runtime import config, paths
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.releases import runtimes
 from tests.support import bundles
+from tests.support.boards.owners import Recorded
 
 FIRST, HALL = "/opt/edgeveil", "/opt/edgeveil-hall"
 PI = profiles.load("raspberry-pi-cpu")
@@ -39,7 +29,7 @@ THERE = OnBoard("edgeveil", FIRST, "camera:0", "")
 
 def made(root, services=()):
     facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, services=services)
-    return service_files.for_board(root, profile_for(PI, root), WANTED, facts, "cpu")
+    return service_files.for_board(root, PI.at(root), WANTED, facts, "cpu")
 
 
 def test_no_file_user_or_folder_of_one_is_the_others():
@@ -59,7 +49,7 @@ def test_no_file_user_or_folder_of_one_is_the_others():
     assert (settings["health"], settings["frames-at"]) == ("127.0.0.1:9465", "/run/edgeveil-hall-camera")
     assert "health" not in json.loads(first[service_files.CONFIG])
     config.merged({}, {name: config.check(name, value, name) for name, value in settings.items()})
-    owners = [profile_for(PI, root).service for root in (FIRST, HALL)]
+    owners = [PI.at(root).service for root in (FIRST, HALL)]
     users = [set(service_files.user_commands(owner, files)) for owner, files in zip(owners, (first, hall), strict=True)]
     assert users == [
         {"edgeveil", "edgeveil-inside", "edgeveil-camera"},
@@ -76,27 +66,11 @@ def test_the_commands_of_its_units_are_understood():
         assert (arguments.command, arguments.config.rpartition("/")[0]) == (word, "/etc/edgeveil-hall")
 
 
-class Recorded:
-    """A transport that writes down what it is asked to run, as root."""
-
-    name, trusted, python = "board", True, "python3"
-
-    def __init__(self):
-        self.ran = []
-
-    def run(self, command, **_):
-        self.ran.append(" ".join(command))
-        return Completed(int(self.ran[-1].startswith("id -u ")), b"0", b"")
-
-    def put(self, *_):
-        pass
-
-
 def test_a_flash_of_one_starts_stops_and_writes_nothing_of_the_other():
-    line, owner = Recorded(), profile_for(PI, HALL).service
-    own = service_files.files(HALL, "camera:1", ["none"], profile_for(PI, HALL))
+    line, owner = Recorded(**{"id -u ": 1}), PI.at(HALL).service
+    own = service_files.files(HALL, "camera:1", ["none"], PI.at(HALL))
     steps = (StopService(), WriteService(own, owner), MakeLedger(owner), StartService())
-    Board(line, root=HALL).execute(Plan(steps, "numpy", "numpy"))
+    execute(Plan(steps, "numpy", "numpy"), Board(line, root=HALL))
     words = [word for one in line.ran for word in one.split() if "edgeveil" in word and "/home" not in word]
     others = {word for word in words if "edgeveil-hall" not in word and "incoming" not in word}
     assert others == {service_files.WATCHDOG}
@@ -119,7 +93,7 @@ def test_the_probe_finds_every_service_of_a_board(tmp_path, monkeypatch):
     monkeypatch.setattr(gather_facts, "UNITS", str(tmp_path))
     monkeypatch.setattr(gather_facts, "SETTINGS", f"{tmp_path}/edgeveil/edge.json")
     for root, source in ((FIRST, "camera:0"), (HALL, "camera:1")):
-        own = service_files.files(root, source, ["none"], profile_for(PI, root), pages=pages_at(root, (THERE,)))
+        own = service_files.files(root, source, ["none"], PI.at(root), pages=pages_at(root, (THERE,)))
         for path, data in own.items():
             name = path.rpartition("/")[2]
             place = tmp_path / (name if path.startswith(service_files.UNIT_FOLDER) else path.removeprefix("/etc/"))
@@ -140,11 +114,11 @@ def test_the_plan_of_another_service_names_its_users_and_its_ledger():
     done = plan(
         facts,
         bundle,
-        profile_for(PI, HALL),
+        PI.at(HALL),
         Wanted("camera:1", ("none",)),
         trust=TrustFacts("00", 1, ("aa",), files={"root.pub": b"k"}),
         service_files=lambda device: service_files.for_board(
-            HALL, profile_for(PI, HALL), Wanted("camera:1", ("none",)), facts, device
+            HALL, PI.at(HALL), Wanted("camera:1", ("none",)), facts, device
         ),
     )
     assert "for the users edgeveil-hall and edgeveil-hall-inside" in done.text()

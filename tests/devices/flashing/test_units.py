@@ -7,7 +7,7 @@ import subprocess
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import board, camera_unit, service_files
+from edgeveil.devices.flashing import board, service_files
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.ipc.counters import NICE
 from tests.support import programs
@@ -86,10 +86,14 @@ def test_systemd_finds_little_that_a_unit_could_do_without(name, device, tmp_pat
     words = {**WORDS, "@NAMESPACE@": "yes", "@PRIVATE@": private, "@GROUP@": group}
     # Of the camera's own process: what it fetches over a network, or asks a daemon for.
     source = "https://camera.example/x" if device == "cpu" else "gst:nvarguscamerasrc"
-    if name == camera_unit.UNIT:
-        words |= camera_unit.words(source, profiles.load("jetson-nano"), False)
-        devices = camera_unit.devices(source, profiles.load("jetson-nano"))
-    lines = {"@DEVICE@": devices, "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"], "@FRAMES@": [camera_unit.FOLDER]}
+    if name == service_files.CAMERA:
+        words |= service_files._camera_words(source, profiles.load("jetson-nano"), False)
+        devices = service_files._camera_devices(source, profiles.load("jetson-nano"))
+    lines = {
+        "@DEVICE@": devices,
+        "@ENVIRONMENT@": ["LD_LIBRARY_PATH=/opt/lib"],
+        "@FRAMES@": [service_files.CAMERA_FOLDER],
+    }
     (tmp_path / name).write_bytes(service_files.filled(name, words, lines))
     command = [programs.need("systemd-analyze"), "security", "--offline=true", f"./{name}"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

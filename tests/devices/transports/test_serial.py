@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import stat
-import sys
 import termios
 import time
 import zlib
@@ -21,15 +20,11 @@ from edgeveil.devices.agents.serial_agent import HANG_UP, READY, SILENCE_S
 from edgeveil.devices.agents.serial_link import BLOCK, LineBroken, Link, cobs, frame, uncobs
 from edgeveil.devices.transports import serial
 from edgeveil.devices.transports.serial import SerialTransport
-from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.edge_runtime.signing.keys import public_key_line
-from edgeveil.trainer.cli.main import main
-from edgeveil.trainer.sealing.trust_file import TrustFolder
-from tests.support import bundles
-from tests.support.boards import lossy_serial_line
+from tests.support import output
+from tests.support.boards import lossy_serial_line, owners
+from tests.support.boards.owners import SECRET
 
-SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 OOPS = b"\r\n[ 1042.170815] brcmfmac: brcmf_cfg80211_set_power_mgmt: power save enabled\r\n"
 
 
@@ -271,27 +266,17 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
-    (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
-    TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET)
-    runtime = zipapp_bytes()
-
-    def change(_manifest, members):
-        members["runtime/edgeveil-edge.pyz"] = runtime
-
-    bundle = bundles.make_bundle(tmp_path, change=change).path
+    root, bundle, edgeveil = owners.trust(tmp_path), owners.bundle(tmp_path), output.in_process(monkeypatch, capfd)
     (tmp_path / "opt").mkdir()
     (tmp_path / "password").write_text(SECRET + "\n")
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:
         target = f"serial://{board.port}?user=pi"
-        common = ["--root", str(tmp_path / "opt"), "--password-file", str(tmp_path / "password")]
-        flash = ["flash", str(bundle), "--on", target, "--for", "workstation", "--trust", str(tmp_path / "root")]
-        for arguments in ([*flash, "--no-service"], ["status", "--on", target, "--json"]):
-            monkeypatch.setattr(sys, "argv", ["edgeveil", *arguments, *common])
-            with pytest.raises(SystemExit) as ended:
-                main()
-            out = capfd.readouterr()
-            assert ended.value.code in (0, None), out.err
-    assert json.loads(out.out)["committed"]
+        common = ["--on", target, "--root", tmp_path / "opt", "--password-file", tmp_path / "password"]
+        flash = ["flash", bundle.path, "--for", "workstation", "--trust", root, "--no-service"]
+        for words in (flash, ["status", "--json"]):
+            code, out, said = edgeveil(*words, *common)
+            assert code == 0, said
+    assert json.loads(out)["committed"]
 
 
 def test_the_link_stands_alone():

@@ -11,8 +11,10 @@ import pytest
 
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.devices.flashing.placement import Refused, check_root
-from edgeveil.devices.flashing.records import Facts, StartService
+from edgeveil.devices.flashing.placement import Refused
+from edgeveil.devices.flashing.plan import check_root
+from edgeveil.devices.flashing.records import Facts
+from edgeveil.devices.flashing.steps import StartService
 from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.transports.sudo import Sudo
 from edgeveil.edge_runtime.errors import BadInput

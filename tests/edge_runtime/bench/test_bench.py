@@ -271,9 +271,3 @@ def test_machine_facts_hold_no_name():
     jsonschema.validate(facts, SCHEMA["properties"]["machine"])
     node = platform.node()
     assert not node or len(node) < 3 or node not in json.dumps(facts)
-
-
-def test_the_sensors_a_profile_may_name_are_the_ones_the_board_can_read():
-    from edgeveil.devices.profiles import profile
-
-    assert profile.SENSORS == sensors.NAMES

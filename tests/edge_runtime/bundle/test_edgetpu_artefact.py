@@ -18,7 +18,8 @@ import cv2
 import numpy as np
 import pytest
 
-from edgeveil.devices.flashing.flash import flash, flash_card
+from edgeveil.devices.flashing.card import flash_card
+from edgeveil.devices.flashing.flash import flash
 from edgeveil.devices.flashing.records import Facts, Installed, Wanted
 from edgeveil.devices.flashing.service_files import CONFIG
 from edgeveil.devices.flashing.wheels import read_inputs
@@ -237,14 +238,15 @@ class Coral:
     def facts(self, _accelerator):
         return self._facts
 
-    def execute(self, plan, _progress):
+    def keep(self, plan):
         steps = {step.kind: step for step in plan.steps}
         files = steps["service"].files if "service" in steps else {}
         self.settings = json.loads(files[CONFIG]) if CONFIG in files else None
         self.tried_on = steps["install"].device
 
 
-def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_measured(made, tmp_path):
+def test_a_flash_writes_the_accelerator_into_the_settings_and_says_what_nobody_measured(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("edgeveil.devices.flashing.flash.execute", lambda plan, board, _progress: board.keep(plan))
     here = audited(made, tmp_path / "here", ("tflite-int8", None, 0.6))
     (tmp_path / "test.pub").write_text(public_key_line(bundles.trusted()))
     folder = TrustFolder.init(tmp_path / "root", [tmp_path / "test.pub"], passphrase=SECRET).folder

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.flashing import camera_unit, service_files
+from edgeveil.devices.flashing import service_files
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.kinds import needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import parse
@@ -140,7 +140,7 @@ def test_frames_come_from_the_daemon_and_the_process_that_asks_reaches_nothing_e
 def test_a_service_of_units_has_one_that_asks_and_has_no_network(board):
     profile = profiles.load(board)
     made = service_files.files("/opt/edgeveil", SOURCE, ["none"], profile, "tensorrt")
-    unit = made[service_files.UNIT_FOLDER + camera_unit.UNIT].decode()
+    unit = made[service_files.UNIT_FOLDER + service_files.CAMERA].decode()
     for line in ("PrivateNetwork=yes", "RestrictAddressFamilies=AF_UNIX AF_NETLINK", "PrivateTmp=no"):
         assert f"\n{line}\n" in unit
     assert f"\nDeviceAllow={profile.accelerator_path} rw\n" in unit

@@ -1,12 +1,11 @@
 """Every command for a board takes it as ``--on``; the spellings of before are refused with the new one named."""
 
 import json
-import sys
 
 import pytest
 
 from edgeveil.devices.transports.base import Completed
-from edgeveil.trainer.cli.main import main
+from tests.support import output
 
 ON = "--on ssh://pi@edgepi"
 
@@ -14,14 +13,8 @@ ON = "--on ssh://pi@edgepi"
 @pytest.fixture
 def edgeveil(monkeypatch, capfd):
     """Runs ``edgeveil`` and returns (exit code, stderr)."""
-
-    def run(line):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *line.split()])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code, capfd.readouterr().err
-
-    return run
+    run = output.in_process(monkeypatch, capfd)
+    return lambda line: run(*line.split())[::2]
 
 
 @pytest.mark.parametrize("verb", ["status", "rollback", "logs", "start", "stop", "releases", "devices probe"])
@@ -58,14 +51,12 @@ def test_bench_and_audit_take_their_board_alike(edgeveil, verb):
     assert f"{verb.split()[0]} {ON}" in said
 
 
-def test_every_command_for_a_board_has_the_same_options(edgeveil, monkeypatch, capfd):
+def test_every_command_for_a_board_has_the_same_options(monkeypatch, capfd):
     monkeypatch.setenv("COLUMNS", "200")
+    run = output.in_process(monkeypatch, capfd)
     for verb in ("flash", "status", "rollback", "logs", "start", "stop", "releases", "devices probe", "bench", "audit"):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", *verb.split(), "--help"])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        text = capfd.readouterr().out
-        assert ended.value.code == 0
+        code, text, _ = run(*verb.split(), "--help")
+        assert code == 0
         for option in ("--on", "--root", "--identity", "--known-hosts", "--password-file"):
             assert option in text, (verb, option)
         assert "Example" in text
@@ -115,15 +106,11 @@ FACTS = {
 
 def test_a_board_is_shown_as_text_or_as_json(monkeypatch, capsys):
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(FACTS))
-    said = {}
-    for option in ("--text", None):
-        monkeypatch.setattr(sys, "argv", ["edgeveil", "devices", "probe", *ON.split(), *([option] if option else [])])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        assert ended.value.code == 0
-        said[option] = capsys.readouterr().out
-    assert json.loads(said[None]) == FACTS
-    lines = dict(line.split(maxsplit=1) for line in said["--text"].splitlines())
+    run = output.in_process(monkeypatch, capsys)
+    assert json.loads(run("devices", "probe", *ON.split())[1]) == FACTS
+    code, text, _ = run("devices", "probe", *ON.split(), "--text")
+    assert code == 0
+    lines = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert lines["board"] == "Raspberry Pi?[2J 4", "what a board says cannot clear the terminal"
     assert lines["space"] == "2000 MB free, READ-ONLY"
     assert lines["interpreters"] == "tflite-runtime 2.14.0"

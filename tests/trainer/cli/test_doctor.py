@@ -50,7 +50,7 @@ def test_boards_are_asked_and_silence_is_exit_code_four(edgeveil, monkeypatch):
             raise DeviceFailed("no answer within 10 s")
         return Board()
 
-    monkeypatch.setattr("edgeveil.devices.flashing.board.Connection.open", opened)
+    monkeypatch.setattr("edgeveil.devices.flashing.connection.Connection.open", opened)
     code, out, _ = edgeveil("doctor", "--on", "ssh://pi@hall")
     assert code == 0
     assert "Raspberry Pi 4, aarch64, 3.11.2" in out

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from edgeveil.devices import published
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli import estimate
+from edgeveil.trainer.cli import cost_command
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export import to_tflite
 from tests.support.export_models import calibration, image_net
@@ -18,7 +18,7 @@ def said(*arguments):
 
 
 def test_the_nearest_rows_are_shown_with_their_sources(monkeypatch, tmp_path):
-    monkeypatch.setattr(estimate, "macs_of", lambda *_: {"tflite-int8": 6.8e8})
+    monkeypatch.setattr(cost_command, "macs_of", lambda *_: {"tflite-int8": 6.8e8})
     done = said(tmp_path / "x.veil", "--for", "raspberry-pi-cpu")
     assert done.exit_code == 0
     title, *lines = done.stdout.splitlines()
@@ -35,7 +35,7 @@ def test_the_nearest_rows_are_shown_with_their_sources(monkeypatch, tmp_path):
 
 
 def test_without_a_row_for_any_board_it_ends_with_three(monkeypatch, tmp_path):
-    monkeypatch.setattr(estimate, "macs_of", lambda *_: {"tflite-int8": 6.8e8})
+    monkeypatch.setattr(cost_command, "macs_of", lambda *_: {"tflite-int8": 6.8e8})
     monkeypatch.setattr(published, "published", list)
     done = said(tmp_path / "x.veil", "--for", "coral-dev-board")
     assert isinstance(done.exception, LimitNotMet)
@@ -50,4 +50,4 @@ def test_macs_are_counted_in_the_file_and_its_name_has_the_precision(tmp_path):
     assert "times as many" in done.stdout
     (tmp_path / "net.tflite").write_bytes((tmp_path / "net-int8.tflite").read_bytes())
     with pytest.raises(BadInput, match="its precision in its name"):
-        estimate.macs_of(tmp_path / "net.tflite", None)
+        cost_command.macs_of(tmp_path / "net.tflite", None)

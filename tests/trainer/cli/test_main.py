@@ -11,9 +11,12 @@ import typer.main
 
 from edgeveil import __version__
 from edgeveil.edge_runtime.cli import main as edge
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.cli.gone import GONE
+from edgeveil.trainer.cli.main import GONE
+from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
+from tests.support.small_runs import small_recipe
 
 # What is said of such a flag is the same in every command that has it.
 SHARED = {
@@ -91,13 +94,24 @@ def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
     assert has["--passphrase-file"] == has["--no-passphrase"] | signs | master
 
 
+@pytest.mark.parametrize("more", [" x", "=x", " --help"])
 @pytest.mark.parametrize("words", GONE)
-def test_what_was_removed_is_refused_by_name_with_what_replaces_it(edgeveil, words):
-    verb, *options = words.split(" --")
-    command, *rest = verb.split()
-    typed = [command, *(["hall.toml"] if command == "fleet" else []), *rest, *(f"--{option}" for option in options)]
-    assert edgeveil(*typed, "x") == (2, "", f"error: edgeveil {words}: {GONE[words]}.\n")
-    assert "baecb1ef" in GONE[words]
+def test_what_was_removed_is_refused_by_name_with_what_replaces_it(edgeveil, words, more):
+    typed = words.replace("fleet", "fleet hall.toml") + (more if more != "=x" or "--" in words else "")
+    assert edgeveil(*typed.split()) == (2, "", f"error: edgeveil {words}: {GONE[words]}.\n")
+
+
+def test_every_sentence_about_what_was_removed_names_the_commit_and_nothing_that_is_there():
+    assert all("baecb1ef" in one and ". " not in one for one in (*GONE.values(), *messages.GONE.values()))
+    assert not set(typer.main.get_command(main.app).commands) & set(GONE)
+
+
+@pytest.mark.parametrize("change", [{"of": "gradient"}, {"loss": "logistic"}, {"clip": 1.0}])
+def test_a_deleted_recipe_key(change, tmp_path):
+    section = {"kind": "local", "of": "reading", "mechanism": "duchi-linf", "epsilon": 1.0, **change}
+    with pytest.raises(BadInput, match=r"training by rounds over MQTT was deleted.*collect.*baecb1ef") as caught:
+        small_recipe(tmp_path / "x.npz", perturber=section)
+    assert f"`perturber.{next(iter(change))}`" in str(caught.value)
 
 
 def test_another_unknown_option_or_verb_is_refused_as_usual(edgeveil):

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Slices
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import first_look, templates
+from edgeveil.trainer.scaffold import first_look
 from edgeveil.trainer.scaffold import new as data_limits
 from edgeveil.trainer.scaffold.first_look import Look, Tried, expected, notes
 from edgeveil.trainer.scaffold.given import Given
@@ -128,7 +128,7 @@ def test_fine_data_get_no_warning(tmp_path):
 
 
 def test_a_codebook_of_one_person_is_refused_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(templates.synthesis, "fewest_drawn", lambda *_, **__: np.array([3, 1]))
+    monkeypatch.setattr(data_limits.synthesis, "fewest_drawn", lambda *_, **__: np.array([3, 1]))
     path = write_npz(tmp_path)
     with pytest.raises(BadInput, match=r'y "1" has 1 in the slices .*take `kind = "label-only"`'):
         new(path, tmp_path / "mine.toml", kind="codebook")

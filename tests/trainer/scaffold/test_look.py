@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli import main
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look, next_command, unnamed_subjects
 from tests.support.small_runs import ROWS, write_npz
@@ -142,19 +141,12 @@ def test_one_column_is_not_both_kept_and_hidden(tmp_path):
     assert 'expected two columns, to keep and to hide; got "Sex" twice' in said
 
 
-def test_the_command_ends_with_two_where_something_is_wrong(tmp_path, capsys, monkeypatch):
+def test_the_command_ends_with_two_where_something_is_wrong(tmp_path, edgeveil):
     source = write_table(tmp_path)
-
-    def run(*words):
-        monkeypatch.setattr("sys.argv", ["edgeveil", "data", "look", *words])
-        with pytest.raises(SystemExit) as ended:
-            main.main()
-        return ended.value.code, *capsys.readouterr()
-
-    code, out, err = run(source, "--json")
+    code, out, err = edgeveil("data", "look", source, "--json")
     assert (code, json.loads(out)["rows"]) == (0, 240)
     assert err.startswith("Next: edgeveil recipe new --data csv:")
-    code, out, err = run(source, "--target", "Activity", "--sensitive", "Sex")
+    code, out, err = edgeveil("data", "look", source, "--target", "Activity", "--sensitive", "Sex")
     assert code == 2
     assert "wrong:" in out
     assert err.count("\n") == 1

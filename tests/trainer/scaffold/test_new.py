@@ -18,10 +18,14 @@ from tests.support.small_runs import ROWS, write_npz
 from tests.trainer.datasets.made_pictures import write_folder
 
 
+def made(folder, data, **words):
+    """The recipe that is written for an .npz, and its text."""
+    write_recipe(Given(f"npz:{data}"), folder / "mine.toml", **words)
+    return Recipe.find(folder / "mine.toml"), (folder / "mine.toml").read_text()
+
+
 def test_it_trains_on_vectors(tmp_path):
-    write_npz(tmp_path)
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
-    recipe = Recipe.find(tmp_path / "mine.toml")
+    recipe, _ = made(tmp_path, write_npz(tmp_path))
     assert recipe.name == "small-codebook"
     run = train(recipe, tmp_path / "run", budget="quick")
     assert run.perturber().input.kind == "vector"
@@ -33,9 +37,7 @@ def test_it_trains_on_images(tmp_path):
     x = rng.integers(0, 60, (ROWS, 10, 12)).astype(np.uint8)
     x[y == 1, :5] += 120
     x[z == 1, :, :6] += 60
-    write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name'))
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind="prgan")
-    recipe = Recipe.find(tmp_path / "mine.toml")
+    recipe, _ = made(tmp_path, write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name')), kind="prgan")
     assert recipe.perturber.generator.halvings == 1
     run = train(recipe, tmp_path / "run", budget="quick")
     assert run.perturber().input.shape == (10, 12, 1)
@@ -43,9 +45,7 @@ def test_it_trains_on_images(tmp_path):
 
 @pytest.mark.parametrize("kind", KINDS.kinds())
 def test_every_kind_of_perturber_can_be_asked_for(kind, tmp_path):
-    write_npz(tmp_path)
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind=kind)
-    recipe = Recipe.find(tmp_path / "mine.toml")
+    recipe, _ = made(tmp_path, write_npz(tmp_path), kind=kind)
     assert (recipe.name, recipe.perturber.kind) == (f"small-{kind}", kind)
     datasets.load(recipe.with_budget("quick"))
     assert (recipe.certificate is not None) == (kind == "codebook")
@@ -68,9 +68,7 @@ def test_one_report_need_not_say_y(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prgan", "cleaner"])
 def test_what_was_asked_for_trains(kind, tmp_path):
-    write_npz(tmp_path)
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind=kind)
-    run = train(Recipe.find(tmp_path / "mine.toml"), tmp_path / "run", budget="quick")
+    run = train(made(tmp_path, write_npz(tmp_path), kind=kind)[0], tmp_path / "run", budget="quick")
     assert run.perturber().kind == kind
 
 
@@ -94,9 +92,7 @@ def test_a_kind_that_does_not_suit_is_refused(tmp_path):
 
 
 def test_it_says_what_it_saw(tmp_path):
-    write_npz(tmp_path)
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
-    text = (tmp_path / "mine.toml").read_text()
+    _, text = made(tmp_path, write_npz(tmp_path))
     assert "300 vectors of shape (6,), float32. Slices of 100, 100, 100 rows, cut row by row:" in text
     assert "too few for a fourth, so adversaries learn on folds of the test" in text
     assert 'source = "npz:small.npz"' in text
@@ -109,17 +105,13 @@ def test_it_says_that_a_slice_is_for_adversaries_alone_where_there_are_rows_enou
     rng = np.random.default_rng(0)
     y, z = rng.integers(0, 2, (2, 800))
     x = rng.normal(size=(800, 6)).astype(np.float32) + y[:, None]
-    write_npz(tmp_path, x=x, y=y, z=z)
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
-    text = (tmp_path / "mine.toml").read_text()
+    _, text = made(tmp_path, write_npz(tmp_path, x=x, y=y, z=z))
     assert "Slices of 200, 200, 200, 200 rows, cut row by row:" in text
     assert "adversaries alone, and the test" in text
 
 
 def test_it_warns_where_there_is_nothing_to_read(tmp_path):
-    write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32))
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml")
-    text = (tmp_path / "mine.toml").read_text()
+    _, text = made(tmp_path, write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 6)).astype(np.float32)))
     assert "there may be little to keep" in text
     assert "there may be little to hide" in text
     # A floor below guessing would say that y need not be read, and D_y would be trained further in vain.
@@ -164,9 +156,11 @@ def test_wrong_arguments_get_one_sentence(data, out, says, tmp_path):
 def test_a_codebook_prices_the_finest_label_of_the_file_and_names_the_others(tmp_path):
     rng = np.random.default_rng(0)
     age = rng.permutation(ROWS) % 6
-    write_npz(tmp_path, z=(age >= 3).astype(int), label_age=age, label_hand=rng.integers(0, 2, ROWS))
-    write_recipe(Given(f"npz:{tmp_path / 'small.npz'}"), tmp_path / "mine.toml", kind="codebook")
-    text = (tmp_path / "mine.toml").read_text()
+    _, text = made(
+        tmp_path,
+        write_npz(tmp_path, z=(age >= 3).astype(int), label_age=age, label_hand=rng.integers(0, 2, ROWS)),
+        kind="codebook",
+    )
     assert 'family = "finest"  # z is a grouping of "age" (6 classes)' in text
     assert '# To hide other labels of the file too: sensitive = ["z", "hand"]' in text
     assert len(datasets.load(Recipe.find(tmp_path / "mine.toml")).as_priced().z_names) == 6

@@ -1,24 +1,26 @@
-"""What a board's profile holds, and the checks that a TOML document must pass to become one."""
+"""Facts of boards, one TOML file each: the artefacts that a board runs, its interpreters, and their limits.
+
+``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads your own.
+"""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from pydantic import AfterValidator, Field, model_validator
 
-from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Texts, checked, matching
+from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Texts, checked, matching, read_toml
+from edgeveil.edge_runtime.bench import sensors
 from edgeveil.edge_runtime.device import backends_on, check_device, compiled_formats, forms
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.kinds import backends
+from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
 ARTEFACTS = ("tflite-int8", "tflite-float16", "tflite-float32", "onnx-int8", "onnx-float16", "onnx-float32")
-# What a run can be watched by: a file of the board's, or a command behind "!"; see docs/reference/benchmarks.md.
-SENSORS = (
-    *("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw"),
-    *("power_mode", "expected_power_mode", "clock_floor_khz", "clock_ceiling_khz"),
-)
 PAGE = "docs/reference/boards.md"
+FOLDER = Path(__file__).with_suffix("")  # of those that ship with EdgeVeil
 _BACKENDS = {kind.name: kind.facts for kind in backends() if kind.name != "numpy"}
 # These run what a compiler made of an artefact, and nothing else.
 _COMPILED = {name for name, facts in _BACKENDS.items() if compiled_formats().issuperset(facts["formats"])}
@@ -39,8 +41,8 @@ def _limits(value: str) -> str:
 
 
 def _known_sensors(value: dict[str, str]) -> dict[str, str]:
-    if not set(value) <= set(SENSORS):
-        raise ValueError(f"a table of {', '.join(SENSORS)}")
+    if not set(value) <= set(sensors.NAMES):
+        raise ValueError(f"a table of {', '.join(sensors.NAMES)}")
     return value
 
 
@@ -124,6 +126,10 @@ class Service(Table):
     root: _Path = "/opt/edgeveil"
     watchdog_s: int | None = Field(default=None, ge=5, le=600)
     environment: dict[_Variable, _Words] = Field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return service_of(self.root)
 
 
 class Camera(Table):
@@ -209,6 +215,13 @@ class Profile(Table):
             raise ValueError(f"no [[install]] is for its own Python {self.python}; add one.")
         return self
 
+    def at(self, root: str) -> Profile:
+        """The same with the folder and users of the service of ``root``, whatever the users of the first are called."""
+        service, name = self.service, service_of(root)
+        own = {part: getattr(service, part) for part in ("user", "inside_user", "camera_user")}
+        own = {part: named(user, name) if FIRST in user else user + name[len(FIRST) :] for part, user in own.items()}
+        return self.model_copy(update={"service": service.model_copy(update={"root": root, **own})})
+
     def recipe(self, python: str | None = None) -> Install:
         """What to install for that Python (the profile's own for None). Raises ``BadInput`` without a recipe for it."""
         wanted = python or self.python
@@ -267,3 +280,20 @@ class Profile(Table):
 def parse(document: Any, *, source: str) -> Profile:
     """A checked ``Profile`` from a TOML document; ``source`` names it in messages. Raises ``BadInput``."""
     return checked(Profile, document, f"profile {source}", PAGE)
+
+
+def names() -> list[str]:
+    """The profiles that ship with EdgeVeil, sorted."""
+    return sorted(path.stem for path in FOLDER.glob("*.toml"))
+
+
+def load(name_or_path: str | Path) -> Profile:
+    """The profile of that name, or in that TOML file. Raises ``BadInput`` if it is missing or invalid."""
+    path = Path(name_or_path)
+    if str(name_or_path) in names():
+        path = FOLDER / f"{name_or_path}.toml"
+    elif path.suffix != ".toml":
+        raise BadInput(
+            f"there is no profile {str(name_or_path)!r}: choose one of {', '.join(names())}, or name a .toml file."
+        )
+    return parse(read_toml(path, "profile", PAGE), source=str(path))
