@@ -13,11 +13,13 @@ from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.trainer.audit.board_column import board_name, title
+from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
     EARLIER,
     LEAKS,
+    board_name,
+    column_title,
     guess,
     percent,
     sentence,
@@ -41,28 +43,10 @@ SUBSTITUTED = "What leaves are records of other people, put in the place of each
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
-# Fields that the card copies from an audit; those of ``_FURTHER`` are not in every audit.
+# Fields that the card copies from an audit; those of ``_FURTHER`` and the sections are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
-_FURTHER = (
-    "certificate",
-    "collateral",
-    "spending",
-    "training",
-    "head",
-    "diagnostic",
-    "limits",
-    "permutation",
-    "counting",
-    "learning_curve",
-    "warnings",
-    "parts",
-    "what_else",
-    "probes",
-    "predictors",
-    "streams",
-    "on_board",
-)
+_FURTHER = ("limits", "permutation", "counting", "learning_curve", "warnings", "parts", "what_else", "probes")
 _PROVENANCE = ("backends", "versions", "machine")
 _FORMED = ("sentence", "verdict", "leakage_about_others")
 _TOP = (
@@ -125,7 +109,8 @@ def of_bundle(bundle: Bundle) -> dict[str, Any]:
 
 def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: document[key] for key in (*_WHOLE, *_ATTACKS, *_PROVENANCE)}
-    found.update({key: document[key] for key in _FURTHER if document.get(key) is not None})
+    further = (*_FURTHER, *(section.name for section in sections() if section.on_card))
+    found.update({key: document[key] for key in further if document.get(key) is not None})
     leaks = list(leakage(document))
     return {**found, "sentence": sentence(document), "verdict": words(document), "leakage_about_others": leaks}
 
@@ -153,22 +138,11 @@ def _guarantees(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, A
     if counts is not None and counts.noise is not None:
         yield {"artefact": "counts of people", "sentence": revealed(counts)}
     for document in documents:
-        if document.get("spending"):
-            yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
-        if document.get("training", {}).get("given"):
-            yield {"artefact": title(document), "sentence": document["training"]["sentence"]}
-        if document.get("head", {}).get("given"):
-            yield {"artefact": title(document), "sentence": document["head"]["sentence"]}
-        found = document.get("certificate") or {}
-        if found.get("per_code", {}).get("given"):
-            yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
-        if found.get("given"):
-            yield {"artefact": title(document), "sentence": found["sentence"]}
-        streams = document.get("streams") or {}
-        if streams.get("certificate", {}).get("given"):
-            yield {"artefact": title(document), "sentence": streams["sentence"]}
-        if "population_free" in found:
-            yield {"artefact": title(document), "sentence": found["population_free"]}
+        for section in sections():
+            for text in section.guarantees(document[section.name]) if document.get(section.name) else ():
+                yield {"artefact": column_title(document), "sentence": text}
+        if "population_free" in (document.get("certificate") or {}):
+            yield {"artefact": column_title(document), "sentence": document["certificate"]["population_free"]}
 
 
 def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -206,7 +180,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
             exceeded = sentences(document.get("limits") or {"exceeded": []})
             yield from (f"A limit of the recipe is not met{where}. {text}" for text in exceeded)
         if "verdict" not in document:
-            yield f"{title(document)}: {EARLIER}"
+            yield f"{column_title(document)}: {EARLIER}"
     yield from audit.get("warnings") or []
 
 
@@ -227,7 +201,6 @@ def _not_tested(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 # A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded).
-
 
 _WORDS = {
     "attack_points": "The best attack found is {found:.1f} points over chance: the recipe allows {asked:g} "

@@ -18,9 +18,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.attacks.findings import Curve, Findings, Journal, Scored
+from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
 from edgeveil.trainer.attacks.parts import Part
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit import verdict
+from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
@@ -65,7 +66,9 @@ def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
         "not_run": [left_out._asdict() for left_out in found.not_run],
         "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
         "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
-        "learning_curve": None if found.curve is None else _curve(found.curve),
+        "learning_curve": None
+        if found.curve is None
+        else {**shorts(found.curve._asdict()), "points": [shorts(point._asdict()) for point in found.curve.points]},
         "warnings": list(found.warnings),
         "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
         "counting": None if found.counting is None else shorts(found.counting._asdict()),
@@ -98,10 +101,6 @@ def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
 def _part(part: Part) -> dict[str, Any]:
     right = None if math.isnan(part.right.estimate) else interval(part.right)
     return {**shorts(part._asdict()), "right": right, "bits": spread(part.bits)}
-
-
-def _curve(curve: Curve) -> dict[str, Any]:
-    return {**shorts(curve._asdict()), "points": [shorts(point._asdict()) for point in curve.points]}
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
@@ -167,7 +166,7 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     path = Path(folder) / "audit.json"
     main = json.loads(path.read_bytes())
     kept = [other for other in main.get("others", []) if "on_board" not in other]
-    whole = {**main, "others": [*kept, *board_column.joined(document, columns(path))]}
+    whole = {**main, "others": [*kept, *verdict.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
 
@@ -175,8 +174,6 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
     from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
-    from edgeveil.trainer.audit.sections import spending_section
-    from edgeveil.trainer.audit.sections.linear_section import as_lines
     from edgeveil.trainer.audit.verdict import sentence
 
     data, raw = document["data"], document["raw"]
@@ -197,65 +194,12 @@ def as_text(document: Mapping[str, Any]) -> str:
             *notes(part),
         ]
     lines += ["", *what_else_lines(document), *probe_lines(document)]
-    lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
-    if document.get("spending"):
-        lines += spending_section.as_lines(document["spending"])
-    if "training" in document:
-        lines.append(document["training"]["sentence"])
-    lines += certificate_lines(document["certificate"])
-    if document["collateral"]:
-        lines += [
-            "",
-            "Trained on, and read from, the output (with raw samples and label-only to compare):",
-            *_useful(document),
-        ]
-    if "predictors" in document:
-        lines += as_lines(document["predictors"])
-    perturbed, untouched = (document["diagnostic"]["gamma"][kind] for kind in ("perturbed", "raw"))
-    lines += [
-        "",
-        f"{document['diagnostic']['title']}: mean {perturbed['mean']:.3f}, largest {perturbed['sup']:.3f}; "
-        f"raw {untouched['mean']:.3f}, {untouched['sup']:.3f}",
-    ]
+    lines.append("")
+    for section in sections():
+        if section.name in document:
+            lines += section.lines(document[section.name], document)
     lines += ["", *limit_lines(document), *closing(document)]
     return "\n".join(lines)
-
-
-def certificate_lines(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The bound for every code, the averaged one, and what holds for every population, as far as there are these."""
-    bound = certificate.get("per_code")
-    if bound:
-        yield bound["sentence"]
-        several = [one for one in bound["linked"] if one["releases"] > 1]
-        if several:
-            told = "; ".join(
-                f"{one['releases']}: F {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
-                f"{percent(one['attack'])}"
-                for one in several
-            )
-            yield f"  Linked codes of one unit, F if they are independent given y and z: {told}"
-    yield certificate["sentence"]
-    if "population_free" in certificate:
-        yield certificate["population_free"]
-
-
-def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from edgeveil.trainer.audit.sections.retained_table import retained_table, score
-
-    table = retained_table(document)
-    if table is None:
-        return
-    for row in table["rows"]:
-        for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
-            if key in row:
-                figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
-                figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
-                yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
-    for row in table["rows"]:
-        if "told_apart" in row:
-            yield f"  told apart from raw: {row['title']:32} {score(row['told_apart'])}"
-    for name, value in document["collateral"]["kept"].items():
-        yield f"  kept of {name}: correlation {score(value)} between x and x'; label-only 0"
 
 
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:

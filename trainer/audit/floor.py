@@ -101,7 +101,6 @@ def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dic
 #
 # It is measured once for each run, budget and seed, and where a machine has two cores in a process next to the audit.
 
-
 LABEL_ONLY_ROWS = 12_000
 WORTH_A_PROCESS = 1e7  # values of all rows; with fewer, loading TensorFlow again takes longer than it saves
 

@@ -91,9 +91,6 @@ def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)
 
 
-# The main part, described by the docstring.
-
-
 SCHEMA = 1
 NUMBERS: Mapping[SliceName, int] = {"classifiers": 0, "perturber": 1, "test": 2, "attack": 3}
 TASK = (
@@ -208,15 +205,11 @@ def audit_on_board(
     trust: Path,
     artefact: str = "auto",
     device: str = CPU,
-    label_only: Mapping[str, Any] | None = None,
-    budget: str = "quick",
-    seed: int = 0,
-    tried: int | None = None,
-    resume: bool = False,
+    **settings: Any,
 ) -> dict[str, Any]:
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 
-    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; everything else is as in ``audit``.
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; ``settings`` are those of ``audit``.
     Of an artefact compiled for an accelerator, all other slices go through the one it was compiled from. What was
     pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
     Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
@@ -239,18 +232,8 @@ def audit_on_board(
         kept=kept,
         progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
     )
-    document = audit(
-        bundle,
-        run=run,
-        trust=trust,
-        artefact=rows.artefact,
-        budget=budget,
-        seed=seed,
-        tried=tried,
-        label_only=label_only,
-        there=OnBoard(rows, rows.ran["manifest_sha256"]),
-        resume=resume,
-    )
+    there = OnBoard(rows, rows.ran["manifest_sha256"])
+    document = audit(bundle, run=run, trust=trust, artefact=rows.artefact, there=there, **settings)
     shutil.rmtree(kept, ignore_errors=True)
     return document
 

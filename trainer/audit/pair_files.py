@@ -103,7 +103,6 @@ def of_rows(labels: Labels, names: Sequence[str], path: Path, *, what: str) -> n
 
 # Pictures and films as arrays, made small enough for adversaries to learn from.
 
-
 SIDE = 64  # pixels of the longer side
 MOST_FRAMES = 20_000
 
@@ -182,7 +181,6 @@ def _note(what: str, sizes: set[tuple[int, int]], to: tuple[int, int]) -> str:
 
 
 # Pairs from files: two .npz files, two folders of pictures, or two films.
-
 
 GROUPS = ("subject", "groups", "session")
 

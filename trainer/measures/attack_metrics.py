@@ -173,7 +173,6 @@ def _auc(score: np.ndarray, positive: np.ndarray) -> float:
 # 1 % it fired in 2 to 3 % of cases without a leak.) So each fold is tested by itself, the others as they are, and the
 # smallest p-value counts as often as there are folds (Bonferroni).
 
-
 SHUFFLES = 999
 MOST_SHUFFLES, ENOUGH = 2499, 20  # of the sequential test; corrected for a dozen tests, p can still be 1 %
 Swapped = Literal["rows", "clusters", "rows of clusters"]

@@ -1,7 +1,7 @@
 """How much a mechanism spends at the least, by running it: a lower bound for epsilon, with confidence.
 
 A mechanism is run many times on each of two neighbours. On one half of the runs an event is chosen, on the other it is
-judged: if (epsilon, delta) holds, P(E | one) <= e^epsilon P(E | other) + delta for every event, so the ends of the
+judged: if epsilon holds, P(E | one) <= e^epsilon P(E | other) for every event, so the ends of the
 Clopper-Pearson intervals of both rates bound epsilon from below. The event is a set of likelihood ratios: 64 bins of a
 score, those first that one neighbour fills more than the other. Half-lines of a score miss what both tails give away.
 
@@ -16,45 +16,38 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 BINS = 64
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What was spent is at least ``epsilon`` at ``delta``, with ``confidence``, judged on ``runs`` of each neighbour.
+    """What was spent is at least ``epsilon``, with ``confidence``, judged on ``runs`` of each neighbour.
 
     ``one`` and ``other`` are the event's rates, the larger first. So many runs prove no more than log(runs),
     about, however much is spent: events that cannot happen are not told apart from rare ones.
     """
 
     epsilon: float
-    delta: float
     confidence: float
     runs: int
     one: float
     other: float
 
 
-def lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95) -> Spent:
+def lower_bound(one: np.ndarray, other: np.ndarray, *, confidence: float = 0.95) -> Spent:
     """What the scores (n,) of runs on two neighbours prove. Runs must be independent and in no order.
 
     Both directions are tried on the first half; the second half judges the event that was chosen.
     """
-    chosen = _Event.chosen(one[: len(one) // 2], other[: len(other) // 2], delta, confidence)
+    chosen = _Event.chosen(one[: len(one) // 2], other[: len(other) // 2], confidence)
     one, other = one[len(one) // 2 :], other[len(other) // 2 :]
     if chosen.swapped:
         one, other = other, one
     hits, misses = chosen.holds(one), chosen.holds(other)
-    epsilon = _epsilon(hits.sum(), len(hits), misses.sum(), len(misses), delta, confidence)
-    return Spent(epsilon, delta, confidence, len(hits), float(hits.mean()), float(misses.mean()))
-
-
-def gaussian_lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float, confidence: float = 0.95) -> Spent:
-    """The same for a mechanism that is Gaussian: from a bound on mu, the distance of the two laws in deviations."""
-    found = mu_lower_bound(one, other, confidence=confidence)
-    return Spent(epsilon_of_mu(found.mu, delta), delta, confidence, found.runs, found.one, found.other)
+    epsilon = _epsilon(hits.sum(), len(hits), misses.sum(), len(misses), confidence)
+    return Spent(epsilon, confidence, len(hits), float(hits.mean()), float(misses.mean()))
 
 
 class Apart(NamedTuple):
@@ -85,21 +78,9 @@ def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, flo
     return low, high
 
 
-def epsilon_of_mu(mu: float, delta: float) -> float:
-    """epsilon at ``delta`` of the Gaussian mechanism whose laws lie ``mu`` deviations apart (Balle and Wang 2018)."""
-    if mu == 0:
-        return 0.0
-
-    def too_much(epsilon: float) -> float:
-        first = stats.norm.cdf(mu / 2 - epsilon / mu)
-        return float(first - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)) - delta
-
-    return 0.0 if too_much(0.0) <= 0 else float(optimize.brentq(too_much, 0.0, mu**2 / 2 + 40 * mu + 1))
-
-
-def _epsilon(hits: int, runs: int, misses: int, others: int, delta: float, confidence: float) -> float:
+def _epsilon(hits: int, runs: int, misses: int, others: int, confidence: float) -> float:
     low, high = clopper_pearson(int(hits), runs, confidence)[0], clopper_pearson(int(misses), others, confidence)[1]
-    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+    return max(0.0, math.log(low / high)) if low > 0 else 0.0
 
 
 def _best_cut(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -119,7 +100,7 @@ class _Event:
     swapped: bool
 
     @classmethod
-    def chosen(cls, one: np.ndarray, other: np.ndarray, delta: float, confidence: float) -> _Event:
+    def chosen(cls, one: np.ndarray, other: np.ndarray, confidence: float) -> _Event:
         """That which bounds epsilon best on these runs."""
         values = np.unique(np.concatenate([one, other]))
         if len(values) > BINS:
@@ -135,7 +116,7 @@ class _Event:
             order = np.argsort(-(mine + 0.5) / (theirs + 0.5), kind="stable")
             for take in range(1, len(order)):
                 bins = order[:take]
-                bound = _epsilon(mine[bins].sum(), mine.sum(), theirs[bins].sum(), theirs.sum(), delta, confidence)
+                bound = _epsilon(mine[bins].sum(), mine.sum(), theirs[bins].sum(), theirs.sum(), confidence)
                 if best is None or bound > best[0]:
                     best = bound, cls(edges, bins, swapped)
         return best[1] if best else cls(edges, np.array([0]), False)

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.measures.black_box import Spent, gaussian_lower_bound, lower_bound
+from edgeveil.trainer.measures.black_box import Spent, lower_bound
 
 MOST_VALUES = 4096  # different outputs; with more a score is a sum over their values
 BINS = 16  # of one value
-TREES = 60
 
 Score = Callable[[np.ndarray], np.ndarray]
 
@@ -28,33 +27,21 @@ class Proved(NamedTuple):
     neighbours: str
 
 
-def most_proved(
-    outputs: Mapping[str, np.ndarray],
-    *,
-    delta: float = 0.0,
-    confidence: float = 0.95,
-    gaussian: bool = False,
-    boosted: bool = False,
-) -> Proved | None:
-    """Of ``outputs``, by neighbour the output of each run (n, values); None where there are no two neighbours.
-
-    ``gaussian``: the mechanism adds Gaussian noise, so that mu is bounded. ``boosted``: learn from how the values hang
-    together, too.
-    """
-    bound = gaussian_lower_bound if gaussian else lower_bound
+def most_proved(outputs: Mapping[str, np.ndarray], *, confidence: float = 0.95) -> Proved | None:
+    """Of ``outputs``, by neighbour the output of each run (n, values); None where there are no two neighbours."""
     best: tuple[float, str, np.ndarray, np.ndarray] | None = None
     for (one, a), (other, b) in itertools.combinations(outputs.items(), 2):
         third = min(len(a), len(b)) // 3
-        for score in _scores(a[:third], b[:third], boosted=boosted):
+        for score in _scores(a[:third], b[:third]):
             scores = score(a[third:]), score(b[third:])
-            chosen = bound(*(part[:third] for part in scores), delta=delta, confidence=confidence).epsilon
+            chosen = lower_bound(*(part[:third] for part in scores), confidence=confidence).epsilon
             # The bound chooses its event on the first half of these, and judges it on the second.
             if best is None or chosen > best[0]:
                 best = chosen, f"{one}; {other}", *scores
     if best is None:
         return None
     _, neighbours, *judged = best
-    return Proved(bound(*judged, delta=delta, confidence=confidence), neighbours)
+    return Proved(lower_bound(*judged, confidence=confidence), neighbours)
 
 
 def without_noise(outputs: Mapping[str, np.ndarray]) -> bool:
@@ -63,7 +50,7 @@ def without_noise(outputs: Mapping[str, np.ndarray]) -> bool:
     return alone and len({runs[0].tobytes() for runs in outputs.values()}) > 1
 
 
-def _scores(one: np.ndarray, other: np.ndarray, *, boosted: bool) -> Iterator[Score]:
+def _scores(one: np.ndarray, other: np.ndarray) -> Iterator[Score]:
     """What tells two laws apart, learned from runs of both (n, values): functions of (m, values) to (m,)."""
     values, place = np.unique(np.vstack([one, other]), axis=0, return_inverse=True)
     if len(values) <= min(MOST_VALUES, len(one) // 2):
@@ -87,33 +74,10 @@ def _scores(one: np.ndarray, other: np.ndarray, *, boosted: bool) -> Iterator[Sc
         (log[np.searchsorted(at, outputs[:, j], "right")] for j, (at, log) in enumerate(zip(edges, each, strict=True))),
         np.zeros(len(outputs)),
     )
-    if boosted:
-        yield _trees(pooled, np.repeat([0, 1], [len(one), len(other)])).decision_function
-
-
-def _trees(x: np.ndarray, side: np.ndarray) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1, user_api="openmp"):
-        return HistGradientBoostingClassifier(max_iter=TREES, random_state=0).fit(x, side)
 
 
 def _log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
     return np.log((one + 0.5) / (other + 0.5))
-
-
-# Two worst cases over the rows of a channel Q(c' | c).
-
-
-def posterior_shift(joint: np.ndarray, q: np.ndarray) -> float:
-    """max over z and c' of |log P(z|c') - log P(z)| for counts ``joint`` (K, Z) behind the channel ``q`` (K, C)."""
-    joint = np.asarray(joint, np.float64) / np.sum(joint)
-    out = joint.T @ (q / q.sum(axis=1, keepdims=True))  # P(z, c')
-    p_z, p_c = out.sum(axis=1, keepdims=True), out.sum(axis=0, keepdims=True)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        shift = np.abs(np.log(out / (p_z * p_c)))
-    return float(np.where(p_z * p_c > 0, shift, 0.0).max())
 
 
 def total_variation(q: np.ndarray) -> float:

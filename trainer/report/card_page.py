@@ -9,11 +9,11 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.compare import utility_lines
 from edgeveil.trainer.audit.document import same
 from edgeveil.trainer.audit.sections import linear_section
-from edgeveil.trainer.audit.sections.retained_table import retained_table, score
+from edgeveil.trainer.audit.sections.retained import retained_table, score
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
     HOLDS,
@@ -25,9 +25,13 @@ from edgeveil.trainer.audit.verdict import (
     what_else_sentence,
     worst_first,
 )
-from edgeveil.trainer.report.page_facts import GROUPS
 
 FOLDER = Path(__file__).parent / "templates"
+GROUPS = (
+    ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
+    ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
+    ("transfer", "Transfer: another architecture, trained on clean samples."),
+)
 
 
 def render(card: Mapping[str, Any]) -> str:
@@ -37,8 +41,8 @@ def render(card: Mapping[str, Any]) -> str:
         "artefacts": [
             {
                 **one,
-                "title": board_column.title(one),
-                "board": list(board_column.as_lines(one)),
+                "title": verdict.column_title(one),
+                "board": list(verdict.board_lines(one)),
                 "useful": retained_table(one),
             }
             for one in card["artefacts"]
@@ -90,7 +94,6 @@ def probe(row: Mapping[str, Any]) -> str:
 
 # A privacy card for a terminal.
 
-
 MOST = 3  # of a kind, where a card is told in brief
 
 
@@ -103,7 +106,7 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     for part in card["artefacts"]:
         if len(card["artefacts"]) > 1:
             yield ""
-            yield f"  {board_column.title(part)}: {part['verdict']}"
+            yield f"  {verdict.column_title(part)}: {part['verdict']}"
         yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
     yield "  not tested:"
     yield from (f"    {line}" for line in card["not_tested"])
@@ -128,7 +131,7 @@ def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
 def _verdict(card: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     worst, floor = part["worst_adaptive"], part["label_only"]["worst_adaptive"]
     return (
-        f"  {board_column.title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
+        f"  {verdict.column_title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
         f"(best attack found: {worst['name']}), label-only {score(floor)}; keeps {card['target']['name']} "
         f"{score(part['target'])}"
     )
@@ -142,7 +145,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
     yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
-    yield from (f"  {line}" for line in board_column.as_lines(part))
+    yield from (f"  {line}" for line in verdict.board_lines(part))
     yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
     yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
     for row in part["adversaries"]:
@@ -191,7 +194,6 @@ def _more(row: Mapping[str, Any]) -> str:
 
 
 # audit.json and report.html of an audit of samples before and after a mechanism.
-
 
 TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
 

@@ -118,7 +118,10 @@ def test_the_label_alone_gives_chance_and_keeps_y():
 def test_the_transfer_classifier_learns_on_rows_before(monkeypatch):
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=6))
     before = made(400)
-    document = found(before, before.x + 1.0, families=(*QUICK, Transfer()), readers=(*QUICK, Transfer()), judged=1)
+    monkeypatch.setattr(compare, "adversaries", lambda: (*QUICK, Transfer()))
+    monkeypatch.setattr(compare, "READERS", (*QUICK, Transfer()))
+    monkeypatch.setattr(compare, "ENOUGH_ROWS", 1)
+    document = found(before, before.x + 1.0)
     assert document["utility"]["trained_on_before"]["accuracy"] > 0.6
     assert [row["learned_on"] for row in document["adversaries"] if row["name"] == "transfer"] == ["clean"]
 

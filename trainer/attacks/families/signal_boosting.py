@@ -50,9 +50,6 @@ def _correlations(centred: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return (products / scale)[:, first, second]
 
 
-# The main part, described by the docstring.
-
-
 class SignalBoosting(Adaptive):
     """Gradient boosting on statistics and spectra of a signal, y and every further output."""
 

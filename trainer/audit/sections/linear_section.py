@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.trainer.attacks.rows import to_learn
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import predictor_metrics
 from edgeveil.trainer.linear.linear_problem import LinearSection, confidential, linear_problem, wanted
@@ -146,3 +147,23 @@ def _number(value: float) -> float | None:
 
 def _shown(value: Mapping[str, float], form: str = ".3g") -> str:
     return f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+
+
+class Predictors(Section):
+    """Linear predictors, of perturbers that are not bounded by classes."""
+
+    name = "predictors"
+    order = 8
+
+    def applies(self, about: About) -> bool:
+        """Cleaners and noise, of linear readings."""
+        return about.run.recipe.perturber.unbounded
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``predictors``."""
+        section = cast(LinearSection, about.run.recipe.perturber)
+        return predictors(section, about.dataset, about.released.x, seed=about.seed)
+
+    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
+        """As ``as_lines``."""
+        yield from as_lines(found)

@@ -26,8 +26,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.card import limits_of
 from edgeveil.trainer.audit.document import environment, interval
 from edgeveil.trainer.audit.floor import examine, raw_rates
-from edgeveil.trainer.audit.sections.retained import correlations
-from edgeveil.trainer.audit.sections.retained_table import cross_validated
+from edgeveil.trainer.audit.sections.retained import correlations, cross_validated
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, Part
