@@ -75,7 +75,6 @@ def _hits(one: Stratum, ratio: float) -> np.ndarray:
 # membership literature's measure: Carlini et al. 2022), or about one class of z. That class is chosen on the validation
 # rows and measured on the test rows, so no figure is the largest of many noisy ones.
 
-
 FALSE_POSITIVES = 0.01
 TIMES = 3.0  # a leak: recognised more than this many times as often as others are taken for it
 FEWEST_NEGATIVES = 100  # within one y; with fewer, 1 % of them is less than one row

@@ -134,7 +134,6 @@ class _Fold(NamedTuple):
 
 # Attribute inference by every adversary on one set of released rows. Knows nothing of bundles, runs or files.
 
-
 # An ensemble of the best attacks: one may find what another misses.
 #
 # Members and their number are chosen by cross-entropy on one half of the validation rows, never on test rows.

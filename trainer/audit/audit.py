@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
 from edgeveil.trainer.audit import card, probes
-from edgeveil.trainer.audit.document import NOT_COVERED, SCHEMA, environment, kept_answers
+from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.sections import About, board_section, sections, what_else
@@ -25,7 +23,7 @@ from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
 from edgeveil.trainer.audit.verdict import judge
-from edgeveil.trainer.datasets.base import PARTS, InputSpec
+from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress
@@ -62,9 +60,7 @@ def audit(
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
-    begun, started = time.monotonic(), datetime.now(timezone.utc)
-    if budget not in BUDGETS:
-        raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+    making = Making("edgeveil-audit", budget, seed)
     opened = open_target(Path(folder_or_bundle), run=run, trust=trust, artefact=artefact)
     load_tensorflow()
     if spending and "private" not in opened.run.facts:
@@ -120,11 +116,8 @@ def audit(
         raw = raw_rates(dataset, classifiers)
         advance()
 
-    versions, machine = environment()
     document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "edgeveil-audit",
-        "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        **making.fields(),
         **_description(about),
         **found.as_dict(),
         "what_else": what,
@@ -132,11 +125,6 @@ def audit(
         "label_only": dict(label_only or {}),
         **measured,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
-        "budget": budget,
-        "seed": seed,
-        "versions": versions,
-        "machine": machine,
-        "wall_time_s": round(time.monotonic() - begun, 1),
     }
     asked_of = card.limits_of(opened.run.recipe.limits)
     for part in (document, document["label_only"]):
@@ -164,6 +152,7 @@ def _sections(about: About) -> dict[str, Any]:
 def _description(about: About) -> dict[str, Any]:
     """The document's part that says what was audited, on which data."""
     subject, dataset, there = about.subject, about.dataset, about.there
+    spec = dataset.input
     described, test = subject.manifest["perturber"], dataset.part("test")
     ships = subject.artefact != KERAS
     units = None if test.cluster is None else len(np.unique(test.cluster))
@@ -186,15 +175,7 @@ def _description(about: About) -> dict[str, Any]:
             ],
             "rows": {name: len(dataset.part(name)) for name in PARTS},
             "clusters": None if units is None else {"kind": dataset.cluster_kind, "test": units},
-            **_sampling(dataset.input),
+            **({} if spec.series is None else {"series": {"steps": spec.shape[0], **spec.as_json()["series"]}}),
         },
         "intervals": "Wilson" if units is None else f"Wilson on the effective number of {dataset.cluster_kind}s",
     }
-
-
-def _sampling(spec: InputSpec) -> dict[str, Any]:
-    """What a series is windows of; nothing of other kinds."""
-    if spec.series is None:
-        return {}
-    facts = spec.as_json()["series"]
-    return {"series": {"steps": spec.shape[0], **facts}}

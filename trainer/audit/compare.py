@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +27,7 @@ from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
 from edgeveil.trainer.audit.card import rate
-from edgeveil.trainer.audit.document import Audited, environment, interval, kept_answers, same
+from edgeveil.trainer.audit.document import Audited, Making, interval, kept_answers, same
 from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
@@ -114,7 +112,6 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 # The audit of pairs: y read before and after, z attacked before and after, and the verdict.
 
-SCHEMA = 1
 ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
 READERS: tuple[Adversary, ...] = (
     Logistic(),
@@ -170,9 +167,7 @@ def audit_pairs(
     Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
-    begun, started = time.monotonic(), datetime.now(timezone.utc)
-    if budget not in BUDGETS:
-        raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+    making = Making("edgeveil-audit-pairs", budget, seed)
     pairs = without_rare(pairs)
     before, after = pairs.before, pairs.after
     cluster, kind = units(after)
@@ -180,9 +175,6 @@ def audit_pairs(
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
     document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "edgeveil-audit-pairs",
-        "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "data": {
             "name": name,
             "target": target,
@@ -200,7 +192,9 @@ def audit_pairs(
     needed = {"rows": -(-FEWEST_ROWS * FOLDS // (FOLDS - 1)), "units": -(-FEWEST_UNITS * FOLDS // (FOLDS - 1)) + 1}
     found: dict[str, Any]
     if rows < needed["rows"] or count < needed["units"]:
-        found = _nothing()
+        names = "target chance worst_adaptive most_bits learning_curve permutation raw utility what_else"
+        found = {**dict.fromkeys(names.split()), "adversaries": [], "not_run": [], "warnings": []}
+        found["test"] = {"rows": 0, "units": 0}
     else:
         load_tensorflow()
         attackers = without_d_z(meant_for(adversaries(), after.kind))
@@ -214,16 +208,11 @@ def audit_pairs(
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
 
             found = _measured(pairs, cluster, asked, attackers, done)
-    versions, machine = environment()
     document |= {
+        **making.fields(),
         **found,
         "intervals": "Wilson" if cluster is None else f"Wilson on the effective number of {kind}s",
         "not_covered": list(NOT_COVERED),
-        "budget": budget,
-        "seed": seed,
-        "versions": versions,
-        "machine": machine,
-        "wall_time_s": round(time.monotonic() - begun, 1),
     }
     document["verdict"] = concluded(document, needed)
     return {**document, "sentence": sentence(document)}
@@ -327,17 +316,6 @@ def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked) -> tuple[
 
 def _rate(row: Row) -> Interval:
     return Interval(row.accuracy, row.low, row.high)
-
-
-def _nothing() -> dict[str, Any]:
-    """The part of the document that adversaries fill, where there are too few rows for them."""
-    empty: dict[str, Any] = dict.fromkeys(
-        (
-            *("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility"),
-            "what_else",
-        )
-    )
-    return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}
 
 
 # The document of an audit of pairs as text for a terminal.

@@ -7,9 +7,11 @@ import math
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +22,12 @@ from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
 from edgeveil.trainer.attacks.parts import Part
+from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
+from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
 from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
+from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, sentence, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, set_aside
@@ -109,6 +113,23 @@ def environment() -> tuple[dict[str, str], dict[str, Any]]:
     return versions, {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count() or 1}
 
 
+class Making:
+    """The fields that every document of an audit has, with the time that it took from here on."""
+
+    def __init__(self, kind: str, budget: str, seed: int) -> None:
+        """Raises ``BadInput`` for a ``budget`` that there is not."""
+        if budget not in BUDGETS:
+            raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+        self._begun, created = time.monotonic(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._fields = {"schema": SCHEMA, "kind": kind, "created": created, "budget": budget, "seed": seed}
+
+    def fields(self) -> dict[str, Any]:
+        """Called at the end of the audit."""
+        versions, machine = environment()
+        took = round(time.monotonic() - self._begun, 1)
+        return {**self._fields, "versions": versions, "machine": machine, "wall_time_s": took}
+
+
 def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write ``audit.json`` into an export folder, whole or not at all; an earlier one gets a dated name.
 
@@ -173,9 +194,6 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
 
 def as_text(document: Mapping[str, Any]) -> str:
     """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
-    from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
-    from edgeveil.trainer.audit.verdict import sentence
-
     data, raw = document["data"], document["raw"]
     lines = [
         sentence(document),

@@ -21,14 +21,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.remote import perturb_on_board
 from edgeveil.edge_runtime.backends.model_lint import check_all
-from edgeveil.edge_runtime.bundle.reader import read_file
+from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -36,21 +37,19 @@ from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import KERAS, Subject, as_received, further_outputs, released_rows, run_artefact
 from edgeveil.trainer.datasets.base import PARTS, SliceName
+from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import progress
-
-if TYPE_CHECKING:
-    from edgeveil.trainer.export.folder import ExportFolder
-
+from edgeveil.trainer.runs.run import Run
 
 # Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run.
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What is audited and the run (``edgeveil.trainer.runs.run.Run``) whose data and classifiers it is audited with."""
+    """What is audited and the run whose data and classifiers it is audited with."""
 
     subject: Subject
-    run: Any
+    run: Run
 
 
 def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact: str) -> Opened:
@@ -58,11 +57,7 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
 
     Raises ``BadInput`` where something is missing, ``BundleRefused`` where no trusted key signed the bundle.
     """
-    from edgeveil.trainer.runs.run import Run
-
     if target.is_dir():
-        from edgeveil.trainer.export.folder import ExportFolder
-
         folder = ExportFolder.open(target)
         place = folder.run if run is None else run
         if place is None:
@@ -75,9 +70,6 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
             "A bundle holds no data to attack it with, and is only opened against trusted keys: name the run with "
             "--run and the folder of public keys with --trust."
         )
-    from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
     bundle = read_bundle(str(target), open_trust(str(trust)))
     return Opened(_subject(bundle.manifest.document, bundle.members, artefact), Run.open(run))
 
@@ -167,12 +159,6 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     except OSError as error:
         raise BadInput(f"Cannot write {out}: {error.strerror}. Name a file in a folder that can be written.") from None
     return Path(out)
-
-
-def about(path: Path) -> Mapping[str, Any]:
-    """The description in a frozen set."""
-    with np.load(path, allow_pickle=False) as file:
-        return json.loads(str(file["about"]))
 
 
 def _licence(data: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -266,16 +266,7 @@ def _same_classes(after: Readings, before: Readings) -> Readings:
                 "alone. Correct the labels, or leave those rows out."
             )
         numbers[name] = np.array([ours.index(one) for one in theirs])[getattr(after, name)]
-    return Readings(
-        after.x,
-        numbers["y"],
-        numbers["z"],
-        before.y_names,
-        before.z_names,
-        after.kind,
-        subject=after.subject,
-        session=after.session,
-    )
+    return replace(after, **numbers, y_names=before.y_names, z_names=before.z_names, known={})
 
 
 def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:

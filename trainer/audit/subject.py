@@ -18,6 +18,7 @@ from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_stage, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
 from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
+from edgeveil.edge_runtime.stages.channel import Response
 from edgeveil.edge_runtime.stages.hold import Majority
 from edgeveil.edge_runtime.stages.mechanism import Mechanism
 from edgeveil.edge_runtime.stages.table import Argmax, ArgmaxWithin
@@ -51,18 +52,14 @@ class Bottleneck:
     hidden_label: bool
     pictured: bool = False
 
-    def further_outputs(self) -> list[dict[str, Any]]:
-        """Manifest entries that make a pipeline hand out c and c' as well."""
-        whole = {"kind": "code", "shape": [], "dtype": "int64"}
-        return [{"name": SENT, "tensor": self.sent, **whole}, {"name": RELEASED, "tensor": self.released, **whole}]
-
 
 def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Bottleneck | str:
     """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, as text, why there is none.
 
     ``tables`` are its arrays by name.
     """
-    if any(issubclass(kind_of(stage), Mechanism) for stage in manifest["stages"]):
+    kinds = map(kind_of, manifest["stages"])
+    if any(issubclass(kind, Mechanism) and not issubclass(kind, Response) for kind in kinds):
         return "what leaves is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([parse_stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
@@ -137,7 +134,7 @@ class _Walk:
             if leaves or len(readers) != 1:
                 return None, name, by_code
             kind = kind_of(readers[0].entry)
-            if kind.charges:
+            if issubclass(kind, Response):
                 return by_code, readers[0].output, by_code
             if not kind.held:
                 return None, name, by_code
@@ -308,7 +305,10 @@ def further_outputs(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _extra(found: Bottleneck | str) -> list[dict[str, Any]]:
-    return found.further_outputs() if isinstance(found, Bottleneck) else []
+    """Manifest entries that make a pipeline hand out c and c' as well."""
+    whole = {"kind": "code", "shape": [], "dtype": "int64"}
+    named = [] if isinstance(found, str) else [(SENT, found.sent), (RELEASED, found.released)]
+    return [{"name": name, "tensor": tensor, **whole} for name, tensor in named]
 
 
 def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:

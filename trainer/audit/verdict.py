@@ -65,7 +65,6 @@ def _device(there: Mapping[str, Any]) -> str:
 # confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
 # make intervals wide, so they never make an audit look better.
 
-
 # Attacks and probes of an audit as text for a terminal.
 
 
@@ -244,7 +243,8 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
     figures = [figure for row in part["adversaries"] for figure in _figures(row, guess(part))]
     fresh = any(row["kind"] == "adaptive" and row.get("learned_on") in FRESH for row in part["adversaries"])
     reasons = list(_leaks(part, limit))
-    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in _names(figures)}
+    names = dict.fromkeys(one.name for one in figures)
+    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in names}
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
     word = LEAKS if reasons else HOLDS if fresh and below and "bits" in upper else CANNOT_TELL
     needed = _needed(figures, limit, data, wider(len(part["adversaries"]))) if word == CANNOT_TELL and fresh else None
@@ -440,10 +440,6 @@ def _needed(
 
 def _allowed(limit: Limit, name: str) -> float:
     return {"points": limit.points, "balanced": limit.points, "bits": limit.bits}[name]
-
-
-def _names(figures: list[_Figure]) -> list[str]:
-    return list(dict.fromkeys(one.name for one in figures))
 
 
 def _largest(ends: list[float | None]) -> float | None:

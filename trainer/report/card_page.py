@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,8 +12,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.compare import utility_lines
-from edgeveil.trainer.audit.document import same
-from edgeveil.trainer.audit.sections import linear_section
+from edgeveil.trainer.audit.document import identity, same
+from edgeveil.trainer.audit.sections.linear_section import Predictors
 from edgeveil.trainer.audit.sections.retained import retained_table, score
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
@@ -166,7 +167,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         for row in rows:
             yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
     if "predictors" in part:
-        yield from (f"  {line}" if line else "" for line in linear_section.as_lines(part["predictors"]))
+        yield from (f"  {line}" if line else "" for line in Predictors().lines(part["predictors"], part))
     if "diagnostic" in part:
         shift = part["diagnostic"]["gamma"]
         yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"
@@ -198,28 +199,48 @@ def _more(row: Mapping[str, Any]) -> str:
 TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
 
 
-def render_pairs(document: Mapping[str, Any]) -> str:
-    """The page, one file without pictures of samples; every value is escaped."""
-    tone, words = TONES[document["verdict"]["word"]]
-    groups: list[dict[str, Any]] = []
+def grouped(audit: Mapping[str, Any], floor: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The rows of the table by kind, each with label-only's row (``floor``) of the same adversary."""
+    beside = {identity(row): row for row in floor}
+    seeds = Counter((row["name"], row.get("learned_on")) for row in audit["adversaries"])
+    made = []
     for kind, title in GROUPS:
         rows = [
-            {**row, "best": same(row, document["worst_adaptive"])}
-            for row in document["adversaries"]
+            {
+                **row,
+                "best": same(row, audit["worst_adaptive"]),
+                "seeds": seeds[row["name"], row.get("learned_on")],
+                "floor": beside.get(identity(row)),
+            }
+            for row in audit["adversaries"]
             if row["kind"] == kind
         ]
         if rows:
-            groups.append({"title": title, "rows": sorted(rows, key=lambda row: -row["accuracy"])})
-    machine = document["machine"]
+            rows.sort(key=lambda row: -row["accuracy"])
+            made.append({"title": title, "rows": rows, "non_adaptive": kind != "adaptive"})
+    return made
+
+
+def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an audit was made with, as names and values."""
+    machine = audit["machine"]
+    return [
+        ("Adversaries", f"{audit['budget']} budget, seed {audit['seed']}, {audit['wall_time_s']:.0f} s"),
+        ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(audit["versions"].items()))),
+    ]
+
+
+def render_pairs(document: Mapping[str, Any]) -> str:
+    """The page, one file without pictures of samples; every value is escaped."""
+    tone, words = TONES[document["verdict"]["word"]]
     facts = [
         ("Rows", f"{document['data']['rows']['before']:,} before, {document['data']['rows']['after']:,} after"),
         ("Units", f"{document['data']['units']['count']:,} {document['data']['units']['kind']}"),
         ("Order", document["order"]["sentence"]),
         *(("Note", note) for note in document["notes"]),
         *(("Too little", warning) for warning in document["warnings"]),
-        ("Adversaries", f"{document['budget']} budget, seed {document['seed']}, {document['wall_time_s']:.0f} s"),
-        ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))),
+        *made_with(document),
     ]
     return (
         environment()
@@ -229,7 +250,7 @@ def render_pairs(document: Mapping[str, Any]) -> str:
             data=document["data"],
             tone=tone,
             verdict=words,
-            groups=groups,
+            groups=grouped(document),
             utility=[] if document["utility"] is None else utility_lines(document),
             facts=facts,
         )

@@ -7,7 +7,6 @@ import io
 import json
 import textwrap
 import zipfile
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +18,10 @@ from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.audit.card import SUBSTITUTED
-from edgeveil.trainer.audit.document import identity, same
 from edgeveil.trainer.audit.sections.retained import retained_table
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent, sentence, verdict, words
 from edgeveil.trainer.report import pictures as drawing
-from edgeveil.trainer.report.card_page import GROUPS, environment
+from edgeveil.trainer.report.card_page import environment, grouped, made_with
 from edgeveil.trainer.report.pictures import INKS, saved, style
 
 TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
@@ -31,7 +29,7 @@ TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
 
 def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
     """The facts of the audit."""
-    machine, data = audit["machine"], audit["data"]
+    data = audit["data"]
     also = []
     if audit["budget"] == "quick":
         also.append("Longer training of the adversaries, and more seeds: this was the quick audit.")
@@ -48,14 +46,12 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "verdict": f"{words(audit)[0].upper()}{words(audit)[1:]}",
         "sentence": sentence(audit),
         "certified": certified(audit),
-        "groups": groups(audit),
+        "groups": grouped(audit, audit["label_only"]["adversaries"]),
         "useful": retained_table(audit),
         "also_not_tested": also,
         "provenance": [
             ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),
-            ("Adversaries", f"{audit['budget']} budget, seed {audit['seed']}, {audit['wall_time_s']:.0f} s"),
-            ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
-            ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(audit["versions"].items()))),
+            *made_with(audit),
         ],
     }
 
@@ -79,28 +75,6 @@ def certified(audit: Mapping[str, Any]) -> dict[str, str]:
         }
     reason = found["sentence"].removeprefix("No certificate: ")
     return {"figure": "No certificate", "note": reason[:1].upper() + reason[1:]}
-
-
-def groups(audit: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The rows of the table by kind, each with label-only's row of the same adversary."""
-    beside = {identity(row): row for row in audit["label_only"]["adversaries"]}
-    seeds = Counter((row["name"], row.get("learned_on")) for row in audit["adversaries"])
-    made = []
-    for kind, title in GROUPS:
-        rows = [
-            {
-                **row,
-                "best": same(row, audit["worst_adaptive"]),
-                "seeds": seeds[row["name"], row.get("learned_on")],
-                "floor": beside.get(identity(row)),
-            }
-            for row in audit["adversaries"]
-            if row["kind"] == kind
-        ]
-        if rows:
-            rows.sort(key=lambda row: -row["accuracy"])
-            made.append({"title": title, "rows": rows, "non_adaptive": kind != "adaptive"})
-    return made
 
 
 def read_bench(path: Path) -> Mapping[str, Any]:
@@ -187,7 +161,6 @@ def _bundle_bytes(bundle: Path) -> bytes:
 
 
 # The frontier as a table and as a picture (Fig. 7 of paper 001): leakage against utility, and against what is kept.
-
 
 WIDEST_LABEL = 40  # letters
 MARKS = "o^vDP*X"  # more recipes than colours stay apart

@@ -16,6 +16,7 @@ from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.audit import compare
 from edgeveil.trainer.audit.compare import as_text, audit_pairs
 from edgeveil.trainer.audit.pairs import Pairs, paired
+from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Known
@@ -40,6 +41,7 @@ def quick(monkeypatch):
     """Adversaries that take no time."""
     monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
     monkeypatch.setattr(compare, "READERS", QUICK)
+    monkeypatch.setattr(what_else, "FAMILIES", QUICK)
 
 
 def made(n=N, classes=3, **groups):

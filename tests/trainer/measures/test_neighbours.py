@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.measures.neighbours import most_proved, without_noise
+from edgeveil.trainer.measures.black_box import most_proved, without_noise
 
 SURE = 1 - 1e-6
 RUNS = 60_000

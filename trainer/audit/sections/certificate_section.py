@@ -22,8 +22,8 @@ from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
 from edgeveil.trainer.audit.verdict import percent
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
+from edgeveil.trainer.measures.black_box import total_variation
 from edgeveil.trainer.measures.certificate import over_null
-from edgeveil.trainer.measures.neighbours import total_variation
 from edgeveil.trainer.measures.per_code import PerCode, per_code
 
 FEWEST = 30  # units of a pair of y and code; with fewer its bound is close to certainty, whatever the code tells
@@ -165,7 +165,6 @@ def _rounded_up(number: float) -> int:
 
 
 # The ``certificate`` section of an audit: counted on the codes of the very artefact that was audited.
-
 
 RELEASES = (1, 4, 16)
 DRAWS = 20_000

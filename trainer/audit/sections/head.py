@@ -20,7 +20,7 @@ from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.training import judged, noisy_steps, shared
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.measures.neighbours import most_proved, without_noise
+from edgeveil.trainer.measures.black_box import most_proved, without_noise
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
 from edgeveil.trainer.recipe.private import Head as Recipe

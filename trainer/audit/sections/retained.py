@@ -22,6 +22,7 @@ from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
 from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
+from edgeveil.trainer.runs.run import Run
 
 # Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
 #
@@ -407,6 +408,11 @@ def score(value: Mapping[str, Any] | None) -> str:
     return f"{value['correlation']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
 
 
+def named_by(run: Run) -> tuple[str, ...]:
+    """The properties of a sample that a run's recipe asks to keep."""
+    return tuple(getattr(run.recipe.perturber, "keep", ()))
+
+
 class Collateral(Section):
     """What is kept of other properties; None where no frame leaves and no code stands for one."""
 
@@ -418,7 +424,7 @@ class Collateral(Section):
         outputs = about.subject.manifest["outputs"]
         if not any(output["kind"] == "frame" or "decoder" in output for output in outputs):
             return None
-        named = tuple(getattr(about.run.recipe.perturber, "keep", ()))
+        named = named_by(about.run)
         return section(about.dataset, about.released.x, about.budget.name, about.seed, named=named)
 
     def lines(self, found: Mapping[str, Any] | None, document: Mapping[str, Any]) -> Iterator[str]:

@@ -18,7 +18,7 @@ from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import KERAS, Perturb, running
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.measures.neighbours import most_proved
+from edgeveil.trainer.measures.black_box import most_proved
 
 CONDITIONS = (
     "for readings clipped to {bounds}, a generator of the operating system that is sound, and an attacker who does not "
