@@ -104,7 +104,7 @@ class Released:
 
     def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
-        arrays = {name: value if value is None else value[rows] for name, value in self._arrays()}
+        arrays: dict[str, Any] = {name: None if value is None else value[rows] for name, value in self._arrays()}
         return Released(**arrays, codes=None if self.codes is None else self.codes.take(rows))
 
     def _arrays(self) -> Iterator[tuple[str, Any]]:
@@ -235,7 +235,8 @@ def joined(a: Released, b: Released) -> Released:
     if a.codes is not None and b.codes is not None:
         sent = _both(a.codes.sent, b.codes.sent)
         codes = Codes(np.concatenate([a.codes.received, b.codes.received]), sent, a.codes.channel)
-    return Released(**{name: _both(value, getattr(b, name)) for name, value in a._arrays()}, codes=codes)
+    arrays: dict[str, Any] = {name: _both(value, getattr(b, name)) for name, value in a._arrays()}
+    return Released(**arrays, codes=codes)
 
 
 def keys(part: Released) -> list[bytes]:

@@ -13,18 +13,24 @@ from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
+from edgeveil.trainer.audit.document import same
 from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
     EARLIER,
+    HEAD,
     LEAKS,
+    attack_line,
     board_name,
     column_title,
     guess,
+    notes,
     percent,
+    probe_lines,
     sentence,
     span,
     verdict,
+    what_else_lines,
     what_else_sentence,
     words,
 )
@@ -345,3 +351,31 @@ def _certified(certificate: Mapping[str, Any]) -> str:
         if one and one["given"]:
             return str(one["sentence"])
     return f"no bound. {(bound or certificate)['sentence']}"
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
+    data, raw = document["data"], document["raw"]
+    lines = [
+        sentence(document),
+        "",
+        headline(document),
+    ]
+    for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
+        target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
+        lines += [
+            "",
+            f"{title}: {data['target']} right {rate(target)} (raw {percent(raw['target']['accuracy'])}); "
+            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
+            f"{percent(chance['majority'])}",
+            HEAD,
+            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
+            *notes(part),
+        ]
+    lines += ["", *what_else_lines(document), *probe_lines(document)]
+    lines.append("")
+    for section in sections():
+        if section.name in document:
+            lines += section.lines(document[section.name], document)
+    lines += ["", *limit_lines(document), *closing(document)]
+    return "\n".join(lines)

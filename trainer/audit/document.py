@@ -1,4 +1,4 @@
-"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json) and the same as text."""
+"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json)."""
 
 from __future__ import annotations
 
@@ -24,10 +24,7 @@ from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
-from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
-from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, sentence, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, set_aside
@@ -190,34 +187,6 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     whole = {**main, "others": [*kept, *verdict.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
-
-
-def as_text(document: Mapping[str, Any]) -> str:
-    """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
-    data, raw = document["data"], document["raw"]
-    lines = [
-        sentence(document),
-        "",
-        headline(document),
-    ]
-    for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
-        target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
-        lines += [
-            "",
-            f"{title}: {data['target']} right {rate(target)} (raw {percent(raw['target']['accuracy'])}); "
-            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
-            f"{percent(chance['majority'])}",
-            HEAD,
-            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
-            *notes(part),
-        ]
-    lines += ["", *what_else_lines(document), *probe_lines(document)]
-    lines.append("")
-    for section in sections():
-        if section.name in document:
-            lines += section.lines(document[section.name], document)
-    lines += ["", *limit_lines(document), *closing(document)]
-    return "\n".join(lines)
 
 
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:

@@ -99,8 +99,8 @@ def audit(
     Ends with 3 over the recipe's limits; with --verify, where a figure of the card does not reproduce.
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.card import measured_spending, next_step, sentences, summary
-    from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
+    from edgeveil.trainer.audit.card import as_text, measured_spending, next_step, sentences, summary
+    from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save
     from edgeveil.trainer.audit.frozen import audit_on_board, same_export
     from edgeveil.trainer.audit.rerun import audit_on_simulator
     from edgeveil.trainer.export.folder import ExportFolder

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from scipy.linalg import block_diag
 
-from edgeveil.trainer.audit.document import as_text
+from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.report.card_page import environment
