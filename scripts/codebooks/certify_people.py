@@ -50,7 +50,7 @@ def certify_split(
     rows = dataset.slices.rows()
     perturbed = subject.perturb_rows(opened.subject, opened.run, dataset, rows)
     if isinstance(perturbed.bottleneck, str):
-        raise BadInput(certificate_section.refused(perturbed.bottleneck)["sentence"])
+        raise BadInput(f"No certificate: {perturbed.bottleneck}.")
     found = certificate_section.section(
         dataset,
         perturbed.bottleneck,

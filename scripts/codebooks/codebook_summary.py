@@ -10,10 +10,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
-from edgeveil.trainer.attacks.families.code_counts import shrunk
+from edgeveil.trainer.attacks.families.code_counts import WEIGHT, attacked, cross_validated, shrunk
 from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.sections.retained import correlations
-from edgeveil.trainer.audit.sections.retained_table import WEIGHT, attacked, cross_validated
 from edgeveil.trainer.datasets.base import Dataset, Part, taken
 from edgeveil.trainer.measures import attack_metrics, certificate
 

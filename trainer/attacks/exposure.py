@@ -1,22 +1,79 @@
-"""The exposure of the rows and classes at most risk, which an average hides.
+"""Is one class surely recognised more than r times as often as others are taken for it, where others are few?
 
-An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
-membership literature's measure: Carlini et al. 2022), or about one class of z. That class is chosen on the validation
-rows and measured on the test rows, so no figure is the largest of many noisy ones.
+The threshold is read from the others' scores: the highest that leaves ``allowed`` of them above it. How many of *all*
+others lie above it is then not known, and with a hundred of them it may well be three times the share that was meant.
+So both sides are counted. Of n others the share F above the threshold has the law Beta(allowed + 1, n - allowed),
+whatever the scores (an order statistic; where scores tie, F is smaller). If no threshold told the class apart by more
+than the factor r, at most Binomial(m, min(1, r F)) of its m rows lie above. So the chance of that many hits is exact,
+and a sum over the strata (each y has its own threshold) stays exact.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.measures import attack_metrics, recognition
+from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.measures.attack_metrics import FLOOR, Calibration, sequential_test
 from edgeveil.trainer.measures.intervals import CONFIDENCE, Interval, mean, rate
+
+NODES = 96  # of the quadrature over F
+_NEGLIGIBLE = 1e-10
+
+
+class Stratum(NamedTuple):
+    """Rows of the class, others, and how many others the threshold leaves above it."""
+
+    positives: int
+    negatives: int
+    allowed: int
+
+
+def p_value(hits: int, strata: tuple[Stratum, ...], ratio: float) -> float:
+    """The largest chance of at least ``hits`` rows above their thresholds, were none ``ratio`` times as likely there.
+
+    1 where there is no row of the class.
+    """
+    tail = _tail(strata, ratio)
+    return float(tail[min(hits, len(tail) - 1)])
+
+
+@lru_cache(maxsize=4096)
+def _tail(strata: tuple[Stratum, ...], ratio: float) -> np.ndarray:
+    """P(at least h hits) for h = 0, 1, ... up to where it is negligible."""
+    law = np.ones(1)
+    for one in strata:
+        law = np.convolve(law, _hits(one, ratio))
+    return np.minimum(1.0, np.append(1.0, 1.0 - np.cumsum(law)[:-1]).clip(_NEGLIGIBLE))
+
+
+@lru_cache(maxsize=4096)
+def _hits(one: Stratum, ratio: float) -> np.ndarray:
+    """The law of the hits in one stratum; what is left out at its upper end adds up to less than ``_NEGLIGIBLE``."""
+    share = stats.beta(one.allowed + 1, one.negatives - one.allowed)
+    ends = share.ppf([_NEGLIGIBLE, 1 - _NEGLIGIBLE])
+    place, weight = np.polynomial.legendre.leggauss(NODES)
+    at = ends[0] + (place + 1) / 2 * (ends[1] - ends[0])
+    weight = weight * share.pdf(at)
+    rate = np.minimum(1.0, ratio * at)
+    count = np.arange(int(stats.binom.ppf(1 - _NEGLIGIBLE, one.positives, rate.max())) + 1)
+    ways = -special.betaln(count + 1, one.positives - count + 1) - np.log(one.positives + 1)
+    rest = one.positives - count
+    return (weight / weight.sum()) @ np.exp(
+        ways + special.xlogy(count, rate[:, None]) + special.xlog1py(rest, -rate[:, None])
+    )
+
+
+# The exposure of the rows and classes at most risk, which an average hides.
+#
+# An attack that is at chance on average may still be sure about a few people (true positives at 1 % false ones, the
+# membership literature's measure: Carlini et al. 2022), or about one class of z. That class is chosen on the validation
+# rows and measured on the test rows, so no figure is the largest of many noisy ones.
 
 FALSE_POSITIVES = 0.01
 TIMES = 3.0  # a leak: recognised more than this many times as often as others are taken for it
@@ -168,7 +225,7 @@ def _p_value(rows: Judged, k: int, fewest: int) -> float:
     """
     every = (_recognised(rows, k, fewest, share) for share in (FALSE_POSITIVES, 0.0))
     found = {(int(one.hits.sum()), one.strata) for one in every}  # one, where 1 % is less than a row
-    return min(1.0, len(found) * min(recognition.p_value(hits, strata, TIMES) for hits, strata in found))
+    return min(1.0, len(found) * min(p_value(hits, strata, TIMES) for hits, strata in found))
 
 
 class _Recognised(NamedTuple):
@@ -176,7 +233,7 @@ class _Recognised(NamedTuple):
 
     hits: np.ndarray
     rows: np.ndarray
-    strata: tuple[recognition.Stratum, ...]
+    strata: tuple[Stratum, ...]
 
 
 def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: float = FALSE_POSITIVES) -> _Recognised:
@@ -191,7 +248,7 @@ def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: flo
         threshold = np.sort(others)[len(others) - 1 - allowed]
         hits.append(part.p[own, k] > threshold)
         numbers.append(own)
-        strata.append(recognition.Stratum(len(own), len(others), allowed))
+        strata.append(Stratum(len(own), len(others), allowed))
     return _Recognised(np.concatenate(hits), np.concatenate(numbers), tuple(strata))
 
 
@@ -199,7 +256,6 @@ def _recognised(part: Judged, k: int, fewest: int = FEWEST_NEGATIVES, share: flo
 #
 # Half of the units (subjects, sessions, or rows) are searched: values of y, of the label sent and of other attributes,
 # and conjunctions of two of them.
-
 
 TESTED = 5
 BINS = 4
@@ -315,7 +371,6 @@ def _shared(a: np.ndarray, b: np.ndarray) -> float:
 # Who hides "under 18" may publish "under 17". The posterior of a side is the sum of those of its classes, so one attack
 # answers thousands of questions. The worst is chosen on the validation rows and measured on the test rows, so it is not
 # the largest of many noisy ones.
-
 
 MOST_CLASSES = 12  # all groupings of so many are asked: 2,047
 MOST_CUTS = 64

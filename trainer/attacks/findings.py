@@ -261,32 +261,26 @@ def score(
         low=accuracy.low,
         high=accuracy.high,
         auc=attack_metrics.auc_within_y(raw["test"], test.y, test.z),
-        bits=bits.estimate,
-        bits_low=bits.low,
-        bits_high=bits.high,
-        bits_counted=counted.estimate,
-        bits_counted_low=counted.low,
-        bits_counted_high=counted.high,
         validation_accuracy=float(np.mean(judged["choose"].argmax(axis=1) == choose.z)),
         validation_bits=attack_metrics.bits_beyond(problem.counted, sure["choose"], choose.y, choose.z).estimate,
         seconds=round(time.perf_counter() - begun, 3),
-        balanced=balanced.rate.estimate,
-        balanced_low=balanced.rate.low,
-        balanced_high=balanced.rate.high,
         balanced_chance=balanced.chance,
-        tpr=low_fpr.rate.estimate,
-        tpr_low=low_fpr.rate.low,
-        tpr_high=low_fpr.rate.high,
         tpr_rows=low_fpr.rows,
         tpr_p=low_fpr.p,
-        worst_class=worst.rate.estimate,
-        worst_class_low=worst.rate.low,
-        worst_class_high=worst.rate.high,
         worst_class_chance=worst.chance,
         worst_class_rows=worst.rows,
         members=members,
+        **_ends("bits", bits),
+        **_ends("bits_counted", counted),
+        **_ends("balanced", balanced.rate),
+        **_ends("tpr", low_fpr.rate),
+        **_ends("worst_class", worst.rate),
     )
     return Scored(row, raw, sure, choose, test, problem.fold)
+
+
+def _ends(name: str, value: intervals.Interval) -> dict[str, float]:
+    return {name: value.estimate, f"{name}_low": value.low, f"{name}_high": value.high}
 
 
 def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: str) -> np.ndarray:
@@ -307,7 +301,6 @@ def checked(probabilities: np.ndarray, rows: Released, problem: Problem, name: s
 # An answer is found by what it depends on: the rows, the budget, the seed, the family and its code. So nothing has to
 # be named, an answer of other rows is never taken, and where two artefacts send the same (label-only does), one is
 # enough.
-
 
 _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 

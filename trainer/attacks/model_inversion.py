@@ -147,7 +147,6 @@ def without_model(
 # al. 2018), and the likelihood ratio of Carlini et al., "Membership Inference Attacks From First Principles", 2022, by
 # shadow models that were trained like the target, each on half of the rows.
 
-
 TINY = 1e-6  # of a deviation: scores that are all alike
 
 

@@ -40,11 +40,6 @@ class Stratum(NamedTuple):
     rows: int
     share: float
 
-    @property
-    def above_chance(self) -> bool:
-        """Whether the interval of the rate lies above chance."""
-        return bool(self.rate.low > self.chance)
-
 
 def surest(choose: Judged, test: Judged, prior: np.ndarray, share: float = SHARE) -> np.ndarray:
     """The numbers (m,) of the test rows, or of those of whole clusters, that the attack is surest of.
@@ -97,9 +92,6 @@ def _sureness(part: Judged, prior: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         return np.arange(len(gain)), gain
     unit = np.unique(part.cluster, return_inverse=True)[1].reshape(-1)
     return unit, np.bincount(unit, weights=gain) / np.bincount(unit)
-
-
-# The main part, described by the docstring.
 
 
 FEWEST_PEOPLE = 40  # so that a twentieth of them is two

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Part
+from edgeveil.trainer.datasets.base import NO_ROWS, Dataset, InputSpec, Part
 from edgeveil.trainer.datasets.slicing import hold_out
 from edgeveil.trainer.measures import attack_metrics
 
@@ -103,16 +104,12 @@ class Released:
 
     def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
-        return Released(
-            self.x[rows],
-            self.y[rows],
-            self.z[rows],
-            _some(self.cluster, rows),
-            _some(self.also, rows),
-            _some(self.raw, rows),
-            None if self.codes is None else self.codes.take(rows),
-            _some(self.row, rows),
-        )
+        arrays: dict[str, Any] = {name: None if value is None else value[rows] for name, value in self._arrays()}
+        return Released(**arrays, codes=None if self.codes is None else self.codes.take(rows))
+
+    def _arrays(self) -> Iterator[tuple[str, Any]]:
+        """All fields but ``codes``, by name."""
+        return ((one.name, getattr(self, one.name)) for one in fields(self) if one.name != "codes")
 
     def unperturbed(self) -> Released:
         """The samples that the rows were made of, without further outputs. ``raw`` must be there."""
@@ -189,6 +186,12 @@ class Problem:
         return self if len(self.fit) <= rows else replace(self, fit=self.fit.take(slice(rows)))
 
 
+def blank(input_: InputSpec, theta: np.ndarray, counted: np.ndarray, rows: Released, budget: Budget) -> Problem:
+    """A problem like those about ``rows``, without any of them."""
+    empty = rows.take(NO_ROWS)
+    return Problem(input_, theta, counted, fit=empty, stop=empty, choose=empty, test=empty, budget=budget)
+
+
 def posed(
     dataset: Dataset, training: Released, parts: tuple[Released, Released, Released], test: Released, budget: Budget
 ) -> Problem:
@@ -232,16 +235,8 @@ def joined(a: Released, b: Released) -> Released:
     if a.codes is not None and b.codes is not None:
         sent = _both(a.codes.sent, b.codes.sent)
         codes = Codes(np.concatenate([a.codes.received, b.codes.received]), sent, a.codes.channel)
-    return Released(
-        np.concatenate([a.x, b.x]),
-        np.concatenate([a.y, b.y]),
-        np.concatenate([a.z, b.z]),
-        _both(a.cluster, b.cluster),
-        _both(a.also, b.also),
-        _both(a.raw, b.raw),
-        codes,
-        _both(a.row, b.row),
-    )
+    arrays: dict[str, Any] = {name: _both(value, getattr(b, name)) for name, value in a._arrays()}
+    return Released(**arrays, codes=codes)
 
 
 def keys(part: Released) -> list[bytes]:
@@ -263,10 +258,6 @@ def digest(*arrays: np.ndarray | None) -> bytes:
         digest.update(f"{array.dtype}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).data if array.size else b"")
     return digest.digest()
-
-
-def _some(values: np.ndarray | None, rows: np.ndarray | slice) -> np.ndarray | None:
-    return None if values is None else values[rows]
 
 
 def _both(a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import Budget, Problem, Released, cut, enough, hold, joined
+from edgeveil.trainer.attacks.problem import Budget, Problem, Released, blank, cut, enough, hold, joined
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.measures import attack_metrics
 
@@ -65,7 +65,6 @@ def prior(dataset: Dataset) -> np.ndarray:
 # neither classifiers nor perturber saw) and on *both*; the best is reported. Rows to calibrate on and to choose the
 # best by are always fresh. Where the data are too few for a slice ``attack``, the fresh rows are the other folds of
 # the test slice.
-
 
 LearnedOn = Literal["old", "fresh", "both", "crossed"]
 FOLDS = 3  # of the test slice, where it is the only source of fresh rows
@@ -139,16 +138,8 @@ def question_of(
     at, clean = places(dataset), dataset.part("classifiers")
     rows = dataset.slices.rows()
     seen = replace(released, raw=dataset.x[rows], row=rows)
-    empty = seen.take(np.empty(0, np.int64))
-    blank = Problem(
-        dataset.input,
-        dataset.theta,
-        prior(dataset),
-        fit=empty,
-        stop=empty,
-        choose=empty,
-        test=empty,
-        budget=budget,
+    bare = replace(
+        blank(dataset.input, dataset.theta, prior(dataset), seen, budget),
         clean=Released(clean.x, clean.y, clean.z, clean.cluster),
         sensitive=classifiers["sensitive"],
     )
@@ -156,13 +147,13 @@ def question_of(
     pools = [Pool(seen.take(at.fresh), test)] if len(dataset.slices.attack) else _folds(test, FOLDS, seed)
     if not all(enough(pool.fresh) for pool in pools):
         fit, stop, choose = cut(old, seed)
-        return Question((Setting.of("old", [replace(blank, fit=fit, stop=stop, choose=choose, test=test)]),))
+        return Question((Setting.of("old", [replace(bare, fit=fit, stop=stop, choose=choose, test=test)]),))
     old_fit, old_stop = hold(old, _share(len(old), STOP_SHARE, MOST_TO_STOP), seed)
     settings: dict[LearnedOn, list[Problem]] = {"old": [], "fresh": [], "both": []}
     for pool in pools:
         rest, choose = hold(pool.fresh, _share(len(pool.fresh), CHOOSE_SHARE, MOST_TO_CHOOSE), seed)
         fit, stop = hold(rest, _share(len(rest), STOP_SHARE, MOST_TO_STOP), seed)
-        judged = replace(blank, choose=choose, test=pool.test)
+        judged = replace(bare, choose=choose, test=pool.test)
         settings["old"].append(replace(judged, fit=old_fit, stop=old_stop))
         settings["fresh"].append(replace(judged, fit=fit, stop=stop))
         fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
@@ -173,7 +164,7 @@ def question_of(
     folds = []
     for others, fold in _folds(test, CROSSED_FOLDS, seed):
         rest, choose = hold(others, CHOOSE_SHARE, seed)
-        folds.append(replace(blank, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
+        folds.append(replace(bare, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
     return Question(asked, Setting.of("crossed", folds))
 
 
@@ -183,18 +174,18 @@ def crossed(problem: Problem, seed: int) -> Setting:
     return Setting.of("crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds])
 
 
-def question_of_fresh(rows: Released, blank: Problem, *, seed: int, judged: int = FOLDS) -> Question:
+def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int = FOLDS) -> Question:
     """The question of rows that trained no perturber, so that all of them are fresh.
 
     They are cut into three folds of whole clusters; ``judged`` of them are test rows, each for adversaries that learned
-    on the others. ``blank`` gives the problem's input, tables and budget. Where it has ``clean`` rows, those of each
+    on the others. ``bare`` gives the problem's input, tables and budget. Where it has ``clean`` rows, those of each
     fold are the samples behind the rows that its adversaries learn on. Raises ``BadInput`` for too few rows to learn.
     """
     found = []
     for pool in _folds(rows, FOLDS, seed)[:judged]:
         fit, stop, choose = cut(pool.fresh, seed)
-        clean = None if blank.clean is None else joined(fit, stop).unperturbed()
-        found.append(replace(blank, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
+        clean = None if bare.clean is None else joined(fit, stop).unperturbed()
+        found.append(replace(bare, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
     return Question((Setting.of("fresh", found),))
 
 

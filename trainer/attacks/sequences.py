@@ -24,23 +24,18 @@ MOST_CODES_IN_PAIRS = 64
 
 @dataclass(frozen=True)
 class Tracks:
-    """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track.
-
-    ``weight`` (n,) is the weight of each in learning; None: 1.
-    """
+    """Tracks of equal length: code (n, T), 0 .. ``codes`` - 1, with y and z (n,) of the whole track."""
 
     code: np.ndarray
     y: np.ndarray
     z: np.ndarray
-    weight: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
 
     def take(self, rows: np.ndarray | slice) -> Tracks:
         """Some of the tracks."""
-        weight = None if self.weight is None else self.weight[rows]
-        return Tracks(self.code[rows], self.y[rows], self.z[rows], weight)
+        return Tracks(self.code[rows], self.y[rows], self.z[rows])
 
 
 def cut(code: np.ndarray, y: np.ndarray, z: np.ndarray, *, track: np.ndarray, length: int) -> Tracks:
@@ -81,10 +76,9 @@ def log_posteriors(
 ) -> np.ndarray:
     """P(z | y, all codes of the track) by summing log P(code | y, z) over the track: (tracks, classes of z)."""
     t = fit.code.shape[1]
-    prior = prior_of(fit, classes)
+    prior = counted_prior(fit.y, fit.z, classes)
     counts = np.zeros((classes[0], codes, classes[1]))
-    weighs = 1.0 if fit.weight is None else np.repeat(fit.weight, t)
-    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), weighs)
+    np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), 1.0)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
     return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
 
@@ -97,15 +91,6 @@ def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -
 def judged(p: np.ndarray, test: Tracks) -> dict[str, Any]:
     """The same of P(z | y, codes) (tracks, classes of z)."""
     return {"tracks": len(test), "accuracy": accuracy(p, test.z), "auc": auc_within_y(p, test.y, test.z)}
-
-
-def prior_of(tracks: Tracks, classes: tuple[int, int]) -> np.ndarray:
-    """P(z|y), (classes of y, of z), counted with the tracks' weights; every z keeps a small share."""
-    if tracks.weight is None:
-        return counted_prior(tracks.y, tracks.z, classes)
-    counts = np.full(classes, 1e-3)
-    np.add.at(counts, (tracks.y, tracks.z), tracks.weight)
-    return counts / counts.sum(axis=1, keepdims=True)
 
 
 def histogram_forest(
@@ -139,7 +124,7 @@ def _forest(fit: np.ndarray, test: np.ndarray, tracks: Tracks, *, classes: int, 
     from sklearn.ensemble import RandomForestClassifier
 
     model = RandomForestClassifier(trees, min_samples_leaf=2, n_jobs=1, random_state=seed)
-    return predicted(model.fit(fit, tracks.z, sample_weight=tracks.weight), test, classes)
+    return predicted(model.fit(fit, tracks.z), test, classes)
 
 
 def histograms(tracks: Tracks, *, classes: int, codes: int) -> np.ndarray:

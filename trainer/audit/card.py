@@ -13,16 +13,24 @@ from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.trainer.audit.board_column import board_name, title
+from edgeveil.trainer.audit.document import same
+from edgeveil.trainer.audit.sections import sections
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
     EARLIER,
+    HEAD,
     LEAKS,
+    attack_line,
+    board_name,
+    column_title,
     guess,
+    notes,
     percent,
+    probe_lines,
     sentence,
     span,
     verdict,
+    what_else_lines,
     what_else_sentence,
     words,
 )
@@ -41,28 +49,10 @@ SUBSTITUTED = "What leaves are records of other people, put in the place of each
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
-# Fields that the card copies from an audit; those of ``_FURTHER`` are not in every audit.
+# Fields that the card copies from an audit; those of ``_FURTHER`` and the sections are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
-_FURTHER = (
-    "certificate",
-    "collateral",
-    "spending",
-    "training",
-    "head",
-    "diagnostic",
-    "limits",
-    "permutation",
-    "counting",
-    "learning_curve",
-    "warnings",
-    "parts",
-    "what_else",
-    "probes",
-    "predictors",
-    "streams",
-    "on_board",
-)
+_FURTHER = ("limits", "permutation", "counting", "learning_curve", "warnings", "parts", "what_else", "probes")
 _PROVENANCE = ("backends", "versions", "machine")
 _FORMED = ("sentence", "verdict", "leakage_about_others")
 _TOP = (
@@ -125,7 +115,8 @@ def of_bundle(bundle: Bundle) -> dict[str, Any]:
 
 def _artefact(document: Mapping[str, Any]) -> dict[str, Any]:
     found = {key: document[key] for key in (*_WHOLE, *_ATTACKS, *_PROVENANCE)}
-    found.update({key: document[key] for key in _FURTHER if document.get(key) is not None})
+    further = (*_FURTHER, *(section.name for section in sections() if section.on_card))
+    found.update({key: document[key] for key in further if document.get(key) is not None})
     leaks = list(leakage(document))
     return {**found, "sentence": sentence(document), "verdict": words(document), "leakage_about_others": leaks}
 
@@ -153,22 +144,11 @@ def _guarantees(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, A
     if counts is not None and counts.noise is not None:
         yield {"artefact": "counts of people", "sentence": revealed(counts)}
     for document in documents:
-        if document.get("spending"):
-            yield {"artefact": title(document), "sentence": document["spending"]["sentence"]}
-        if document.get("training", {}).get("given"):
-            yield {"artefact": title(document), "sentence": document["training"]["sentence"]}
-        if document.get("head", {}).get("given"):
-            yield {"artefact": title(document), "sentence": document["head"]["sentence"]}
-        found = document.get("certificate") or {}
-        if found.get("per_code", {}).get("given"):
-            yield {"artefact": title(document), "sentence": found["per_code"]["sentence"]}
-        if found.get("given"):
-            yield {"artefact": title(document), "sentence": found["sentence"]}
-        streams = document.get("streams") or {}
-        if streams.get("certificate", {}).get("given"):
-            yield {"artefact": title(document), "sentence": streams["sentence"]}
-        if "population_free" in found:
-            yield {"artefact": title(document), "sentence": found["population_free"]}
+        for section in sections():
+            for text in section.guarantees(document[section.name]) if document.get(section.name) else ():
+                yield {"artefact": column_title(document), "sentence": text}
+        if "population_free" in (document.get("certificate") or {}):
+            yield {"artefact": column_title(document), "sentence": document["certificate"]["population_free"]}
 
 
 def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any]) -> Iterator[str]:
@@ -206,7 +186,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
             exceeded = sentences(document.get("limits") or {"exceeded": []})
             yield from (f"A limit of the recipe is not met{where}. {text}" for text in exceeded)
         if "verdict" not in document:
-            yield f"{title(document)}: {EARLIER}"
+            yield f"{column_title(document)}: {EARLIER}"
     yield from audit.get("warnings") or []
 
 
@@ -227,7 +207,6 @@ def _not_tested(documents: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 # A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded).
-
 
 _WORDS = {
     "attack_points": "The best attack found is {found:.1f} points over chance: the recipe allows {asked:g} "
@@ -372,3 +351,31 @@ def _certified(certificate: Mapping[str, Any]) -> str:
         if one and one["given"]:
             return str(one["sentence"])
     return f"no bound. {(bound or certificate)['sentence']}"
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
+    data, raw = document["data"], document["raw"]
+    lines = [
+        sentence(document),
+        "",
+        headline(document),
+    ]
+    for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
+        target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
+        lines += [
+            "",
+            f"{title}: {data['target']} right {rate(target)} (raw {percent(raw['target']['accuracy'])}); "
+            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
+            f"{percent(chance['majority'])}",
+            HEAD,
+            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
+            *notes(part),
+        ]
+    lines += ["", *what_else_lines(document), *probe_lines(document)]
+    lines.append("")
+    for section in sections():
+        if section.name in document:
+            lines += section.lines(document[section.name], document)
+    lines += ["", *limit_lines(document), *closing(document)]
+    return "\n".join(lines)

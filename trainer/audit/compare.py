@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +21,13 @@ from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
-from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Problem, Released, units_of
+from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Released, blank, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
-from edgeveil.trainer.audit.document import Audited, environment, interval, kept_answers, same
+from edgeveil.trainer.audit.card import rate
+from edgeveil.trainer.audit.document import Audited, Making, interval, kept_answers, same
 from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
@@ -113,8 +112,6 @@ def sentence(document: Mapping[str, Any]) -> str:
 
 # The audit of pairs: y read before and after, z attacked before and after, and the verdict.
 
-
-SCHEMA = 1
 ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
 READERS: tuple[Adversary, ...] = (
     Logistic(),
@@ -136,14 +133,6 @@ NOT_COVERED = (
 
 
 @dataclass(frozen=True)
-class Read:
-    """What is read of rows before: y and z, by attackers who learn on such rows. It is the same for all mechanisms."""
-
-    target: Interval
-    sensitive: Interval
-
-
-@dataclass(frozen=True)
 class _Asked:
     """The settings that all questions of one audit share."""
 
@@ -153,19 +142,9 @@ class _Asked:
 
     def of(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
         counted = counted_prior(rows.y, rows.z, classes)
-        empty = rows.take(np.empty(0, np.int64))
-        blank = Problem(
-            input_,
-            counted,
-            counted,
-            fit=empty,
-            stop=empty,
-            choose=empty,
-            test=empty,
-            budget=self.budget,
-            clean=empty if clean else None,
-        )
-        return question_of_fresh(rows, blank, seed=self.seed, judged=self.judged)
+        bare = blank(input_, counted, counted, rows, self.budget)
+        bare = replace(bare, clean=bare.fit) if clean else bare
+        return question_of_fresh(rows, bare, seed=self.seed, judged=self.judged)
 
 
 def audit_pairs(
@@ -176,27 +155,19 @@ def audit_pairs(
     sensitive: str = "z",
     budget: str = "quick",
     seed: int = 0,
-    families: Sequence[Adversary] | None = None,
-    readers: Sequence[Adversary] | None = None,
-    read: Read | None = None,
-    judged: int | None = None,
-    curve: bool = True,
     keep: Path | None = None,
     resume: bool = False,
 ) -> dict[str, Any]:
     """Attack what a mechanism made of samples, and compare with the samples.
 
-    ``target`` and ``sensitive`` are words for y and z. ``families`` (default: all that need no D_z) attack z, and
-    ``readers`` read y of both and z of the rows before. ``read`` is what ``read_before`` returned for the same rows,
-    where it need not be measured again. ``judged`` of three folds of the rows are test rows; default: all of them,
-    or one where there are more than ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder
-    ``keep`` each attack's answers are kept as it ends, until all is done; ``resume`` continues from them.
+    ``target`` and ``sensitive`` are words for y and z. All families that need no D_z attack z, and ``READERS`` read y
+    of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
+    ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
+    kept as it ends, until all is done; ``resume`` continues from them.
     Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
-    begun, started = time.monotonic(), datetime.now(timezone.utc)
-    if budget not in BUDGETS:
-        raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+    making = Making("edgeveil-audit-pairs", budget, seed)
     pairs = without_rare(pairs)
     before, after = pairs.before, pairs.after
     cluster, kind = units(after)
@@ -204,9 +175,6 @@ def audit_pairs(
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
     document: dict[str, Any] = {
-        "schema": SCHEMA,
-        "kind": "edgeveil-audit-pairs",
-        "created": started.strftime("%Y-%m-%dT%H:%M:%SZ"),
         "data": {
             "name": name,
             "target": target,
@@ -224,53 +192,30 @@ def audit_pairs(
     needed = {"rows": -(-FEWEST_ROWS * FOLDS // (FOLDS - 1)), "units": -(-FEWEST_UNITS * FOLDS // (FOLDS - 1)) + 1}
     found: dict[str, Any]
     if rows < needed["rows"] or count < needed["units"]:
-        found = _nothing()
+        names = "target chance worst_adaptive most_bits learning_curve permutation raw utility what_else"
+        found = {**dict.fromkeys(names.split()), "adversaries": [], "not_run": [], "warnings": []}
+        found["test"] = {"rows": 0, "units": 0}
     else:
         load_tensorflow()
-        every = meant_for(adversaries(), after.kind)
-        attackers = tuple(families or without_d_z(every))
-        total = len(attackers) + (3 if read is None else 1)
+        attackers = without_d_z(meant_for(adversaries(), after.kind))
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
-        with answers as journal, progress("audit", total=total) as advance:
+        with answers as journal, progress("audit", total=len(attackers) + 3) as advance:
             journal.begins = advance.begin
             tries = replace(BUDGETS[budget], journal=journal)
-            asked = _Asked(tries, seed, _judged(len(after.y), judged))
+            asked = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)
 
             def done(rows_found: Sequence[Row]) -> None:
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
 
-            found = _measured(pairs, cluster, asked, attackers, tuple(readers or READERS), read, curve, done)
-    versions, machine = environment()
+            found = _measured(pairs, cluster, asked, attackers, done)
     document |= {
+        **making.fields(),
         **found,
         "intervals": "Wilson" if cluster is None else f"Wilson on the effective number of {kind}s",
         "not_covered": list(NOT_COVERED),
-        "budget": budget,
-        "seed": seed,
-        "versions": versions,
-        "machine": machine,
-        "wall_time_s": round(time.monotonic() - begun, 1),
     }
     document["verdict"] = concluded(document, needed)
     return {**document, "sentence": sentence(document)}
-
-
-def read_before(
-    before: Readings,
-    *,
-    budget: str = "quick",
-    seed: int = 0,
-    readers: Sequence[Adversary] | None = None,
-    judged: int | None = None,
-) -> Read:
-    """How well y and z are read of samples that nothing was done to."""
-    load_tensorflow()
-    asked = _Asked(BUDGETS[budget], seed, _judged(len(before.y), judged))
-    return _read(before, units(before)[0], asked, tuple(readers or READERS))
-
-
-def _judged(rows: int, judged: int | None) -> int:
-    return judged or (1 if rows > ENOUGH_ROWS else FOLDS)
 
 
 def _order(pairs: Pairs, seed: int) -> Match:
@@ -290,29 +235,25 @@ def _measured(
     cluster: np.ndarray | None,
     asked: _Asked,
     attackers: tuple[Adversary, ...],
-    readers: tuple[Adversary, ...],
-    read: Read | None,
-    curve: bool,
     done: Any,
 ) -> dict[str, Any]:
     before, after = pairs.before, pairs.after
     # Where rows have partners of the same shape, adversaries know the samples behind the rows that they learn on.
     known = pairs.order != "shuffled" and before.x.shape[1:] == after.x.shape[1:]
     raw = before.x if known else None
-    if read is None:
-        read = _read(before, units(before)[0], asked, readers)
-        done([])
-        done([])
+    target, sensitive = _read(before, units(before)[0], asked)
+    done([])
+    done([])
     input_ = spec(after, [before] if known else [])
     nothing = np.zeros(len(after.y), np.int64)
     y_rows = Released(after.x, nothing, after.y, cluster, raw=raw)
     y_question = asked.of(y_rows, known, input_, (1, len(after.y_names)))
-    of_y = attack_all(y_question, seed=asked.seed, families=readers, curve=False)
+    of_y = attack_all(y_question, seed=asked.seed, families=READERS, curve=False)
     done([])
     z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
     z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
     ran = run(z_question, seed=asked.seed, families=attackers, done=done)
-    of_z = summed_up(z_question, ran, seed=asked.seed, curve=curve)
+    of_z = summed_up(z_question, ran, seed=asked.seed)
     apart: tuple[Part, ...] = ()
     if ran.most_bits is not None:
         judged = ran.most_bits.judged("choose"), ran.most_bits.judged("test")
@@ -322,10 +263,10 @@ def _measured(
         **Audited(_rate(of_y.worst_adaptive), of_z, ran.most_bits, apart).as_dict(),
         "what_else": _what_else(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
         "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
-        "raw": {"target": interval(read.target), "sensitive": interval(read.sensitive)},
+        "raw": {"target": interval(target), "sensitive": interval(sensitive)},
         "utility": {
             "chance": of_y.chance.majority,
-            "before": interval(read.target),
+            "before": interval(target),
             "after": {**interval(_rate(of_y.worst_adaptive)), "by": of_y.worst_adaptive.name},
             "trained_on_before": None if transfer is None else interval(_rate(transfer)),
         },
@@ -361,29 +302,20 @@ def _what_else(
     return what_else.asked(labels_of(rows), of_z, counted_z, prior_of, posed, asked.budget, asked.seed)
 
 
-def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, readers: tuple[Adversary, ...]) -> Read:
+def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked) -> tuple[Interval, Interval]:
+    """How well y and z are read of samples that nothing was done to."""
+
     def best(y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Interval:
         question = asked.of(Released(before.x, y, z, cluster), False, spec(before), classes)
-        return _rate(attack_all(question, seed=asked.seed, families=readers, curve=False).worst_adaptive)
+        return _rate(attack_all(question, seed=asked.seed, families=READERS, curve=False).worst_adaptive)
 
     nothing = np.zeros(len(before.y), np.int64)
     counts = len(before.y_names), len(before.z_names)
-    return Read(best(nothing, before.y, (1, counts[0])), best(before.y, before.z, counts))
+    return best(nothing, before.y, (1, counts[0])), best(before.y, before.z, counts)
 
 
 def _rate(row: Row) -> Interval:
     return Interval(row.accuracy, row.low, row.high)
-
-
-def _nothing() -> dict[str, Any]:
-    """The part of the document that adversaries fill, where there are too few rows for them."""
-    empty: dict[str, Any] = dict.fromkeys(
-        (
-            *("target", "chance", "worst_adaptive", "most_bits", "learning_curve", "permutation", "raw", "utility"),
-            "what_else",
-        )
-    )
-    return {**empty, "adversaries": [], "not_run": [], "warnings": [], "test": {"rows": 0, "units": 0}}
 
 
 # The document of an audit of pairs as text for a terminal.
@@ -406,7 +338,7 @@ def as_text(document: Mapping[str, Any]) -> str:
         lines += [
             "",
             *utility_lines(document),
-            f"{data['sensitive']} right before, {_range(document['raw']['sensitive'])}; chance: prior "
+            f"{data['sensitive']} right before, {rate(document['raw']['sensitive'])}; chance: prior "
             f"{percent(chance['prior'])}, majority {percent(chance['majority'])}; after:",
             HEAD,
             *(attack_line(row, best=same(row, document["worst_adaptive"])) for row in document["adversaries"]),
@@ -420,15 +352,11 @@ def utility_lines(document: Mapping[str, Any]) -> list[str]:
     """How well y is read before and after."""
     target, found = document["data"]["target"], document["utility"]
     lines = [
-        f"{target} right before: {_range(found['before'])} (guessing: {percent(found['chance'])})",
-        f"{target} right after: {_range(found['after'])} ({found['after']['by']}, trained on rows after)",
+        f"{target} right before: {rate(found['before'])} (guessing: {percent(found['chance'])})",
+        f"{target} right after: {rate(found['after'])} ({found['after']['by']}, trained on rows after)",
     ]
     if found["trained_on_before"] is not None:
         lines.append(
-            f"{target} right after, by a classifier trained on rows before: {_range(found['trained_on_before'])}"
+            f"{target} right after, by a classifier trained on rows before: {rate(found['trained_on_before'])}"
         )
     return lines
-
-
-def _range(rate: Mapping[str, float]) -> str:
-    return f"{percent(rate['accuracy'])} [{percent(rate['low'])}, {percent(rate['high'])}]"

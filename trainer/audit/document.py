@@ -1,4 +1,4 @@
-"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json) and the same as text."""
+"""The audit as one document: audit.json (docs/reference/schemas/audit.schema.json)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import math
 import os
 import platform
 import shutil
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -18,11 +20,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.attacks.findings import Curve, Findings, Journal, Scored
+from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
 from edgeveil.trainer.attacks.parts import Part
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.attacks.problem import BUDGETS
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.subject import KERAS
-from edgeveil.trainer.audit.verdict import HEAD, attack_line, notes, percent, probe_lines, what_else_lines
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, set_aside
@@ -65,7 +67,9 @@ def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
         "not_run": [left_out._asdict() for left_out in found.not_run],
         "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
         "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
-        "learning_curve": None if found.curve is None else _curve(found.curve),
+        "learning_curve": None
+        if found.curve is None
+        else {**shorts(found.curve._asdict()), "points": [shorts(point._asdict()) for point in found.curve.points]},
         "warnings": list(found.warnings),
         "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
         "counting": None if found.counting is None else shorts(found.counting._asdict()),
@@ -100,14 +104,27 @@ def _part(part: Part) -> dict[str, Any]:
     return {**shorts(part._asdict()), "right": right, "bits": spread(part.bits)}
 
 
-def _curve(curve: Curve) -> dict[str, Any]:
-    return {**shorts(curve._asdict()), "points": [shorts(point._asdict()) for point in curve.points]}
-
-
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
     """Versions of what the numbers depend on, and the machine in general terms (never its name)."""
     versions = {"python": platform.python_version(), **package_versions(PACKAGES)}
     return versions, {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count() or 1}
+
+
+class Making:
+    """The fields that every document of an audit has, with the time that it took from here on."""
+
+    def __init__(self, kind: str, budget: str, seed: int) -> None:
+        """Raises ``BadInput`` for a ``budget`` that there is not."""
+        if budget not in BUDGETS:
+            raise BadInput(f"An audit budget is one of {', '.join(BUDGETS)}; got {budget!r}.")
+        self._begun, created = time.monotonic(), datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        self._fields = {"schema": SCHEMA, "kind": kind, "created": created, "budget": budget, "seed": seed}
+
+    def fields(self) -> dict[str, Any]:
+        """Called at the end of the audit."""
+        versions, machine = environment()
+        took = round(time.monotonic() - self._begun, 1)
+        return {**self._fields, "versions": versions, "machine": machine, "wall_time_s": took}
 
 
 def save(document: Mapping[str, Any], folder: Path, *, others: Sequence[Mapping[str, Any]] = ()) -> Path:
@@ -167,95 +184,9 @@ def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     path = Path(folder) / "audit.json"
     main = json.loads(path.read_bytes())
     kept = [other for other in main.get("others", []) if "on_board" not in other]
-    whole = {**main, "others": [*kept, *board_column.joined(document, columns(path))]}
+    whole = {**main, "others": [*kept, *verdict.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
-
-
-def as_text(document: Mapping[str, Any]) -> str:
-    """The document for a terminal: the perturber, then label-only; every non-adaptive number is marked as such."""
-    from edgeveil.trainer.audit.card import closing, headline, limit_lines, rate
-    from edgeveil.trainer.audit.sections import spending_section
-    from edgeveil.trainer.audit.sections.linear_section import as_lines
-    from edgeveil.trainer.audit.verdict import sentence
-
-    data, raw = document["data"], document["raw"]
-    lines = [
-        sentence(document),
-        "",
-        headline(document),
-    ]
-    for title, part in (("this perturber", document), ("label-only (the floor)", document["label_only"])):
-        target, chance, worst = part["target"], part["chance"], part["worst_adaptive"]
-        lines += [
-            "",
-            f"{title}: {data['target']} right {rate(target)} (raw {percent(raw['target']['accuracy'])}); "
-            f"chance at {data['sensitive']}: prior {percent(chance['prior'])}, majority "
-            f"{percent(chance['majority'])}",
-            HEAD,
-            *(attack_line(row, best=same(row, worst)) for row in part["adversaries"]),
-            *notes(part),
-        ]
-    lines += ["", *what_else_lines(document), *probe_lines(document)]
-    lines += ["", *board_column.as_lines(document), *([""] if "on_board" in document else [])]
-    if document.get("spending"):
-        lines += spending_section.as_lines(document["spending"])
-    if "training" in document:
-        lines.append(document["training"]["sentence"])
-    lines += certificate_lines(document["certificate"])
-    if document["collateral"]:
-        lines += [
-            "",
-            "Trained on, and read from, the output (with raw samples and label-only to compare):",
-            *_useful(document),
-        ]
-    if "predictors" in document:
-        lines += as_lines(document["predictors"])
-    perturbed, untouched = (document["diagnostic"]["gamma"][kind] for kind in ("perturbed", "raw"))
-    lines += [
-        "",
-        f"{document['diagnostic']['title']}: mean {perturbed['mean']:.3f}, largest {perturbed['sup']:.3f}; "
-        f"raw {untouched['mean']:.3f}, {untouched['sup']:.3f}",
-    ]
-    lines += ["", *limit_lines(document), *closing(document)]
-    return "\n".join(lines)
-
-
-def certificate_lines(certificate: Mapping[str, Any]) -> Iterator[str]:
-    """The bound for every code, the averaged one, and what holds for every population, as far as there are these."""
-    bound = certificate.get("per_code")
-    if bound:
-        yield bound["sentence"]
-        several = [one for one in bound["linked"] if one["releases"] > 1]
-        if several:
-            told = "; ".join(
-                f"{one['releases']}: F {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack right "
-                f"{percent(one['attack'])}"
-                for one in several
-            )
-            yield f"  Linked codes of one unit, F if they are independent given y and z: {told}"
-    yield certificate["sentence"]
-    if "population_free" in certificate:
-        yield certificate["population_free"]
-
-
-def _useful(document: Mapping[str, Any]) -> Iterator[str]:
-    from edgeveil.trainer.audit.sections.retained_table import retained_table, score
-
-    table = retained_table(document)
-    if table is None:
-        return
-    for row in table["rows"]:
-        for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
-            if key in row:
-                figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
-                figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
-                yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
-    for row in table["rows"]:
-        if "told_apart" in row:
-            yield f"  told apart from raw: {row['title']:32} {score(row['told_apart'])}"
-    for name, value in document["collateral"]["kept"].items():
-        yield f"  kept of {name}: correlation {score(value)} between x and x'; label-only 0"
 
 
 def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:

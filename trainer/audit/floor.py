@@ -29,6 +29,7 @@ from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.audit.document import Audited, interval, versions
 from edgeveil.trainer.audit.sections import retained, what_else
+from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
@@ -100,7 +101,6 @@ def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dic
 # Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.
 #
 # It is measured once for each run, budget and seed, and where a machine has two cores in a process next to the audit.
-
 
 LABEL_ONLY_ROWS = 12_000
 WORTH_A_PROCESS = 1e7  # values of all rows; with fewer, loading TensorFlow again takes longer than it saves
@@ -209,11 +209,6 @@ class Floor:
 def _cores() -> int:
     """Those that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def named_by(run: Run) -> tuple[str, ...]:
-    """The properties of a sample that a run's recipe asks to keep."""
-    return tuple(getattr(run.recipe.perturber, "keep", ()))
 
 
 def main() -> None:

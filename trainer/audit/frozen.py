@@ -21,14 +21,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.remote import perturb_on_board
 from edgeveil.edge_runtime.backends.model_lint import check_all
-from edgeveil.edge_runtime.bundle.reader import read_file
+from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
@@ -36,21 +37,19 @@ from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import KERAS, Subject, as_received, further_outputs, released_rows, run_artefact
 from edgeveil.trainer.datasets.base import PARTS, SliceName
+from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import progress
-
-if TYPE_CHECKING:
-    from edgeveil.trainer.export.folder import ExportFolder
-
+from edgeveil.trainer.runs.run import Run
 
 # Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run.
 
 
 @dataclass(frozen=True)
 class Opened:
-    """What is audited and the run (``edgeveil.trainer.runs.run.Run``) whose data and classifiers it is audited with."""
+    """What is audited and the run whose data and classifiers it is audited with."""
 
     subject: Subject
-    run: Any
+    run: Run
 
 
 def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact: str) -> Opened:
@@ -58,11 +57,7 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
 
     Raises ``BadInput`` where something is missing, ``BundleRefused`` where no trusted key signed the bundle.
     """
-    from edgeveil.trainer.runs.run import Run
-
     if target.is_dir():
-        from edgeveil.trainer.export.folder import ExportFolder
-
         folder = ExportFolder.open(target)
         place = folder.run if run is None else run
         if place is None:
@@ -75,9 +70,6 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
             "A bundle holds no data to attack it with, and is only opened against trusted keys: name the run with "
             "--run and the folder of public keys with --trust."
         )
-    from edgeveil.edge_runtime.bundle.reader import read_bundle
-    from edgeveil.edge_runtime.bundle.trust_store import open_trust
-
     bundle = read_bundle(str(target), open_trust(str(trust)))
     return Opened(_subject(bundle.manifest.document, bundle.members, artefact), Run.open(run))
 
@@ -89,9 +81,6 @@ def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact
     """
     check_all(manifest, members)
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)
-
-
-# The main part, described by the docstring.
 
 
 SCHEMA = 1
@@ -172,12 +161,6 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     return Path(out)
 
 
-def about(path: Path) -> Mapping[str, Any]:
-    """The description in a frozen set."""
-    with np.load(path, allow_pickle=False) as file:
-        return json.loads(str(file["about"]))
-
-
 def _licence(data: Any) -> str:
     """A note on what may be done with the set. Raises ``BadInput`` unless it is known that it may be passed on."""
     source = data.own[0] if data.own else data.source
@@ -208,15 +191,11 @@ def audit_on_board(
     trust: Path,
     artefact: str = "auto",
     device: str = CPU,
-    label_only: Mapping[str, Any] | None = None,
-    budget: str = "quick",
-    seed: int = 0,
-    tried: int | None = None,
-    resume: bool = False,
+    **settings: Any,
 ) -> dict[str, Any]:
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 
-    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; everything else is as in ``audit``.
+    ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; ``settings`` are those of ``audit``.
     Of an artefact compiled for an accelerator, all other slices go through the one it was compiled from. What was
     pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
     Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
@@ -239,18 +218,8 @@ def audit_on_board(
         kept=kept,
         progress=lambda pieces: progress(f"{len(test):,} rows on {board.transport.name}", total=pieces),
     )
-    document = audit(
-        bundle,
-        run=run,
-        trust=trust,
-        artefact=rows.artefact,
-        budget=budget,
-        seed=seed,
-        tried=tried,
-        label_only=label_only,
-        there=OnBoard(rows, rows.ran["manifest_sha256"]),
-        resume=resume,
-    )
+    there = OnBoard(rows, rows.ran["manifest_sha256"])
+    document = audit(bundle, run=run, trust=trust, artefact=rows.artefact, there=there, **settings)
     shutil.rmtree(kept, ignore_errors=True)
     return document
 

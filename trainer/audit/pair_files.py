@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -103,7 +103,6 @@ def of_rows(labels: Labels, names: Sequence[str], path: Path, *, what: str) -> n
 
 # Pictures and films as arrays, made small enough for adversaries to learn from.
 
-
 SIDE = 64  # pixels of the longer side
 MOST_FRAMES = 20_000
 
@@ -182,7 +181,6 @@ def _note(what: str, sizes: set[tuple[int, int]], to: tuple[int, int]) -> str:
 
 
 # Pairs from files: two .npz files, two folders of pictures, or two films.
-
 
 GROUPS = ("subject", "groups", "session")
 
@@ -268,16 +266,7 @@ def _same_classes(after: Readings, before: Readings) -> Readings:
                 "alone. Correct the labels, or leave those rows out."
             )
         numbers[name] = np.array([ours.index(one) for one in theirs])[getattr(after, name)]
-    return Readings(
-        after.x,
-        numbers["y"],
-        numbers["z"],
-        before.y_names,
-        before.z_names,
-        after.kind,
-        subject=after.subject,
-        session=after.session,
-    )
+    return replace(after, **numbers, y_names=before.y_names, z_names=before.z_names, known={})
 
 
 def _folders(before: Path, after: Path, labels: Path | None, order: Order) -> Pairs:

@@ -149,7 +149,6 @@ def _check_classes(readings: Readings, where: str) -> None:
 # Rizzo and Bakirov 2007), which needs no common shape. A mechanism that destroys everything looks like rows in another
 # order: data alone cannot tell the two apart.
 
-
 SHUFFLES = 999
 MOST_ROWS = 1000  # for inner products
 MOST_FOR_DISTANCES = 400

@@ -69,7 +69,15 @@ def rerun(
 
     bundle = read_bundle(read_file(str(path)), open_trust(trust))
     card = of_bundle(bundle)
-    recorded = _recorded(card, artefact)
+    # The part of a card that speaks of an artefact as a workstation runs it.
+    parts = {part["artefact"]: part for part in card["artefacts"] if "on_board" not in part}
+    chosen = next(iter(parts), None) if artefact is None else artefact
+    if chosen not in parts:
+        known = ", ".join(sorted(parts)) or "none that a workstation ran"
+        raise BadInput(
+            f"The card of this bundle has no audit of {artefact or 'any artefact'} to repeat; it has {known}."
+        )
+    recorded = parts[chosen]
     _check_run(bundle, card, Run.open(run))
     seed = recorded["seed"] + SEED_STEP if seed is None else seed
     if seed == recorded["seed"]:
@@ -147,18 +155,6 @@ def missed(document: Mapping[str, Any]) -> list[str]:
     """The names of what does not reproduce."""
     every = [*document["figures"], {"figure": "verdict", **document["verdict"]}]
     return [one["figure"] for one in every if one["reproduces"] is False]
-
-
-def _recorded(card: Mapping[str, Any], artefact: str | None) -> Mapping[str, Any]:
-    """The part of a card that speaks of an artefact as a workstation runs it."""
-    parts = {part["artefact"]: part for part in card["artefacts"] if "on_board" not in part}
-    chosen = next(iter(parts), None) if artefact is None else artefact
-    if chosen not in parts:
-        known = ", ".join(sorted(parts)) or "none that a workstation ran"
-        raise BadInput(
-            f"The card of this bundle has no audit of {artefact or 'any artefact'} to repeat; it has {known}."
-        )
-    return parts[chosen]
 
 
 def _check_run(bundle: Bundle, card: Mapping[str, Any], run: Run) -> None:
@@ -261,7 +257,6 @@ def _value(number: float, unit: str) -> str:
 # The simulator computes what the compiler's quantisation made of the network. It compiles anew, from the same artefact
 # and calibration rows; that this is the same network is held by the golden outputs, which must come out to the bit.
 
-
 MEANING = (
     "The test slice went through the simulator of the compiler's maker on a workstation; no board ran it. Attackers "
     "learned on what the artefact that was compiled lets out of the other slices. Readings are compared with that "
@@ -270,7 +265,7 @@ MEANING = (
 
 
 def audit_on_simulator(
-    folder: ExportFolder, python: Path, *, artefact: str, budget: str, seed: int, tried: int | None, resume: bool
+    folder: ExportFolder, python: Path, *, artefact: str, budget: str, seed: int, **settings: Any
 ) -> dict[str, Any]:
     """The audit document of an export's compiled artefact as its simulator computes it, with its ``on_board``.
 
@@ -286,10 +281,9 @@ def audit_on_simulator(
         artefact=artefact,
         budget=budget,
         seed=seed,
-        tried=tried,
         label_only=folder.audit["label_only"] if alike else None,
         there=simulated(folder, python, artefact),
-        resume=resume,
+        **settings,
     )
 
 

@@ -17,7 +17,11 @@ from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.manifest import Stage, parse, parse_table
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline, read_array
-from edgeveil.edge_runtime.stages import reads_and_writes
+from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
+from edgeveil.edge_runtime.stages.channel import Response
+from edgeveil.edge_runtime.stages.hold import Majority
+from edgeveil.edge_runtime.stages.mechanism import Mechanism
+from edgeveil.edge_runtime.stages.table import Argmax, ArgmaxWithin
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
 from edgeveil.trainer.datasets.base import Dataset
@@ -48,25 +52,21 @@ class Bottleneck:
     hidden_label: bool
     pictured: bool = False
 
-    def further_outputs(self) -> list[dict[str, Any]]:
-        """Manifest entries that make a pipeline hand out c and c' as well."""
-        whole = {"kind": "code", "shape": [], "dtype": "int64"}
-        return [{"name": SENT, "tensor": self.sent, **whole}, {"name": RELEASED, "tensor": self.released, **whole}]
-
 
 def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) -> Bottleneck | str:
     """The code that all outputs of ``manifest`` (its ``stages`` and ``outputs``) pass, or, as text, why there is none.
 
     ``tables`` are its arrays by name.
     """
-    if any(stage["stage"] == "mechanism" for stage in manifest["stages"]):
+    kinds = map(kind_of, manifest["stages"])
+    if any(issubclass(kind, Mechanism) and not issubclass(kind, Response) for kind in kinds):
         return "what leaves is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([Stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
     roots = sorted({root for output in leaving for root in walk.roots(output["tensor"])})
     if "" in roots:
         return "more of a reading leaves than a code, so there is nothing to count"
-    codes = [root for root in roots if walk.made_by[root].op == "argmax_within"]
+    codes = [root for root in roots if walk.within_class(root)]
     if len(codes) > 1 or (len(roots) > 1 and not codes):
         return "several codes leave side by side, and only one can be counted"
     root = codes[0] if codes else roots[0]
@@ -97,13 +97,18 @@ class _Walk:
             return {""}
         reads = set().union(*(self.roots(read) for read in reads_and_writes(stage.entry)[0]))
         # What is decided of a code's picture is a function of the code.
-        return {name} if stage.stage == "table" and "" in reads else reads
+        return {name} if issubclass(kind_of(stage.entry), Argmax) and "" in reads else reads
+
+    def within_class(self, name: str) -> bool:
+        """Whether ``name`` is the number of the largest value within the group of a class."""
+        stage = self.made_by.get(name)
+        return stage is not None and issubclass(kind_of(stage.entry), ArgmaxWithin)
 
     def first_token(self, code: str) -> Stage:
         """The stage that makes the first of a code's tokens, whose groups are the classes."""
         stage = self.made_by[code]
-        while (of := self.made_by.get(stage.group)) is not None and of.op == "argmax_within":
-            stage = of
+        while self.within_class(stage.group):
+            stage = self.made_by[stage.group]
         return stage
 
     def is_picture(self, name: str, code: str) -> bool:
@@ -115,7 +120,7 @@ class _Walk:
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""
-        votes = [stage.groups for stage in self._stages if stage.op == "majority" and stage.input == root]
+        votes = [s.groups for s in self._stages if issubclass(kind_of(s.entry), Majority) and s.input == root]
         return votes[0] if votes else None
 
     def channel(self, root: str, outputs: Sequence[Mapping[str, Any]]) -> tuple[str | None, str, str | None]:
@@ -128,9 +133,10 @@ class _Walk:
             by_code = next((table for table in tables if table), None)
             if leaves or len(readers) != 1:
                 return None, name, by_code
-            if readers[0].stage == "draw":
+            kind = kind_of(readers[0].entry)
+            if issubclass(kind, Response):
                 return by_code, readers[0].output, by_code
-            if readers[0].stage != "hold":
+            if not kind.held:
                 return None, name, by_code
             name = readers[0].output
 
@@ -139,9 +145,6 @@ def _keeps_class(channel: np.ndarray, groups: int) -> bool:
     """Whether every c' (a column) comes from the codes of one class alone, so that it tells y-hat anyway."""
     reached = (channel.reshape(groups, -1, channel.shape[1]) > 0).any(axis=1)
     return bool((reached.sum(axis=0) <= 1).all())
-
-
-# The main part, described by the docstring.
 
 
 ROWS_AT_ONCE = 4096
@@ -302,7 +305,10 @@ def further_outputs(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _extra(found: Bottleneck | str) -> list[dict[str, Any]]:
-    return found.further_outputs() if isinstance(found, Bottleneck) else []
+    """Manifest entries that make a pipeline hand out c and c' as well."""
+    whole = {"kind": "code", "shape": [], "dtype": "int64"}
+    named = [] if isinstance(found, str) else [(SENT, found.sent), (RELEASED, found.released)]
+    return [{"name": name, "tensor": tensor, **whole} for name, tensor in named]
 
 
 def _replace_end(here: np.ndarray, there: np.ndarray) -> np.ndarray:

@@ -1,9 +1,4 @@
-"""The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
-
-*leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
-confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
-make intervals wide, so they never make an audit look better.
-"""
+"""The column of an audit that a board adds, as text: the board, and where its output differs."""
 
 from __future__ import annotations
 
@@ -12,11 +7,63 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.counting import LEARNED_ON
+from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.audit.board_column import board_name
+from edgeveil.trainer.attacks.run_all import LEARNED_ON
 from edgeveil.trainer.measures.intervals import wider
+
+WORDS = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
+
+
+def column_title(document: Mapping[str, Any]) -> str:
+    """The title of a column of the card: the artefact, and the board where it ran on one."""
+    there = document.get("on_board")
+    return document["artefact"] if there is None else f"{document['artefact']} on {board_name(there)}"
+
+
+def board_name(there: Mapping[str, Any]) -> str:
+    """A board by its model, else by its processor and system; and its accelerator, where that ran the artefact."""
+    name = there["board"] or f"{there['architecture']}, {there['system'] or 'an unknown system'}"
+    return name if _device(there) == CPU else f"{name}, its {_device(there)}"
+
+
+def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The section for people."""
+    there = document.get("on_board")
+    if there is None:
+        return
+    backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
+    where = "By a simulator, on no board" if there.get("simulated") else "On the board"
+    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
+    for row in there["compared"]:
+        apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
+        ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"
+        yield f"  {row['what']:24} {row['differ']:6,} {WORDS[row['kind']]}: {100 * row['share']:.2f} % {ends}{apart}"
+    yield f"  {there['meaning']}"
+
+
+def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The boards' columns of an export with a new one, which replaces an older one of the same board."""
+    return [*(dict(one) for one in columns if _which(one) != _which(document)), dict(document)]
+
+
+def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    there = document["on_board"]
+    place = (there[key] for key in ("board", "architecture", "system", "python"))
+    return (document["artefact"], _device(there), *place)
+
+
+def _device(there: Mapping[str, Any]) -> str:
+    """The device that ran the artefact there; older audits do not name it, and ran on the processor."""
+    return there.get("device", CPU)
+
+
+# The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
+#
+# *leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
+# confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
+# make intervals wide, so they never make an audit look better.
 
 # Attacks and probes of an audit as text for a terminal.
 
@@ -145,9 +192,6 @@ def percent(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.1f} %"
 
 
-# The main part, described by the docstring.
-
-
 LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together
@@ -199,7 +243,8 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
     figures = [figure for row in part["adversaries"] for figure in _figures(row, guess(part))]
     fresh = any(row["kind"] == "adaptive" and row.get("learned_on") in FRESH for row in part["adversaries"])
     reasons = list(_leaks(part, limit))
-    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in _names(figures)}
+    names = dict.fromkeys(one.name for one in figures)
+    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in names}
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
     word = LEAKS if reasons else HOLDS if fresh and below and "bits" in upper else CANNOT_TELL
     needed = _needed(figures, limit, data, wider(len(part["adversaries"]))) if word == CANNOT_TELL and fresh else None
@@ -395,10 +440,6 @@ def _needed(
 
 def _allowed(limit: Limit, name: str) -> float:
     return {"points": limit.points, "balanced": limit.points, "bits": limit.bits}[name]
-
-
-def _names(figures: list[_Figure]) -> list[str]:
-    return list(dict.fromkeys(one.name for one in figures))
 
 
 def _largest(ends: list[float | None]) -> float | None:

@@ -114,8 +114,8 @@ def audit(
     """
     given = {name for name, value in locals().items() if value not in (None, CPU) and value is not False}
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.card import measured_spending, next_step, sentences, summary
-    from edgeveil.trainer.audit.document import add_column, as_text, require_new, require_ships, save
+    from edgeveil.trainer.audit.card import as_text, measured_spending, next_step, sentences, summary
+    from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save
     from edgeveil.trainer.audit.frozen import audit_on_board, same_export
     from edgeveil.trainer.audit.rerun import audit_on_simulator
     from edgeveil.trainer.export.folder import ExportFolder

@@ -173,7 +173,6 @@ def _auc(score: np.ndarray, positive: np.ndarray) -> float:
 # 1 % it fired in 2 to 3 % of cases without a leak.) So each fold is tested by itself, the others as they are, and the
 # smallest p-value counts as often as there are folds (Bonferroni).
 
-
 SHUFFLES = 999
 MOST_SHUFFLES, ENOUGH = 2499, 20  # of the sequential test; corrected for a dozen tests, p can still be 1 %
 Swapped = Literal["rows", "clusters", "rows of clusters"]
@@ -284,7 +283,12 @@ def sequential_test(
     if tested and fold is not None:
         each = []
         for mine in _folds(fold):
-            of_fold = _statistic_of(statistic, mine, len(z))
+
+            def of_fold(gain: np.ndarray, mine: np.ndarray = mine) -> float:
+                every = np.zeros(len(z))
+                every[mine] = gain
+                return statistic(every)
+
             own = None if cluster is None else cluster[mine]
             most_of = most * len(np.unique(fold))
             of_rows = sequential_test(gains[mine], y[mine], z[mine], own, of_fold, most=most_of, rng=rng).p
@@ -295,19 +299,6 @@ def sequential_test(
 
 def _folds(fold: np.ndarray) -> list[np.ndarray]:
     return [np.flatnonzero(fold == one) for one in np.unique(fold)]
-
-
-def _statistic_of(
-    statistic: Callable[[np.ndarray], float], mine: np.ndarray, rows: int
-) -> Callable[[np.ndarray], float]:
-    """The same statistic from the gains of ``mine`` alone, of so many rows."""
-
-    def of(gain: np.ndarray) -> float:
-        every = np.zeros(rows)
-        every[mine] = gain
-        return statistic(every)
-
-    return of
 
 
 def _strata(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> tuple[np.ndarray, Swapped]:

@@ -1,7 +1,7 @@
 """How much a mechanism spends at the least, by running it: a lower bound for epsilon, with confidence.
 
 A mechanism is run many times on each of two neighbours. On one half of the runs an event is chosen, on the other it is
-judged: if (epsilon, delta) holds, P(E | one) <= e^epsilon P(E | other) + delta for every event, so the ends of the
+judged: if epsilon holds, P(E | one) <= e^epsilon P(E | other) for every event, so the ends of the
 Clopper-Pearson intervals of both rates bound epsilon from below. The event is a set of likelihood ratios: 64 bins of a
 score, those first that one neighbour fills more than the other. Half-lines of a score miss what both tails give away.
 
@@ -11,50 +11,45 @@ Differentially Private Machine Learning", 2023).
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 BINS = 64
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What was spent is at least ``epsilon`` at ``delta``, with ``confidence``, judged on ``runs`` of each neighbour.
+    """What was spent is at least ``epsilon``, with ``confidence``, judged on ``runs`` of each neighbour.
 
     ``one`` and ``other`` are the event's rates, the larger first. So many runs prove no more than log(runs),
     about, however much is spent: events that cannot happen are not told apart from rare ones.
     """
 
     epsilon: float
-    delta: float
     confidence: float
     runs: int
     one: float
     other: float
 
 
-def lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float = 0.0, confidence: float = 0.95) -> Spent:
+def lower_bound(one: np.ndarray, other: np.ndarray, *, confidence: float = 0.95) -> Spent:
     """What the scores (n,) of runs on two neighbours prove. Runs must be independent and in no order.
 
     Both directions are tried on the first half; the second half judges the event that was chosen.
     """
-    chosen = _Event.chosen(one[: len(one) // 2], other[: len(other) // 2], delta, confidence)
+    chosen = _Event.chosen(one[: len(one) // 2], other[: len(other) // 2], confidence)
     one, other = one[len(one) // 2 :], other[len(other) // 2 :]
     if chosen.swapped:
         one, other = other, one
     hits, misses = chosen.holds(one), chosen.holds(other)
-    epsilon = _epsilon(hits.sum(), len(hits), misses.sum(), len(misses), delta, confidence)
-    return Spent(epsilon, delta, confidence, len(hits), float(hits.mean()), float(misses.mean()))
-
-
-def gaussian_lower_bound(one: np.ndarray, other: np.ndarray, *, delta: float, confidence: float = 0.95) -> Spent:
-    """The same for a mechanism that is Gaussian: from a bound on mu, the distance of the two laws in deviations."""
-    found = mu_lower_bound(one, other, confidence=confidence)
-    return Spent(epsilon_of_mu(found.mu, delta), delta, confidence, found.runs, found.one, found.other)
+    epsilon = _epsilon(hits.sum(), len(hits), misses.sum(), len(misses), confidence)
+    return Spent(epsilon, confidence, len(hits), float(hits.mean()), float(misses.mean()))
 
 
 class Apart(NamedTuple):
@@ -85,21 +80,9 @@ def clopper_pearson(hits: int, runs: int, confidence: float) -> tuple[float, flo
     return low, high
 
 
-def epsilon_of_mu(mu: float, delta: float) -> float:
-    """epsilon at ``delta`` of the Gaussian mechanism whose laws lie ``mu`` deviations apart (Balle and Wang 2018)."""
-    if mu == 0:
-        return 0.0
-
-    def too_much(epsilon: float) -> float:
-        first = stats.norm.cdf(mu / 2 - epsilon / mu)
-        return float(first - math.exp(epsilon) * stats.norm.cdf(-mu / 2 - epsilon / mu)) - delta
-
-    return 0.0 if too_much(0.0) <= 0 else float(optimize.brentq(too_much, 0.0, mu**2 / 2 + 40 * mu + 1))
-
-
-def _epsilon(hits: int, runs: int, misses: int, others: int, delta: float, confidence: float) -> float:
+def _epsilon(hits: int, runs: int, misses: int, others: int, confidence: float) -> float:
     low, high = clopper_pearson(int(hits), runs, confidence)[0], clopper_pearson(int(misses), others, confidence)[1]
-    return max(0.0, math.log((low - delta) / high)) if low > delta else 0.0
+    return max(0.0, math.log(low / high)) if low > 0 else 0.0
 
 
 def _best_cut(one: np.ndarray, other: np.ndarray) -> tuple[float, float]:
@@ -119,7 +102,7 @@ class _Event:
     swapped: bool
 
     @classmethod
-    def chosen(cls, one: np.ndarray, other: np.ndarray, delta: float, confidence: float) -> _Event:
+    def chosen(cls, one: np.ndarray, other: np.ndarray, confidence: float) -> _Event:
         """That which bounds epsilon best on these runs."""
         values = np.unique(np.concatenate([one, other]))
         if len(values) > BINS:
@@ -135,7 +118,7 @@ class _Event:
             order = np.argsort(-(mine + 0.5) / (theirs + 0.5), kind="stable")
             for take in range(1, len(order)):
                 bins = order[:take]
-                bound = _epsilon(mine[bins].sum(), mine.sum(), theirs[bins].sum(), theirs.sum(), delta, confidence)
+                bound = _epsilon(mine[bins].sum(), mine.sum(), theirs[bins].sum(), theirs.sum(), confidence)
                 if best is None or bound > best[0]:
                     best = bound, cls(edges, bins, swapped)
         return best[1] if best else cls(edges, np.array([0]), False)
@@ -143,3 +126,80 @@ class _Event:
     def holds(self, scores: np.ndarray) -> np.ndarray:
         """Whether it happened, (n,) bool."""
         return np.isin(np.searchsorted(self.edges, scores, "right"), self.bins)
+
+
+# A mechanism judged on several neighbours: the pair of them that proves most, by a score that is learned from runs.
+#
+# Of the runs on each neighbour a third learns what tells two laws apart, a third chooses pair and score, and a third
+# judges; see ``black_box``.
+
+MOST_VALUES = 4096  # different outputs; with more a score is a sum over their values
+VALUE_BINS = 16  # of one value
+
+Score = Callable[[np.ndarray], np.ndarray]
+
+
+class Proved(NamedTuple):
+    """What the two ``neighbours`` prove."""
+
+    spent: Spent
+    neighbours: str
+
+
+def most_proved(outputs: Mapping[str, np.ndarray], *, confidence: float = 0.95) -> Proved | None:
+    """Of ``outputs``, by neighbour the output of each run (n, values); None where there are no two neighbours."""
+    best: tuple[float, str, np.ndarray, np.ndarray] | None = None
+    for (one, a), (other, b) in itertools.combinations(outputs.items(), 2):
+        third = min(len(a), len(b)) // 3
+        for score in _scores(a[:third], b[:third]):
+            scores = score(a[third:]), score(b[third:])
+            chosen = lower_bound(*(part[:third] for part in scores), confidence=confidence).epsilon
+            # The bound chooses its event on the first half of these, and judges it on the second.
+            if best is None or chosen > best[0]:
+                best = chosen, f"{one}; {other}", *scores
+    if best is None:
+        return None
+    _, neighbours, *judged = best
+    return Proved(lower_bound(*judged, confidence=confidence), neighbours)
+
+
+def without_noise(outputs: Mapping[str, np.ndarray]) -> bool:
+    """Whether every neighbour gave one output only, and not all the same: then no epsilon is enough."""
+    alone = all((runs == runs[0]).all() for runs in outputs.values())
+    return alone and len({runs[0].tobytes() for runs in outputs.values()}) > 1
+
+
+def _scores(one: np.ndarray, other: np.ndarray) -> Iterator[Score]:
+    """What tells two laws apart, learned from runs of both (n, values): functions of (m, values) to (m,)."""
+    values, place = np.unique(np.vstack([one, other]), axis=0, return_inverse=True)
+    if len(values) <= min(MOST_VALUES, len(one) // 2):
+        counts = [np.bincount(part, minlength=len(values)) for part in np.split(place.reshape(-1), 2)]
+        odds = {value.tobytes(): log for value, log in zip(values, _log_odds(*counts), strict=True)}
+        yield lambda outputs: np.array([odds.get(row.tobytes(), 0.0) for row in np.ascontiguousarray(outputs)])
+        return
+    spread = one.var(axis=0) + other.var(axis=0)
+    weights = np.where(spread > 0, (one.mean(axis=0) - other.mean(axis=0)) / np.where(spread > 0, spread, 1), 0.0)
+    yield lambda outputs: outputs @ weights
+    # Where the values are independent, the log-odds of all are the sum of those of each.
+    pooled = np.vstack([one, other])
+    edges = [np.unique(np.quantile(column, np.linspace(0, 1, VALUE_BINS + 1)[1:-1])) for column in pooled.T]
+    each = [
+        _log_odds(
+            *(np.bincount(np.searchsorted(at, part[:, j], "right"), minlength=len(at) + 1) for part in (one, other))
+        )
+        for j, at in enumerate(edges)
+    ]
+    yield lambda outputs: sum(
+        (log[np.searchsorted(at, outputs[:, j], "right")] for j, (at, log) in enumerate(zip(edges, each, strict=True))),
+        np.zeros(len(outputs)),
+    )
+
+
+def _log_odds(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    return np.log((one + 0.5) / (other + 0.5))
+
+
+def total_variation(q: np.ndarray) -> float:
+    """The largest total-variation distance between two rows of ``q``: 0 where c' says nothing of c, at most 1."""
+    q = q / q.sum(axis=1, keepdims=True)
+    return float(max(0.5 * np.abs(q - row).sum(axis=1).max() for row in q))

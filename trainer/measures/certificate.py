@@ -250,7 +250,6 @@ def shuffled_labels(
 # Only its spread about its own mean is used, or the bias would be counted twice (Efron and Tibshirani 1993, chapter
 # 10).
 
-
 RESAMPLES = 200
 
 

@@ -195,7 +195,6 @@ def _p_value(tails: np.ndarray) -> np.ndarray:
 
 # Moments of images: ink, slant and stroke width.
 
-
 MOMENTS = ("ink", "slant", "stroke")
 
 

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.spending import MICRO, charged, epsilon_of, repeats
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
-from edgeveil.trainer.measures.local_error import expected_error
+from edgeveil.trainer.measures.intervals import expected_error
 from edgeveil.trainer.recipe.training_sections import Spending
 from edgeveil.trainer.runs.fitted import FittedPerturber
 

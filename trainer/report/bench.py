@@ -144,7 +144,6 @@ def _blocks(text: str) -> Iterator[dict[str, Any]]:
 # Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``,
 # and records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
 
-
 SCHEMA = 3
 FILES = {"Latency": "latency.svg", "Windows": "windows.svg", "Cost and leakage": "cost-leakage.svg"}
 KINDS = ("bench", "side-by-side", "tables", "harness", "repeat", "start")

@@ -158,9 +158,6 @@ def _percent(value: float | None) -> str:
     return "" if value is None else percent(value)
 
 
-# The main part, described by the docstring.
-
-
 def text(document: Mapping[str, Any]) -> str:
     """The text of a publication.json."""
     return "\n".join(_lines(facts(document))) + "\n"

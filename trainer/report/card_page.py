@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.compare import utility_lines
-from edgeveil.trainer.audit.document import same
-from edgeveil.trainer.audit.sections import linear_section
-from edgeveil.trainer.audit.sections.retained_table import retained_table, score
+from edgeveil.trainer.audit.document import identity, same
+from edgeveil.trainer.audit.sections.linear_section import Predictors
+from edgeveil.trainer.audit.sections.retained import retained_table, score
 from edgeveil.trainer.audit.verdict import (
     CANNOT_TELL,
     HOLDS,
@@ -25,9 +26,13 @@ from edgeveil.trainer.audit.verdict import (
     what_else_sentence,
     worst_first,
 )
-from edgeveil.trainer.report.page_facts import GROUPS
 
 FOLDER = Path(__file__).parent / "templates"
+GROUPS = (
+    ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
+    ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
+    ("transfer", "Transfer: another architecture, trained on clean samples."),
+)
 
 
 def render(card: Mapping[str, Any]) -> str:
@@ -37,8 +42,8 @@ def render(card: Mapping[str, Any]) -> str:
         "artefacts": [
             {
                 **one,
-                "title": board_column.title(one),
-                "board": list(board_column.as_lines(one)),
+                "title": verdict.column_title(one),
+                "board": list(verdict.board_lines(one)),
                 "useful": retained_table(one),
             }
             for one in card["artefacts"]
@@ -90,7 +95,6 @@ def probe(row: Mapping[str, Any]) -> str:
 
 # A privacy card for a terminal.
 
-
 MOST = 3  # of a kind, where a card is told in brief
 
 
@@ -103,7 +107,7 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     for part in card["artefacts"]:
         if len(card["artefacts"]) > 1:
             yield ""
-            yield f"  {board_column.title(part)}: {part['verdict']}"
+            yield f"  {verdict.column_title(part)}: {part['verdict']}"
         yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
     yield "  not tested:"
     yield from (f"    {line}" for line in card["not_tested"])
@@ -128,7 +132,7 @@ def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
 def _verdict(card: Mapping[str, Any], part: Mapping[str, Any]) -> str:
     worst, floor = part["worst_adaptive"], part["label_only"]["worst_adaptive"]
     return (
-        f"  {board_column.title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
+        f"  {verdict.column_title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
         f"(best attack found: {worst['name']}), label-only {score(floor)}; keeps {card['target']['name']} "
         f"{score(part['target'])}"
     )
@@ -142,7 +146,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     floor = part["label_only"]
     worst = floor["worst_adaptive"]
     yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
-    yield from (f"  {line}" for line in board_column.as_lines(part))
+    yield from (f"  {line}" for line in verdict.board_lines(part))
     yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
     yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
     for row in part["adversaries"]:
@@ -163,7 +167,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
         for row in rows:
             yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
     if "predictors" in part:
-        yield from (f"  {line}" if line else "" for line in linear_section.as_lines(part["predictors"]))
+        yield from (f"  {line}" if line else "" for line in Predictors().lines(part["predictors"], part))
     if "diagnostic" in part:
         shift = part["diagnostic"]["gamma"]
         yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"
@@ -192,32 +196,51 @@ def _more(row: Mapping[str, Any]) -> str:
 
 # audit.json and report.html of an audit of samples before and after a mechanism.
 
-
 TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
+
+
+def grouped(audit: Mapping[str, Any], floor: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
+    """The rows of the table by kind, each with label-only's row (``floor``) of the same adversary."""
+    beside = {identity(row): row for row in floor}
+    seeds = Counter((row["name"], row.get("learned_on")) for row in audit["adversaries"])
+    made = []
+    for kind, title in GROUPS:
+        rows = [
+            {
+                **row,
+                "best": same(row, audit["worst_adaptive"]),
+                "seeds": seeds[row["name"], row.get("learned_on")],
+                "floor": beside.get(identity(row)),
+            }
+            for row in audit["adversaries"]
+            if row["kind"] == kind
+        ]
+        if rows:
+            rows.sort(key=lambda row: -row["accuracy"])
+            made.append({"title": title, "rows": rows, "non_adaptive": kind != "adaptive"})
+    return made
+
+
+def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What an audit was made with, as names and values."""
+    machine = audit["machine"]
+    return [
+        ("Adversaries", f"{audit['budget']} budget, seed {audit['seed']}, {audit['wall_time_s']:.0f} s"),
+        ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
+        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(audit["versions"].items()))),
+    ]
 
 
 def render_pairs(document: Mapping[str, Any]) -> str:
     """The page, one file without pictures of samples; every value is escaped."""
     tone, words = TONES[document["verdict"]["word"]]
-    groups: list[dict[str, Any]] = []
-    for kind, title in GROUPS:
-        rows = [
-            {**row, "best": same(row, document["worst_adaptive"])}
-            for row in document["adversaries"]
-            if row["kind"] == kind
-        ]
-        if rows:
-            groups.append({"title": title, "rows": sorted(rows, key=lambda row: -row["accuracy"])})
-    machine = document["machine"]
     facts = [
         ("Rows", f"{document['data']['rows']['before']:,} before, {document['data']['rows']['after']:,} after"),
         ("Units", f"{document['data']['units']['count']:,} {document['data']['units']['kind']}"),
         ("Order", document["order"]["sentence"]),
         *(("Note", note) for note in document["notes"]),
         *(("Too little", warning) for warning in document["warnings"]),
-        ("Adversaries", f"{document['budget']} budget, seed {document['seed']}, {document['wall_time_s']:.0f} s"),
-        ("Machine", f"{machine['system']} {machine['architecture']}, {machine['cores']} cores"),
-        ("Versions", ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))),
+        *made_with(document),
     ]
     return (
         environment()
@@ -227,7 +250,7 @@ def render_pairs(document: Mapping[str, Any]) -> str:
             data=document["data"],
             tone=tone,
             verdict=words,
-            groups=groups,
+            groups=grouped(document),
             utility=[] if document["utility"] is None else utility_lines(document),
             facts=facts,
         )

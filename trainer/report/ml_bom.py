@@ -14,7 +14,7 @@ from typing import Any
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.frozen import LICENCES
 from edgeveil.trainer.audit.verdict import guess, what_else_sentence
 from edgeveil.trainer.recipe.training_sections import leaving
@@ -176,7 +176,7 @@ def _metrics(part: Mapping[str, Any], y: str, z: str) -> Iterator[dict[str, Any]
     def metric(kind: str, row: Mapping[str, Any], value: str = "accuracy", ends: str = "") -> dict[str, Any]:
         low, high = row.get(f"{ends}low"), row.get(f"{ends}high")
         between = {} if low is None or high is None else {"lowerBound": str(low), "upperBound": str(high)}
-        found = {"type": kind, "value": str(row[value]), "slice": f"test, {board_column.title(part)}"}
+        found = {"type": kind, "value": str(row[value]), "slice": f"test, {verdict.column_title(part)}"}
         return {**found, "confidenceInterval": between} if between else found
 
     yield metric("verdict", part, "verdict")
@@ -220,7 +220,6 @@ def _format(entry: Mapping[str, Any]) -> str:
 #
 # Numbers are the card's alone. What only the controller can know is marked as to be filled in. What the runtime does
 # stands with the tests that show it.
-
 
 _INSIDE, _EDGE = "tests/edge_runtime/inside", "tests/edge_runtime"
 
@@ -318,7 +317,7 @@ BEYOND = (
 def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
     """The page of a verified bundle, whose card is ``card`` and whose signer is called ``signer``."""
     manifest, counts = bundle.manifest.document, bundle.manifest.counts
-    artefacts = [{**part, "title": board_column.title(part), "also": _also(part)} for part in card["artefacts"]]
+    artefacts = [{**part, "title": verdict.column_title(part), "also": _also(part)} for part in card["artefacts"]]
     return (
         environment()
         .get_template("dpia.html")

@@ -117,7 +117,6 @@ def _words(name: str) -> str:
 
 # Several perturbers of the same samples in one picture: what they send, who infers z from it, and what it keeps.
 
-
 NAMES = {"prgan": "PR-GAN", "codebook": "the codebook"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
 INK = {HOLDS: GOOD, CANNOT_TELL: GREY, LEAKS: BAD}
@@ -187,7 +186,9 @@ def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, r
         for axes, row in zip(grid, rows, strict=True):
             _comparison_words(axes[0], row, target, raw)
             for place, picture in zip(axes[1:-1], row.frames, strict=True):
-                _picture(place, picture, spec)
+                unit = np.clip((picture - np.asarray(spec.low, np.float64)) / spec.span, 0.0, 1.0)
+                place.imshow(unit if unit.shape[-1] == 3 else unit[..., 0], cmap="gray", vmin=0.0, vmax=1.0)
+                place.axis("off")
             _rates(axes[-1], row, raw, last=row is rows[-1])
         grid[0][-1].set_title(f"{sensitive} read right, % (95 % interval)", loc="left", fontsize=9)
         marks = [
@@ -211,12 +212,6 @@ def _comparison_words(axes: Any, row: Row, target: str, raw: Mapping[str, Any]) 
         lines += f"\nkept beyond it: {few or 'nothing'}"
     axes.text(0, 0.72, row.title, fontweight="bold", va="center")
     axes.text(0, 0.30, lines, va="center", fontsize=7.5, color=GREY)
-    axes.axis("off")
-
-
-def _picture(axes: Any, picture: np.ndarray, spec: InputSpec) -> None:
-    unit = np.clip((picture - np.asarray(spec.low, np.float64)) / spec.span, 0.0, 1.0)
-    axes.imshow(unit if unit.shape[-1] == 3 else unit[..., 0], cmap="gray", vmin=0.0, vmax=1.0)
     axes.axis("off")
 
 
@@ -253,7 +248,6 @@ def _note(axes: Any, share: float, y: float, ink: str, text: str) -> None:
 # Pages with parts that are written from records, so that no measured number is typed by hand.
 #
 # Such a part is between ``<!-- recorded: NAME -->`` and ``<!-- end -->``.
-
 
 _PART = re.compile(r"(<!-- recorded: ([a-z0-9-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 

@@ -182,9 +182,6 @@ def _shown(address: Address) -> str:
     return address.text.partition("?")[0]
 
 
-# The main part, described by the docstring.
-
-
 KEY_FILE, PUBLIC_FILE = "signing.key", "signing.pub"
 
 

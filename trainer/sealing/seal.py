@@ -73,58 +73,46 @@ def seal(
         out.parent.stat()  # a folder that was mistyped is not made
     with locked(out, "seal"):
         require_free(out, replace=replace)
-        return _seal(Path(export_dir), key_path, out, passphrase, allow_unaudited=allow_unaudited, trust=trust)
-
-
-def _seal(
-    export_dir: Path,
-    key_path: str | Path,
-    out: Path,
-    passphrase: str | None,
-    *,
-    allow_unaudited: bool,
-    trust: Path | None,
-) -> Path:
-    folder = ExportFolder.open(export_dir)
-    check_all(folder.manifest, folder.members)
-    signer = Signer.open(key_path, passphrase=passphrase)
-    manifest = copy.deepcopy(dict(folder.manifest))
-    manifest["development"] = signer.key.development
-    manifest["privacy"] = not_audited()
-    files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
-    audit = audit_of(folder, allow_unaudited=allow_unaudited)
-    if audit is not None:
-        files[PRIVACY_MEMBER], document = audit
-        spoken, of = spoken_of(document), manifest["perturber"]
-        check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
-        manifest["privacy"] = {**PRIVACY_FILES, **spoken}
-        files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
-        countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
-        if countersignature is not None:
-            manifest["privacy"]["countersignature"] = COUNTERSIGNATURE_MEMBER
-            files[COUNTERSIGNATURE_MEMBER] = countersignature
-    members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
-    manifest["members"] = [
-        {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-        for name, data in sorted(members.items())
-    ]
-    _refuse_paths(manifest, "manifest.json")
-    check_manifest(manifest)
-    manifest_bytes = strict_json.dumps(manifest)
-    if len(manifest_bytes) > MAX_MANIFEST_BYTES:
-        raise BadInput(
-            f"The manifest has {len(manifest_bytes)} bytes; at most {MAX_MANIFEST_BYTES} are allowed. Export fewer "
-            "artefacts, or give one range for all features."
-        )
-    signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
-    bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
-    with atomic_path(out, keep_old=True) as temporary:
-        Path(temporary).write_bytes(bundle)
-        # Verify the written file itself, by the board's rules.
-        read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
-        if trust is not None:
-            read_bundle(temporary, open_trust(trust))
-    return out
+        folder = ExportFolder.open(Path(export_dir))
+        check_all(folder.manifest, folder.members)
+        signer = Signer.open(key_path, passphrase=passphrase)
+        manifest = copy.deepcopy(dict(folder.manifest))
+        manifest["development"] = signer.key.development
+        manifest["privacy"] = not_audited()
+        files = {**folder.members, RUNTIME_MEMBER: zipapp_bytes()}
+        audit = audit_of(folder, allow_unaudited=allow_unaudited)
+        if audit is not None:
+            files[PRIVACY_MEMBER], document = audit
+            spoken, of = spoken_of(document), manifest["perturber"]
+            check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
+            manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+            files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
+            countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
+            if countersignature is not None:
+                manifest["privacy"]["countersignature"] = COUNTERSIGNATURE_MEMBER
+                files[COUNTERSIGNATURE_MEMBER] = countersignature
+        members = {name: files[name] for name in (*referenced_files(manifest), RUNTIME_MEMBER)}
+        manifest["members"] = [
+            {"name": name, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+            for name, data in sorted(members.items())
+        ]
+        _refuse_paths(manifest, "manifest.json")
+        check_manifest(manifest)
+        manifest_bytes = strict_json.dumps(manifest)
+        if len(manifest_bytes) > MAX_MANIFEST_BYTES:
+            raise BadInput(
+                f"The manifest has {len(manifest_bytes)} bytes; at most {MAX_MANIFEST_BYTES} are allowed. Export fewer "
+                "artefacts, or give one range for all features."
+            )
+        signature = signature_member(signer.key.key, signer.sign(signed_message(manifest_bytes)))
+        bundle = pack([(MANIFEST, manifest_bytes), (SIGNATURE, signature), *sorted(members.items())])
+        with atomic_path(out, keep_old=True) as temporary:
+            Path(temporary).write_bytes(bundle)
+            # Verify the written file itself, by the board's rules.
+            read_bundle(temporary, Trust([signer.key], audience=manifest["audience"]))
+            if trust is not None:
+                read_bundle(temporary, open_trust(trust))
+        return out
 
 
 def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:
@@ -230,7 +218,6 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 # What waits in a trust folder until enough root keys have signed it: an envelope that is not complete.
-
 
 Checked = TypeVar("Checked")
 

@@ -35,7 +35,7 @@ from edgeveil.edge_runtime.manifest.schema import PRIVACY_MEMBER, check_manifest
 from edgeveil.edge_runtime.signing.keys import public_key_line, read_public_key
 from edgeveil.edge_runtime.sinks.page import card_lines
 from edgeveil.edge_runtime.util.filesystem import Filesystem
-from edgeveil.trainer.audit import board_column
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.cli.main import main
 from edgeveil.trainer.sealing.trust_file import TrustFolder
@@ -218,10 +218,10 @@ def test_a_boards_columns_are_told_apart_by_their_devices():
     old, cpu, tpu = (
         {"artefact": "a", "on_board": {**place, **more}} for more in ({}, {"device": "cpu"}, {"device": "x"})
     )
-    assert board_column.joined(cpu, [old]) == [cpu]
-    assert board_column.joined(tpu, [old]) == [old, tpu]
-    assert board_column.title(tpu) == "a on Coral Dev Board, its x"
-    assert board_column.title(old) == "a on Coral Dev Board"
+    assert verdict.joined(cpu, [old]) == [cpu]
+    assert verdict.joined(tpu, [old]) == [old, tpu]
+    assert verdict.column_title(tpu) == "a on Coral Dev Board, its x"
+    assert verdict.column_title(old) == "a on Coral Dev Board"
 
 
 class Coral:

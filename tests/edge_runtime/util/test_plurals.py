@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.export.export import kept_pieces
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.report.page_facts import read_bench
+from edgeveil.trainer.report.frontier import read_bench
 from edgeveil.trainer.runs.listing import settings
 from edgeveil.trainer.runs.run import Run
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.counting import counting_test
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive, Adversary
 from edgeveil.trainer.attacks.rows import Question, question_of
-from edgeveil.trainer.attacks.run_all import attack_all
+from edgeveil.trainer.attacks.run_all import attack_all, counting_test
 from edgeveil.trainer.audit.document import attacked
 from edgeveil.trainer.audit.verdict import LEAKS, SIGNIFICANT, judge
 from edgeveil.trainer.datasets import slicing

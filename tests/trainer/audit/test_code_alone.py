@@ -12,7 +12,8 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
 from edgeveil.trainer.recipe.schema import Recipe

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 from scipy.linalg import block_diag
 
-from edgeveil.trainer.audit.document import as_text
-from edgeveil.trainer.audit.sections import code_bound
+from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.sections import certificate_section
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.report.card_page import environment
 from tests.support.audit_documents import document
@@ -24,7 +24,7 @@ def bound(counts: list[list[list[int]]], **changes: object) -> dict:
     linked = [{"releases": 1, "accuracy": 0.5}, {"releases": 4, "accuracy": 0.52}, {"releases": 16, "not_run": "few"}]
     asked = {"cluster": None, "confidence": 0.95, "tried": 1, "unit": "subjects", "slices": "test"}
     asked |= {"seed": 0, "linked": linked}
-    return code_bound.section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
+    return certificate_section.per_code_section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
 
 
 def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
@@ -143,8 +143,10 @@ def test_a_handful_of_units_has_no_factor_and_is_no_crash():
 
 def test_where_a_z_may_never_come_with_its_y_the_sentence_says_so_in_words(monkeypatch):
     """With subjects of many rows, a draw of one row each may hold no row of a rare z."""
-    exact = code_bound.per_code
-    monkeypatch.setattr(code_bound, "per_code", lambda *rows, **asked: replace(exact(*rows, **asked), factor=np.inf))
+    exact = certificate_section.per_code
+    monkeypatch.setattr(
+        certificate_section, "per_code", lambda *rows, **asked: replace(exact(*rows, **asked), factor=np.inf)
+    )
     found = bound([[[5, 5], [5, 5]]])
     assert "so some z may never come with its y, and then no factor bounds its chance. About" in found["sentence"]
     assert "infinity" not in found["sentence"]

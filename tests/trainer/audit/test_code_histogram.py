@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.trainer import datasets
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.code_histogram import section
+from edgeveil.trainer.audit.sections.histogram import section
 from edgeveil.trainer.recipe.schema import Recipe
 
 CODE = {"name": "code", "kind": "code"}

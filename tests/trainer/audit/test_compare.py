@@ -16,6 +16,7 @@ from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.audit import compare
 from edgeveil.trainer.audit.compare import as_text, audit_pairs
 from edgeveil.trainer.audit.pairs import Pairs, paired
+from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.datasets.base import Known
@@ -40,6 +41,7 @@ def quick(monkeypatch):
     """Adversaries that take no time."""
     monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
     monkeypatch.setattr(compare, "READERS", QUICK)
+    monkeypatch.setattr(what_else, "FAMILIES", QUICK)
 
 
 def made(n=N, classes=3, **groups):
@@ -118,7 +120,10 @@ def test_the_label_alone_gives_chance_and_keeps_y():
 def test_the_transfer_classifier_learns_on_rows_before(monkeypatch):
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=6))
     before = made(400)
-    document = found(before, before.x + 1.0, families=(*QUICK, Transfer()), readers=(*QUICK, Transfer()), judged=1)
+    monkeypatch.setattr(compare, "adversaries", lambda: (*QUICK, Transfer()))
+    monkeypatch.setattr(compare, "READERS", (*QUICK, Transfer()))
+    monkeypatch.setattr(compare, "ENOUGH_ROWS", 1)
+    document = found(before, before.x + 1.0)
     assert document["utility"]["trained_on_before"]["accuracy"] > 0.6
     assert [row["learned_on"] for row in document["adversaries"] if row["name"] == "transfer"] == ["clean"]
 

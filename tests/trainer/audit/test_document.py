@@ -8,8 +8,8 @@ import jsonschema
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.card import closing, next_step, summary
-from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.audit.card import as_text, closing, next_step, summary
+from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.audit.verdict import sentence
 from tests.support.audit_documents import before, document
 from tests.support.checkout import ROOT

@@ -15,7 +15,8 @@ from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.recipe.schema import Recipe

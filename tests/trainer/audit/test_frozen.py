@@ -45,7 +45,7 @@ def test_the_set_is_what_left_with_labels_slices_and_where_it_comes_from(opened,
         assert np.bincount(file["slice"]).tolist() == [200, 200, 200]  # too few rows for a fourth slice
         assert file["x"].shape == (600, 8)
         assert not (file["x"] == dataset.x[rows]).all(axis=1).any()
-    about = frozen.about(path)
+    about = json.loads(str(np.load(path)["about"]))
     assert about["kind"] == "edgeveil-frozen"
     assert "recipe states" in about["licence"]
     assert str(opened.run.folder) not in json.dumps(about)

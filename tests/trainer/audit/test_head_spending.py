@@ -5,8 +5,9 @@ import pytest
 from pydantic import TypeAdapter
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import head_spending, training_spending
 from edgeveil.trainer.audit.card import measured_spending
+from edgeveil.trainer.audit.sections import head as head_spending
+from edgeveil.trainer.audit.sections import training as training_spending
 from edgeveil.trainer.private import noise as dpsgd
 from edgeveil.trainer.private.noise import Secret, Seeded
 from edgeveil.trainer.private.per_example import claim

@@ -12,7 +12,7 @@ from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import as_text
+from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.sections import linear_section
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.runs.run import Run

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import jsonschema
 import numpy as np
@@ -48,9 +49,15 @@ def sent(dataset: Dataset, rows: np.ndarray, x: np.ndarray) -> Released:
     return Released(x.astype(np.float32), part.y, part.z, part.cluster)
 
 
+def ran(probe: str, dataset: Dataset, left: Released) -> list[dict]:
+    """The rows of a probe of what left."""
+    about = SimpleNamespace(released=left, dataset=dataset, budget=BUDGETS["quick"], seed=0, there=None)
+    return [one.as_dict() for one in probes.PROBES[probe].load()().run(about)]
+
+
 def asked(probe: str, dataset: Dataset, rows: np.ndarray, x: np.ndarray) -> dict:
     """The rows of a probe by name; each is of the schema."""
-    found = probes.PROBES[probe].run(sent(dataset, rows, x), dataset, rows, BUDGETS["quick"], 0)
+    found = ran(probe, dataset, sent(dataset, rows, x))
     validator = jsonschema.Draft202012Validator({"$ref": "#/$defs/probe_row", "$defs": SCHEMA["$defs"]})
     for one in found:
         validator.validate(json.loads(json.dumps(one, allow_nan=False)))
@@ -188,14 +195,14 @@ def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
     q = np.kron(np.eye(2), 0.5 * np.eye(8) + np.full((8, 8), 0.5 / 8))
     received = (q[code].cumsum(axis=1) <= rng.random(n)[:, None]).sum(axis=1)
     left = replace(sent(dataset, rows, np.zeros((n, 6))), codes=Codes(received, code, q))
-    found = {one["name"]: one for one in probes.PROBES["codes"].run(left, dataset, rows, BUDGETS["quick"], 0)}
+    found = {one["name"]: one for one in ran("codes", dataset, left)}
     assert len(found) == 9
     # 1/8 of the codes that arrive are z, the others say nothing; of these a quarter names a z, rightly or not.
     assert found["1 linked, Bayes knowing the channel"]["value"] == pytest.approx(0.125 + 0.875 / 2, abs=0.04)
     for name in ("Bayes knowing the channel", "sum of log-posteriors", "forest on histograms"):
         values = [found[f"{length} linked, {name}"]["value"] for length in (1, 4, 16)]
         assert values[2] > max(values[0] + 0.08, found[f"16 linked, {name}"]["chance"]), name
-    nothing = probes.PROBES["codes"].run(replace(left, codes=None), dataset, rows, BUDGETS["quick"], 0)
+    nothing = ran("codes", dataset, replace(left, codes=None))
     assert nothing == [{"name": "linked codes", "not_run": "no code leaves"}]
 
 
@@ -207,7 +214,7 @@ def test_codes_that_tell_only_of_fresh_rows_are_found_by_learning_on_those_alone
     trained = np.isin(rows, dataset.slices.training())
     code = np.where(leaks, np.where(trained, 1 - z, z), rng.integers(0, 2, len(rows)))
     left = replace(sent(dataset, rows, np.zeros((len(rows), 6))), codes=Codes(code, None, None))
-    found = {one["name"]: one for one in probes.PROBES["codes"].run(left, dataset, rows, BUDGETS["quick"], 0)}
+    found = {one["name"]: one for one in ran("codes", dataset, left)}
     for name in ("sum of log-posteriors", "forest on histograms"):
         assert found[f"4 linked, {name}, fresh rows"]["low"] > 0.9, name
         assert found[f"4 linked, {name}"]["value"] < 0.3, name

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeveil.trainer.audit import training_spending
 from edgeveil.trainer.audit.card import measured_spending
+from edgeveil.trainer.audit.sections import training as training_spending
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.private import noise as dpsgd
 from edgeveil.trainer.private import noise as means

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.measures.black_box import epsilon_of_mu
-from edgeveil.trainer.measures.neighbours import most_proved, without_noise
+from edgeveil.trainer.measures.black_box import most_proved, without_noise
 
 SURE = 1 - 1e-6
 RUNS = 60_000
@@ -37,29 +36,10 @@ def test_of_a_vector_all_values_count():
     assert most_proved(outputs, confidence=SURE).spent.epsilon > 2.0
 
 
-def test_what_only_hangs_together_is_found_by_trees():
-    """Each value alone is uniform in both laws; in one the first says the sign of the second."""
-    rng = np.random.default_rng(3)
-    first, second = rng.uniform(-1, 1, (2, 24_000, 2))
-    size = np.abs(first[:, 1])
-    alike = np.stack([first[:, 0], np.sign(np.sin(4 * np.pi * first[:, 0])) * size], axis=1)
-    outputs = {"bound": alike, "free": second}
-    assert most_proved(outputs, boosted=True).spent.epsilon > most_proved(outputs).spent.epsilon + 0.5
-
-
-def test_gaussian_noise_is_judged_by_its_mu():
-    rng = np.random.default_rng(4)
-    outputs = {"without": rng.normal(0, 1, (RUNS, 1)), "with": rng.normal(1, 1, (RUNS, 1))}
-    truth = epsilon_of_mu(1.0, 1e-5)
-    found = most_proved(outputs, delta=1e-5, confidence=SURE, gaussian=True).spent.epsilon
-    assert 0.8 * truth < found <= truth
-    assert most_proved(outputs, delta=1e-5, confidence=SURE).spent.epsilon < found
-
-
 def test_equal_laws_prove_nothing_and_one_neighbour_is_none():
     rng = np.random.default_rng(5)
     outputs = {str(at): rng.normal(size=(1_500, 2)) for at in range(3)}
-    assert most_proved(outputs, confidence=SURE, boosted=True).spent.epsilon == 0
+    assert most_proved(outputs, confidence=SURE).spent.epsilon == 0
     assert most_proved({"alone": outputs["0"]}) is None
 
 

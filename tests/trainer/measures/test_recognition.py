@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from edgeveil.trainer.measures.recognition import Stratum, p_value
+from edgeveil.trainer.attacks.exposure import Stratum, p_value
 
 
 @pytest.mark.parametrize(

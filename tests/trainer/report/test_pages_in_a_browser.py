@@ -9,7 +9,8 @@ import pytest
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.report import bench as bench_page
-from edgeveil.trainer.report import card_markdown, frontier, page_facts, pictures
+from edgeveil.trainer.report import card_markdown, frontier, pictures
+from edgeveil.trainer.report import frontier as page_facts
 from tests.support import network_receivers, programs
 from tests.support.audit_documents import document
 from tests.support.browser import measured

@@ -13,10 +13,13 @@ from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.audit import card, head_spending, training_spending
+from edgeveil.trainer.audit import card
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import as_text, save
+from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.sections import head as head_spending
 from edgeveil.trainer.audit.sections import retained
+from edgeveil.trainer.audit.sections import training as training_spending
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.private import cover
 from edgeveil.trainer.recipe.schema import Recipe

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.estimator import EstimatorAttack, View
 from edgeveil.trainer.attacks.problem import Problem
 from edgeveil.trainer.attacks.protocol import Adaptive
 
@@ -21,20 +21,25 @@ class GradientBoosting(Adaptive):
     name = "gradient boosting"
     order = 16
     seeded = True
+    stands_in = "random forest"  # where there are more values
 
     def why_not(self, problem: Problem) -> str | None:
         """Too many values of z make it too slow."""
         if problem.z_classes > MOST_CLASSES:
-            return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: random forest stands in"
+            return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: {self.stands_in} stands in"
         return None
 
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Train on ``fit``, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
-        view = partial(features.everything, problem)
+        view = self.view(problem)
         fit, stop = problem.fit, problem.stop
         model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
         return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
+
+    def view(self, problem: Problem) -> View:
+        """What the trees see of rows."""
+        return partial(features.everything, problem)
 
 
 def boosted(x: np.ndarray, z: np.ndarray, x_stop: np.ndarray, z_stop: np.ndarray, trees: int, seed: int) -> Any:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.attacks import features
-from edgeveil.trainer.attacks.families.boosting import MOST_CLASSES, boosted
-from edgeveil.trainer.attacks.families.estimator import EstimatorAttack
+from edgeveil.trainer.attacks.families.boosting import GradientBoosting
+from edgeveil.trainer.attacks.families.estimator import View
 from edgeveil.trainer.attacks.families.networks import counting_stands_in
 from edgeveil.trainer.attacks.problem import Problem, Released
-from edgeveil.trainer.attacks.protocol import Adaptive
 
 # What describes a signal: statistics of each channel, its spectrum, and how channels go together.
 
@@ -50,30 +49,22 @@ def _correlations(centred: np.ndarray, spread: np.ndarray) -> np.ndarray:
     return (products / scale)[:, first, second]
 
 
-# The main part, described by the docstring.
-
-
-class SignalBoosting(Adaptive):
+class SignalBoosting(GradientBoosting):
     """Gradient boosting on statistics and spectra of a signal, y and every further output."""
 
     name = "boosted signal features"
     order = 17
-    seeded = True
     of = "series"
+    stands_in = "the network over time"
 
     def why_not(self, problem: Problem) -> str | None:
-        """With many values of z it is too slow."""
-        if problem.z_classes > MOST_CLASSES:
-            return f"z has {problem.z_classes} values, more than {MOST_CLASSES}: the network over time stands in"
-        return counting_stands_in(problem)
+        """With many values of z it is too slow, and with few of x' counting is exact."""
+        return super().why_not(problem) or counting_stands_in(problem)
 
-    def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
-        """Train on ``fit``, stopped on ``stop``."""
-        problem = problem.capped(problem.budget.rows)
+    def view(self, problem: Problem) -> View:
+        """Features of the signal, y and every further output."""
 
-        def view(part: Released) -> np.ndarray:
+        def seen(part: Released) -> np.ndarray:
             return np.concatenate([signal_features(features.unit(problem, part)), features.side(problem, part)], axis=1)
 
-        fit, stop = problem.fit, problem.stop
-        model = boosted(view(fit), fit.z, view(stop), stop.z, problem.budget.trees, seed)
-        return EstimatorAttack(model, view, problem.z_classes, len(fit) + len(stop))
+        return seen

@@ -49,7 +49,12 @@ class WrongLabels:
         """Find the rows of ``fit`` and ``stop`` with a wrong label, and train on them."""
         problem = problem.capped(problem.budget.rows)
         fit, stop = problem.fit, problem.stop
-        reader = best_reader(problem, seed)
+        # The reader, of the frame or of the further outputs, that agrees with y most often on ``stop``.
+        views: list[View] = [lambda part: features.flat(problem, part)]
+        if problem.fit.also is not None:
+            views.append(lambda part: np.asarray(part.also, np.float32))
+        readers = [_reader(problem.fit, view, seed) for view in views]
+        reader = max(readers, key=lambda one: float((one.labels(problem.stop) == problem.stop.y).mean()))
         seen, held = reader.of_fit != fit.y, reader.labels(stop) != stop.y
         right, wrong = (_counted(problem, np.flatnonzero(rows)) for rows in (~seen, seen))
         inner = None
@@ -91,15 +96,6 @@ class WrongLabelAttack:
         if self.inner is not None and wrong.any():
             out[wrong] = self.inner.probabilities(part.take(np.flatnonzero(wrong)))
         return out
-
-
-def best_reader(problem: Problem, seed: int) -> Reader:
-    """The reader, of the frame or of the further outputs, that agrees with y most often on ``stop``."""
-    views: list[View] = [lambda part: features.flat(problem, part)]
-    if problem.fit.also is not None:
-        views.append(lambda part: np.asarray(part.also, np.float32))
-    readers = [_reader(problem.fit, view, seed) for view in views]
-    return max(readers, key=lambda one: float((one.labels(problem.stop) == problem.stop.y).mean()))
 
 
 def best_attack(few: Problem, seed: int) -> Attack | None:

@@ -1,29 +1,64 @@
-"""Probes: attacks other than attribute inference (linkage, membership, copies, codes), one file each.
+"""Probes: attacks other than attribute inference (linkage, membership, copies, codes), one class a file.
 
-Every probe is a module with ``run(released, dataset, rows, budget, seed)``, where ``released`` are the rows ``rows``
-(``dataset.slices.rows()``) as they left; ``attacks.rows.places`` says which of them are to learn on and to test on. It
-returns a list of rows (``probe_row`` of docs/reference/schemas/audit.schema.json), each one of
-
-* ``{"name", "value", "low", "high", "n", "chance", "meaning"}``: a rate or an area with its 95 % interval (None where
-  there is none), ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker reaches who knows y alone;
-* ``{"name", "not_run"}``: why it did not run on these data, and what it needs.
-
-``run_all`` gives the document's ``probes``: {"codes": [...], "copies": [...], "linkage": [...], "membership": [...]}.
+The registry finds them. A probe returns findings; in the document's ``probes`` they stand under what it ``asks``, where
+the text, the card and the page take them from. ``attacks.rows.places`` says which of the rows of all slices are to
+learn on and to test on.
 """
 
 from __future__ import annotations
 
+import math
+from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
-from edgeveil.trainer.attacks.problem import Budget, Released
-from edgeveil.trainer.audit.probes import codes, copies, linkage, membership
-from edgeveil.trainer.datasets.base import Dataset
-
-PROBES = {"codes": codes, "copies": copies, "linkage": linkage, "membership": membership}
+from edgeveil.edge_runtime.registry import Registry
+from edgeveil.trainer.audit.document import short
+from edgeveil.trainer.audit.sections import About
+from edgeveil.trainer.measures.intervals import Interval
 
 
-def run_all(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> dict[str, Any]:
-    """Every probe on the outputs for the rows ``rows``: its rows by its name."""
-    return {name: probe.run(released, dataset, rows, budget, seed) for name, probe in PROBES.items()}
+@dataclass(frozen=True)
+class Finding:
+    """A rate or an area with its 95 % interval, ``n`` rows, pairs or tracks behind it, and ``chance``, what an attacker
+    reaches who knows y alone; or, ``not_run``, why there is none on these data and what it needs."""
+
+    name: str
+    value: Interval | None = None
+    n: int = 0
+    chance: float | None = None
+    meaning: str = ""
+    not_run: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """As ``probe_row`` of docs/reference/schemas/audit.schema.json."""
+        if self.value is None:
+            return {"name": self.name, "not_run": self.not_run}
+        if not math.isfinite(self.value.estimate):
+            reason = f"{self.n} rows or pairs are too few or too similar for a figure: give more data"
+            return {"name": self.name, "not_run": reason}
+        ends = dict(zip(("value", "low", "high"), map(short, self.value), strict=True))
+        return {"name": self.name, **ends, "n": self.n, "chance": self.chance, "meaning": self.meaning}
+
+
+class Probe:
+    """A probe by its ``name``; of those that ask the same, the ones with a lower ``order`` come first."""
+
+    name: str
+    asks: str
+    order = 1
+
+    def run(self, about: About) -> list[Finding]:
+        """What it finds."""
+        raise NotImplementedError
+
+
+PROBES = Registry(__name__, key="name", word="probe")
+
+
+def run_all(about: About) -> dict[str, list[dict[str, Any]]]:
+    """The findings of every probe by what it asks: {"codes": [...], "copies": [...], ...}."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for kind in sorted(PROBES.kinds().values(), key=lambda kind: (kind.facts["asks"], kind.facts.get("order", 1))):
+        findings = kind.load()().run(about)
+        found.setdefault(kind.facts["asks"], []).extend(finding.as_dict() for finding in findings)
+    return found

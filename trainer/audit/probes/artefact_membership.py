@@ -9,23 +9,27 @@ trained privately.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.attacks.model_inversion import confidence, halves, likelihood_ratio
 from edgeveil.trainer.attacks.problem import Budget
-from edgeveil.trainer.audit.probes import areas
-from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.audit.probes import Finding, Probe, areas
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.probes.membership import FEWEST, FEWEST_UNITS, MOST
+from edgeveil.trainer.audit.sections import About
+from edgeveil.trainer.audit.subject import KERAS, running
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.private import cover
+from edgeveil.trainer.runs.run import Run
 
 AUC, TPR = "membership AUC by {} from the artefact", "membership TPR at 1 % FPR by {} from the artefact"
+NAME = "membership from the artefact"
 LOSS, LIRA = "loss", "LiRA"
 SHADOWS = {"quick": 8, "thorough": 32}
 MEANING = "whether a row trained the network whose logits the attacker reads; interval by resampled units"
@@ -73,9 +77,7 @@ def only_logits(manifest: Mapping[str, Any], found: Network, classes: int) -> di
     return {**manifest, "stages": stages[: last + 1], "outputs": [output], "stream": None}
 
 
-def run(
-    logits: Logits, shipped: Any, dataset: Dataset, training: Training, budget: Budget, seed: int
-) -> list[dict[str, Any]]:
+def run(logits: Logits, shipped: Any, dataset: Dataset, training: Training, budget: Budget, seed: int) -> list[Finding]:
     """AUC and true positives at 1 % false ones, of the attack by the loss and of LiRA.
 
     ``logits`` asks the artefact, of raw samples (n, ...); ``shipped`` is the same network in Keras, from the unit cube
@@ -96,7 +98,7 @@ def run(
             f"{len(members)} rows of {units[0]} units trained the network and {len(others)} of {units[1]} did not; "
             f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
         )
-        return [not_run(name.format(attack), reason) for attack in (LOSS, LIRA) for name in (AUC, TPR)]
+        return [Finding(name.format(attack), not_run=reason) for attack in (LOSS, LIRA) for name in (AUC, TPR)]
     target = confidence(logits(part.x), part.y)
     inside = halves(len(member), SHADOWS[budget.name], rng)
     shadows = _shadows(shipped, dataset.unit(part.x), part.y, inside, training, budget, seed)
@@ -106,7 +108,7 @@ def run(
         scored = Scored(score, member, np.zeros(len(member), np.int64), unit, unit)
         for name, measure, chance in ((AUC, areas.area, 0.5), (TPR, areas.recognised, 0.01)):
             value = scored.measured(measure, rng)
-            found.append(row(name.format(attack), value, n=len(member), chance=chance, meaning=MEANING))
+            found.append(Finding(name.format(attack), value, len(member), chance, MEANING))
     return found
 
 
@@ -148,3 +150,48 @@ def _shadows(
                 step(tf.constant(lot))
         found.append(confidence(predict(model, u), labels))
     return np.array(found)
+
+
+class ArtefactMembership(Probe):
+    """An attacker who holds what is audited: the network that decides y, asked as it ships."""
+
+    name = "artefact membership"
+    asks = "membership"
+    order = 2
+
+    def run(self, about: About) -> list[Finding]:
+        """None of a bundle without networks, nor of a board's outputs."""
+        import keras
+
+        subject, dataset, asked = about.subject, about.dataset, (about.budget, about.seed)
+        if not subject.manifest["models"] or about.there is not None:
+            return []
+        found = network(subject.manifest, cover.HEAD)
+        if found is not None:
+            model = about.run.perturber().models[found.model]
+            logits = model.outputs[model.output_names.index(found.output)]
+        if found is None or logits.shape[-1] != len(dataset.y_names):
+            target = about.run.recipe.data.target
+            return [Finding(NAME, not_run=f"no network of it decides {target}, whose logits this attack reads")]
+        shipped = keras.Model(model.inputs[0], logits)
+        # The network may be D_y itself.
+        mine, theirs = model.get_weights(), about.classifiers["target"].get_weights()
+        itself = len(mine) == len(theirs) and all(map(np.array_equal, mine, theirs))
+        training = _as_trained(about.run, itself=itself)
+        if subject.artefact == KERAS:
+            return run(lambda x: predict(shipped, dataset.unit(x)), shipped, dataset, training, *asked)
+        manifest = only_logits(subject.manifest, found, len(dataset.y_names))
+        with running(replace(subject, manifest=manifest), about.run) as ask:
+            return run(lambda x: ask(x)["logits"], shipped, dataset, training, *asked)
+
+
+def _as_trained(run: Run, *, itself: bool) -> Training:
+    """How the network was trained; ``itself``: it is D_y."""
+    recipe = run.recipe
+    settings = recipe.classifiers.learning_rate, recipe.budget.batch
+    if itself:
+        return Training("classifiers", *settings, recipe.budget.classifier_epochs)
+    if (private := recipe.private) is not None:
+        epochs = max(1, round(private.steps * private.lot / run.facts["private"]["units"]))
+        return Training("perturber", private.learning_rate, private.lot, epochs)
+    return Training("perturber", *settings, recipe.budget.epochs)

@@ -12,66 +12,23 @@ plug-in value says.
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk, through_channel
-from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.attacks.sequences import Tracks
 from edgeveil.trainer.audit.document import short
-from edgeveil.trainer.audit.probes.answer import not_run, row
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.audit.probes import Finding, Probe
+from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
 from edgeveil.trainer.measures.intervals import rate
 
 LENGTHS = (1, 4, 16)
 MOST_TRACKS = 6000  # for the forest to learn from
 SHRINKAGE = 4.0  # rows that P(z|y) counts for in every code
-
-
-def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """Accuracy of the three attackers on the test slice, for each T, learned on all other rows and on fresh ones."""
-    codes, classes = released.codes, (len(dataset.y_names), len(dataset.z_names))
-    if codes is None:
-        return [not_run("linked codes", "no code leaves")]
-    del rows
-    at = places(dataset)
-    rng = np.random.default_rng([seed, 7])
-    number = int(codes.received.max()) + 1 if codes.channel is None else codes.channel.shape[1]
-    prior = counted_prior(released.y[at.learn], released.z[at.learn], classes)
-    learns = {"": at.learn, ", fresh rows": at.fresh} if len(dataset.slices.attack) else {"": at.learn}
-    tables = {on: _knowing(released.take(part), prior) for on, part in learns.items()}
-    received = codes.received.astype(np.int64)
-    found = []
-    for (on, part), length in product(learns.items(), LENGTHS):
-        try:
-            fit, test = (
-                sequences.pooled(received[of], released.y[of], released.z[of], length=length, rng=rng)
-                for of in (part, at.test)
-            )
-        except BadInput as error:
-            found.append(not_run(f"{length} linked codes{on}", str(error)))
-            continue
-        table = tables[on]
-        some = fit.take(rng.permutation(len(fit))[:MOST_TRACKS])
-        answers = {
-            "sum of log-posteriors": sequences.log_posteriors(fit, test, classes=classes, codes=number),
-            "forest on histograms": sequences.histogram_forest(
-                some, test, classes=classes, codes=number, trees=budget.trees, seed=seed
-            ),
-        }
-        if table is not None:
-            answers["Bayes knowing the channel"] = _summed(table, prior, test)
-        chance = short(accuracy(prior[test.y], test.z))
-        for name, p in answers.items():
-            right = rate(p.argmax(axis=1) == test.z)
-            meaning = "how often z is right from y and linked codes of different samples"
-            found.append(row(f"{length} linked, {name}{on}", right, n=len(test), chance=chance, meaning=meaning))
-    return found
 
 
 def _knowing(learn: Released, prior: np.ndarray) -> np.ndarray | None:
@@ -82,7 +39,52 @@ def _knowing(learn: Released, prior: np.ndarray) -> np.ndarray | None:
     return shrunk(through_channel(learn, codes.sent, codes.channel, prior.shape), prior, SHRINKAGE)
 
 
-def _summed(table: np.ndarray, prior: np.ndarray, test: Tracks) -> np.ndarray:
-    """log P(z|y) plus the sum over a track of log P(z|y, c') - log P(z|y); (tracks, classes of z)."""
-    ratio = np.log(table) - np.log(prior)[:, None, :]
-    return np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1)
+class LinkedCodes(Probe):
+    """Three attackers of linked codes."""
+
+    name = "codes"
+    asks = "codes"
+
+    def run(self, about: About) -> list[Finding]:
+        """Accuracy of the attackers on the test slice, for each T, learned on all other rows and on fresh ones."""
+        released, dataset = about.released, about.dataset
+        codes, classes = released.codes, (len(dataset.y_names), len(dataset.z_names))
+        if codes is None:
+            return [Finding("linked codes", not_run="no code leaves")]
+        at = places(dataset)
+        rng = np.random.default_rng([about.seed, 7])
+        number = int(codes.received.max()) + 1 if codes.channel is None else codes.channel.shape[1]
+        prior = counted_prior(released.y[at.learn], released.z[at.learn], classes)
+        learns = {"": at.learn, ", fresh rows": at.fresh} if len(dataset.slices.attack) else {"": at.learn}
+        tables = {on: _knowing(released.take(part), prior) for on, part in learns.items()}
+        received = codes.received.astype(np.int64)
+        found = []
+        for (on, part), length in product(learns.items(), LENGTHS):
+            try:
+                fit, test = (
+                    sequences.pooled(received[of], released.y[of], released.z[of], length=length, rng=rng)
+                    for of in (part, at.test)
+                )
+            except BadInput as error:
+                found.append(Finding(f"{length} linked codes{on}", not_run=str(error)))
+                continue
+            table = tables[on]
+            some = fit.take(rng.permutation(len(fit))[:MOST_TRACKS])
+            answers = {
+                "sum of log-posteriors": sequences.log_posteriors(fit, test, classes=classes, codes=number),
+                "forest on histograms": sequences.histogram_forest(
+                    some, test, classes=classes, codes=number, trees=about.budget.trees, seed=about.seed
+                ),
+            }
+            if table is not None:
+                # log P(z|y) plus the sum over a track of log P(z|y, c') - log P(z|y); (tracks, classes of z).
+                ratio = np.log(table) - np.log(prior)[:, None, :]
+                answers["Bayes knowing the channel"] = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(
+                    axis=1
+                )
+            chance = short(accuracy(prior[test.y], test.z))
+            for name, p in answers.items():
+                right = rate(p.argmax(axis=1) == test.z)
+                meaning = "how often z is right from y and linked codes of different samples"
+                found.append(Finding(f"{length} linked, {name}{on}", right, len(test), chance, meaning))
+        return found

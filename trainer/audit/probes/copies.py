@@ -8,33 +8,37 @@ codebook does this by design (its bundle says "substituted"), and the first row 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.probes.answer import not_run, row
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.audit.probes import Finding, Probe
+from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.measures.intervals import rate
 
 UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some training reading"
 
 
-def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """Shares of the test rows' frames that are bit-equal to their own sample, and to any sample trained on."""
-    del budget, seed
-    frames, samples = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
-    if frames.shape != samples.shape or frames.dtype != samples.dtype:
-        reason = "outputs are of another shape or type than samples, so no frame can be one"
-        return [not_run(UNCHANGED, reason), not_run(ANY, reason)]
-    at = places(dataset)
-    cluster = released.take(at.test).cluster
-    own = (frames[at.test] == samples[at.test]).all(axis=1)
-    known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.old])}
-    some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[at.test])], bool)
-    meaning = "counted, bit for bit: such a frame identifies the person that the sample is of"
-    return [
-        row(UNCHANGED, rate(own, cluster), n=len(own), chance=0.0, meaning=meaning),
-        row(ANY, rate(some, cluster), n=len(some), chance=0.0, meaning=meaning),
-    ]
+class Copies(Probe):
+    """Counted, bit for bit."""
+
+    name = "copies"
+    asks = "copies"
+
+    def run(self, about: About) -> list[Finding]:
+        """Shares of the test rows' frames that are bit-equal to their own sample, and to any sample trained on."""
+        released, dataset = about.released, about.dataset
+        rows = dataset.slices.rows()
+        frames, samples = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
+        if frames.shape != samples.shape or frames.dtype != samples.dtype:
+            reason = "outputs are of another shape or type than samples, so no frame can be one"
+            return [Finding(UNCHANGED, not_run=reason), Finding(ANY, not_run=reason)]
+        at = places(dataset)
+        cluster = released.take(at.test).cluster
+        own = (frames[at.test] == samples[at.test]).all(axis=1)
+        known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.old])}
+        some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[at.test])], bool)
+        meaning = "counted, bit for bit: such a frame identifies the person that the sample is of"
+        return [
+            Finding(UNCHANGED, rate(own, cluster), len(own), 0.0, meaning),
+            Finding(ANY, rate(some, cluster), len(some), 0.0, meaning),
+        ]

@@ -10,16 +10,15 @@ of different people have the same two y as pairs of one person, so y alone is wo
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import Places, places
-from edgeveil.trainer.audit.probes import areas
-from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.audit.probes import Finding, Probe, areas
 from edgeveil.trainer.audit.probes.areas import Scored
-from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.audit.sections import About
 
 AREA, EER = "linkage AUC", "linkage EER"
 RAW = "linkage AUC of raw readings"
@@ -42,55 +41,24 @@ class Fold(NamedTuple):
     judge: np.ndarray
 
 
+class Known(NamedTuple):
+    """What is known of all rows: the person, y, and the session where there are any; (n,) each."""
+
+    who: np.ndarray
+    y: np.ndarray
+    session: np.ndarray | None
+
+    def people(self, rows: np.ndarray) -> np.ndarray:
+        """The different people of some rows."""
+        return np.unique(self.who[rows])
+
+
 class Pairs(NamedTuple):
     """Places ``i`` and ``j`` of two rows each, and whether they are of one person."""
 
     i: np.ndarray
     j: np.ndarray
     same: np.ndarray
-
-
-def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """AUC and equal error rate of pairs of releases, and the AUC of the same pairs of raw readings."""
-    rng = np.random.default_rng([seed, 5])
-
-    def refused(reason: str) -> list[dict[str, Any]]:
-        return [not_run(name, reason) for name in (AREA, EER, RAW)]
-
-    if dataset.cluster_kind is None:
-        return refused("the data do not say who is who: give `subject` (or `session`, where z is the person)")
-    # Where sessions are the units z is the person, or close to it: two sessions of one z are to be linked.
-    by_subject = dataset.cluster_kind == "subject"
-    who = dataset.cluster[rows] if by_subject and dataset.cluster is not None else dataset.z[rows]
-    session = None if by_subject or dataset.cluster is None else dataset.cluster[rows]
-    at, four = places(dataset), len(dataset.slices.attack) > 0
-    folds = _apart(who, at) if by_subject else _folds(who, at.fresh.start if four else 0, rng)
-    if isinstance(folds, str):
-        return refused(folds)
-    y = dataset.y[rows]
-    pairs = [_pairs(fold.judge, who, y, session, rng) for fold in folds]
-    count = sum(len(pair.i) for pair in pairs)
-    if min(pair.same.sum() for pair in pairs) < FEWEST_PAIRS:
-        return refused(
-            f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for which "
-            f"others with the same y can be found; each fold needs {FEWEST_PAIRS}: give more samples of each person"
-        )
-    trained = "other samples of them" if four else "them"
-    unseen = (
-        "people whom neither the attacker nor the perturber's training saw"
-        if by_subject
-        else f"z that the attacker never saw (the perturber was trained on {trained})"
-    )
-    meaning = f"whether two releases are of one person, asked of {unseen}; interval by resampled people"
-    sent, raw = _features(released), dataset.unit(dataset.x[rows]).reshape(len(rows), -1)
-    trees = min(budget.trees, 100)
-    scored = _scored(sent, folds, pairs, who, y, session, trees, rng)
-    before = _scored(raw, folds, pairs, who, y, session, trees, rng)
-    return [
-        row(AREA, scored.measured(areas.area, rng), n=count, chance=0.5, meaning=meaning),
-        row(EER, scored.measured(areas.equal_error_rate, rng), n=count, chance=0.5, meaning=meaning),
-        row(RAW, before.measured(areas.area, rng), n=count, chance=0.5, meaning="the same pairs before the perturber"),
-    ]
 
 
 def _apart(who: np.ndarray, at: Places) -> list[Fold] | str:
@@ -119,10 +87,9 @@ def _folds(who: np.ndarray, first: int, rng: np.random.Generator) -> list[Fold] 
     return found
 
 
-def _pairs(
-    among: np.ndarray, who: np.ndarray, y: np.ndarray, session: np.ndarray | None, rng: np.random.Generator
-) -> Pairs:
+def _pairs(among: np.ndarray, known: Known, rng: np.random.Generator) -> Pairs:
     """Random pairs of one person (of two sessions, where known), and as many of two people with the same two y."""
+    who, y, session = known
     i, j, same = [], [], []
     for person in np.unique(who[among]):
         own = among[who[among] == person]
@@ -140,49 +107,34 @@ def _pairs(
 
 
 def _scored(
-    features: np.ndarray,
-    folds: list[Fold],
-    pairs: list[Pairs],
-    who: np.ndarray,
-    y: np.ndarray,
-    session: np.ndarray | None,
-    trees: int,
-    rng: np.random.Generator,
+    features: np.ndarray, folds: list[Fold], pairs: list[Pairs], known: Known, trees: int, rng: np.random.Generator
 ) -> Scored:
     """Every fold's pairs, scored by what was learned of the other people."""
     scores = []
     for fold, pair in zip(folds, pairs, strict=True):
-        score = _learned(features, fold, who, y, session, trees, rng)
+        score = _learned(features, fold, known, trees, rng)
         scores.append(score(features[pair.i], features[pair.j]))
     number = np.concatenate([np.full(len(pair.i), at) for at, pair in enumerate(pairs)])
     i, j, same = (np.concatenate([getattr(pair, name) for pair in pairs]) for name in ("i", "j", "same"))
-    return Scored(np.concatenate(scores), same, number, who[i], who[j])
+    return Scored(np.concatenate(scores), same, number, known.who[i], known.who[j])
 
 
-def _learned(
-    features: np.ndarray,
-    fold: Fold,
-    who: np.ndarray,
-    y: np.ndarray,
-    session: np.ndarray | None,
-    trees: int,
-    rng: np.random.Generator,
-) -> Score:
+def _learned(features: np.ndarray, fold: Fold, known: Known, trees: int, rng: np.random.Generator) -> Score:
     """The best of some scores on a quarter of the people to learn on, learned from the others of them.
 
     They are held out of the rows that never trained the perturber, where those are of enough people; such rows are
     also learned from alone.
     """
-    enough = len(np.unique(who[fold.fresh])) >= FEWEST_PEOPLE
+    who, enough = known.who, len(known.people(fold.fresh)) >= FEWEST_PEOPLE
     among = fold.fresh if enough else fold.learn
-    people = rng.permutation(np.unique(who[among]))
+    people = rng.permutation(known.people(among))
     held = people[: max(2, len(people) // 4)]
-    judged = _pairs(among[np.isin(who[among], held)], who, y, session, rng)
+    judged = _pairs(among[np.isin(who[among], held)], known, rng)
     candidates: list[Score] = []
     for rows in [fold.learn, fold.fresh] if enough and len(fold.fresh) < len(fold.learn) else [fold.learn]:
         fit = _at_most(rows[~np.isin(who[rows], held)], who, rng)
         candidates.append(_discriminants(features[fit], who[fit]))
-        learned = _pairs(fit, who, y, session, rng)
+        learned = _pairs(fit, known, rng)
         if min(learned.same.sum(), (~learned.same).sum()) >= FEWEST_PAIRS:
             candidates.append(_trees(features, fit, learned, trees, rng))
     if not judged.same.any():
@@ -249,3 +201,55 @@ def _at_most(among: np.ndarray, who: np.ndarray, rng: np.random.Generator) -> np
 def _features(released: Released) -> np.ndarray:
     flat = released.x.reshape(len(released), -1).astype(np.float32)
     return flat if released.also is None else np.concatenate([flat, released.also.astype(np.float32)], axis=1)
+
+
+class Linkage(Probe):
+    """Pairs of releases of people whom the attacker never saw."""
+
+    name = "linkage"
+    asks = "linkage"
+
+    def run(self, about: About) -> list[Finding]:
+        """AUC and equal error rate of pairs of releases, and the AUC of the same pairs of raw readings."""
+        released, dataset = about.released, about.dataset
+        rows = dataset.slices.rows()
+        rng = np.random.default_rng([about.seed, 5])
+
+        def refused(reason: str) -> list[Finding]:
+            return [Finding(name, not_run=reason) for name in (AREA, EER, RAW)]
+
+        if dataset.cluster_kind is None:
+            return refused("the data do not say who is who: give `subject` (or `session`, where z is the person)")
+        # Where sessions are the units z is the person, or close to it: two sessions of one z are to be linked.
+        by_subject = dataset.cluster_kind == "subject"
+        who = dataset.cluster[rows] if by_subject and dataset.cluster is not None else dataset.z[rows]
+        session = None if by_subject or dataset.cluster is None else dataset.cluster[rows]
+        at, four = places(dataset), len(dataset.slices.attack) > 0
+        folds = _apart(who, at) if by_subject else _folds(who, at.fresh.start if four else 0, rng)
+        if isinstance(folds, str):
+            return refused(folds)
+        known = Known(who, dataset.y[rows], session)
+        pairs = [_pairs(fold.judge, known, rng) for fold in folds]
+        count = sum(len(pair.i) for pair in pairs)
+        if min(pair.same.sum() for pair in pairs) < FEWEST_PAIRS:
+            return refused(
+                f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for "
+                f"which others with the same y can be found; each fold needs {FEWEST_PAIRS}: give more samples of each "
+                "person"
+            )
+        trained = "other samples of them" if four else "them"
+        unseen = (
+            "people whom neither the attacker nor the perturber's training saw"
+            if by_subject
+            else f"z that the attacker never saw (the perturber was trained on {trained})"
+        )
+        meaning = f"whether two releases are of one person, asked of {unseen}; interval by resampled people"
+        sent, raw = _features(released), dataset.unit(dataset.x[rows]).reshape(len(rows), -1)
+        trees = min(about.budget.trees, 100)
+        scored = _scored(sent, folds, pairs, known, trees, rng)
+        before = _scored(raw, folds, pairs, known, trees, rng)
+        return [
+            Finding(AREA, scored.measured(areas.area, rng), count, 0.5, meaning),
+            Finding(EER, scored.measured(areas.equal_error_rate, rng), count, 0.5, meaning),
+            Finding(RAW, before.measured(areas.area, rng), count, 0.5, "the same pairs before the perturber"),
+        ]

@@ -13,51 +13,20 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.probes import areas
-from edgeveil.trainer.audit.probes.answer import not_run, row
+from edgeveil.trainer.audit.probes import Finding, Probe, areas
 from edgeveil.trainer.audit.probes.areas import Scored
+from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.datasets.base import Dataset
 
 SENT = "membership AUC from x' and y", "membership TPR at 1 % FPR from x' and y"
 HELD = "membership AUC from x, x' and y", "membership TPR at 1 % FPR from x, x' and y"
+ON_BOARD = "what left of members was made on the workstation, and of others on the board: that alone tells them apart"
 FEWEST = 200  # members, and others: 100 of each to judge, so that 1 % of them is a row
 FEWEST_UNITS = 8
 MOST = 6000
 COMPONENTS = 40
-
-
-def run(released: Released, dataset: Dataset, rows: np.ndarray, budget: Budget, seed: int) -> list[dict[str, Any]]:
-    """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
-    rng = np.random.default_rng([seed, 6])
-    at = places(dataset)
-    sides = [
-        rng.permutation(np.arange(len(rows))[of])[:MOST] for of in (at.second, slice(at.fresh.start, at.test.stop))
-    ]
-    place, member = np.concatenate(sides), np.repeat([True, False], [len(side) for side in sides])
-    unit = np.arange(len(place)) if released.cluster is None else released.cluster[place]
-    units = [len(np.unique(unit[member == side])) for side in (True, False)]
-    if min(len(side) for side in sides) < FEWEST or min(units) < FEWEST_UNITS:
-        reason = (
-            f"{len(sides[0])} rows of {units[0]} units were trained on and {len(sides[1])} of {units[1]} were not; "
-            f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
-        )
-        return [not_run(name, reason) for name in (*SENT, *HELD)]
-    fold = _halves(unit, member, rng)
-    sent = _sent(released, dataset, place)
-    held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
-    found = []
-    for names, features in ((SENT, sent), (HELD, held)):
-        score = np.zeros(len(place))
-        for half in (0, 1):
-            model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
-            score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
-        scored = Scored(score, member, fold, unit, unit)
-        meaning = "whether a sample was in the slice that trained the perturber; interval by resampled units"
-        for name, measure, chance in ((names[0], areas.area, 0.5), (names[1], areas.recognised, 0.01)):
-            found.append(row(name, scored.measured(measure, rng), n=len(place), chance=chance, meaning=meaning))
-    return found
 
 
 def _halves(unit: np.ndarray, member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -67,19 +36,6 @@ def _halves(unit: np.ndarray, member: np.ndarray, rng: np.random.Generator) -> n
         units = rng.permutation(np.unique(unit[member == side]))
         fold[(member == side) & np.isin(unit, units[: len(units) // 2])] = 1
     return fold
-
-
-def _sent(released: Released, dataset: Dataset, place: np.ndarray) -> np.ndarray:
-    """Principal components of x', further outputs, and y."""
-    from sklearn.decomposition import PCA
-
-    flat = released.x[place].reshape(len(place), -1).astype(np.float32)
-    parts = [np.eye(len(dataset.y_names), dtype=np.float32)[released.y[place]]]
-    if flat.std() > 0:
-        parts.append(PCA(min(COMPONENTS, flat.shape[1]), svd_solver="randomized", random_state=0).fit_transform(flat))
-    if released.also is not None:
-        parts.append(released.also[place])
-    return np.concatenate(parts, axis=1)
 
 
 def _held(released: Released, dataset: Dataset, rows: np.ndarray, place: np.ndarray) -> np.ndarray:
@@ -100,3 +56,56 @@ def _trees(x: np.ndarray, member: np.ndarray, trees: int, seed: int) -> Any:
     model = HistGradientBoostingClassifier(max_iter=trees, max_leaf_nodes=8, learning_rate=0.05, random_state=seed)
     with threadpool_limits(1, user_api="openmp"):
         return model.fit(x, member)
+
+
+class Membership(Probe):
+    """An attacker without the sample, and one with it."""
+
+    name = "membership"
+    asks = "membership"
+
+    def run(self, about: About) -> list[Finding]:
+        """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
+        released, dataset, budget, seed = about.released, about.dataset, about.budget, about.seed
+        if about.there is not None:
+            return [Finding("membership", not_run=ON_BOARD)]
+        rows = dataset.slices.rows()
+        rng = np.random.default_rng([seed, 6])
+        at = places(dataset)
+        sides = [
+            rng.permutation(np.arange(len(rows))[of])[:MOST] for of in (at.second, slice(at.fresh.start, at.test.stop))
+        ]
+        place, member = np.concatenate(sides), np.repeat([True, False], [len(side) for side in sides])
+        unit = np.arange(len(place)) if released.cluster is None else released.cluster[place]
+        units = [len(np.unique(unit[member == side])) for side in (True, False)]
+        if min(len(side) for side in sides) < FEWEST or min(units) < FEWEST_UNITS:
+            reason = (
+                f"{len(sides[0])} rows of {units[0]} units were trained on and {len(sides[1])} of {units[1]} were not; "
+                f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
+            )
+            return [Finding(name, not_run=reason) for name in (*SENT, *HELD)]
+        fold = _halves(unit, member, rng)
+        # Principal components of x', further outputs, and y.
+        from sklearn.decomposition import PCA
+
+        flat = released.x[place].reshape(len(place), -1).astype(np.float32)
+        parts = [np.eye(len(dataset.y_names), dtype=np.float32)[released.y[place]]]
+        if flat.std() > 0:
+            parts.append(
+                PCA(min(COMPONENTS, flat.shape[1]), svd_solver="randomized", random_state=0).fit_transform(flat)
+            )
+        if released.also is not None:
+            parts.append(released.also[place])
+        sent = np.concatenate(parts, axis=1)
+        held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
+        found = []
+        for names, features in ((SENT, sent), (HELD, held)):
+            score = np.zeros(len(place))
+            for half in (0, 1):
+                model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
+                score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
+            scored = Scored(score, member, fold, unit, unit)
+            meaning = "whether a sample was in the slice that trained the perturber; interval by resampled units"
+            for name, measure, chance in ((names[0], areas.area, 0.5), (names[1], areas.recognised, 0.01)):
+                found.append(Finding(name, scored.measured(measure, rng), len(place), chance, meaning))
+        return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -14,7 +14,9 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.document import interval
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, SENT, Perturbed, Subject, as_received, further_outputs
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import intervals
@@ -30,9 +32,6 @@ NOT_THERE = (
     "An adversary who retrains on what this very board lets out: those here learned on the workstation's.",
     "Many releases of one track, on the board itself.",
 )
-
-
-MEMBERSHIP = "what left of members was made on the workstation, and of others on the board: that alone tells them apart"
 
 
 _DRAWN = "draw "  # before the names of draws that a board hands out
@@ -123,3 +122,24 @@ def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster
         "high": share["high"],
         "max_abs": None if apart is None else round(float(apart), 6),
     }
+
+
+class OnBoardSection(Section):
+    """A board's outputs next to those made here."""
+
+    name = "on_board"
+    order = 1
+
+    def applies(self, about: About) -> bool:
+        """Where a board made the outputs."""
+        return about.there is not None
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``section``."""
+        there = cast(OnBoard, about.there)
+        return section(there, about.subject, about.dataset, about.perturbed, about.classifiers["target"])
+
+    def lines(self, _found: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
+        """The board, and where its outputs differ."""
+        yield from verdict.board_lines(document)
+        yield ""

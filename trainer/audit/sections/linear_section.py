@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
 
 import numpy as np
 
 from edgeveil.trainer.attacks.rows import to_learn
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.linear import predictor_metrics
 from edgeveil.trainer.linear.linear_problem import LinearSection, confidential, linear_problem, wanted
@@ -103,32 +104,6 @@ class _Measure:
         return found
 
 
-def as_lines(section: Mapping[str, Any]) -> list[str]:
-    """The section for a terminal."""
-    utility = section["e_utility"]
-    lines = [
-        "",
-        f"linear predictors: {section['wanted']} wanted outputs, {section['confidential']} confidential; "
-        f"e_utility {_shown(utility['mean'])}, eps {section['eps']:g}"
-        + (
-            "" if utility["largest_error"] is None else f", off by at most {utility['largest_error']:.1e} on any vector"
-        ),
-        f"  {'':12} {'e_privacy':>26} {'complete privacy, %':>22}  AUC confidential (linear, boosted), wanted",
-    ]
-    for name in ("uncleaned", "no_attack", "refit", "leace"):
-        row = section[name]
-        rates = {key: 100 * value for key, value in row["complete_privacy"].items()}
-        line = f"  {name.replace('_', ' '):12} {_shown(row['e_privacy']):>26} {_shown(rates, '.1f'):>22}"
-        if "auc_wanted_linear" in row:
-            aucs = (row[key] for key in ("auc_confidential_linear", "auc_confidential_boosted", "auc_wanted_linear"))
-            line += "  " + ", ".join("-" if auc is None else f"{auc:.3f}" for auc in aucs)
-        lines.append(line)
-    return [
-        *lines,
-        "  Complete privacy has no zero: compare with uncleaned. LEACE knows the confidential labels alone.",
-    ]
-
-
 def _columns(labels: np.ndarray, first: int) -> tuple[np.ndarray, np.ndarray]:
     """Labels, and the same as booleans; those that are all alike in training are left out."""
     positive = binary(labels, labels[:first])
@@ -146,3 +121,41 @@ def _number(value: float) -> float | None:
 
 def _shown(value: Mapping[str, float], form: str = ".3g") -> str:
     return f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
+
+
+class Predictors(Section):
+    """Linear predictors, of perturbers that are not bounded by classes."""
+
+    name = "predictors"
+    order = 8
+
+    def applies(self, about: About) -> bool:
+        """Cleaners and noise, of linear readings."""
+        return about.run.recipe.perturber.unbounded
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``predictors``."""
+        section = cast(LinearSection, about.run.recipe.perturber)
+        return predictors(section, about.dataset, about.released.x, seed=about.seed)
+
+    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
+        """The leaks of each adversary, a line for each."""
+        utility = found["e_utility"]
+        error = utility["largest_error"]
+        off = "" if error is None else f", off by at most {error:.1e} on any vector"
+        yield ""
+        yield (
+            f"linear predictors: {found['wanted']} wanted outputs, {found['confidential']} confidential; "
+            f"e_utility {_shown(utility['mean'])}, eps {found['eps']:g}{off}"
+        )
+        yield f"  {'':12} {'e_privacy':>26} {'complete privacy, %':>22}  AUC confidential (linear, boosted), wanted"
+        for name in ("uncleaned", "no_attack", "refit", "leace"):
+            row = found[name]
+            rates = {key: 100 * value for key, value in row["complete_privacy"].items()}
+            line = f"  {name.replace('_', ' '):12} {_shown(row['e_privacy']):>26} {_shown(rates, '.1f'):>22}"
+            if "auc_wanted_linear" in row:
+                names = ("confidential_linear", "confidential_boosted", "wanted_linear")
+                aucs = (row[f"auc_{of}"] for of in names)
+                line += "  " + ", ".join("-" if auc is None else f"{auc:.3f}" for auc in aucs)
+            yield line
+        yield "  Complete privacy has no zero: compare with uncleaned. LEACE knows the confidential labels alone."

@@ -10,13 +10,16 @@ output, exactly; it is in the certificate's section.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from edgeveil.trainer.attacks.families.fixed import masked
 from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.document import short
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset
 
 TITLE = "model-relative diagnostic: shift of classifier D"
@@ -57,3 +60,24 @@ def _shift(answers: np.ndarray, prior: np.ndarray) -> dict[str, float]:
     """Mean and supremum over samples of the largest |D_z(x)_z - pi(z|y)| over z."""
     shift = np.abs(answers - prior).max(axis=1)
     return {"mean": short(float(shift.mean())), "sup": short(float(shift.max()))}
+
+
+class Diagnostic(Section):
+    """The shift of D_z on what left and on raw samples."""
+
+    name = "diagnostic"
+    order = 9
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``section``."""
+        frames = about.released.x[places(about.dataset).test]
+        return section(about.dataset, frames, about.classifiers["sensitive"])
+
+    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
+        """Mean and largest shift."""
+        perturbed, untouched = (found["gamma"][kind] for kind in ("perturbed", "raw"))
+        yield ""
+        yield (
+            f"{found['title']}: mean {perturbed['mean']:.3f}, largest {perturbed['sup']:.3f}; "
+            f"raw {untouched['mean']:.3f}, {untouched['sup']:.3f}"
+        )

@@ -7,7 +7,7 @@ leakage about it; the reader of the card decides whether that is a use or a harm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +16,12 @@ from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.audit.document import interval, short, spread
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
+from edgeveil.trainer.runs.run import Run
 
 # Utility of x': networks trained on x' and tested on clean x (Table 5 of paper 001), and on x'.
 #
@@ -227,9 +229,6 @@ def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     return u.mean(axis=0), np.where(spread > 1e-6, 1 / np.maximum(spread, 1e-6), 0.0)
 
 
-# The main part, described by the docstring.
-
-
 ROUNDING = 1e-6  # of the unit cube
 SIMILARITY_ROWS = 2_000  # for pictures compared one by one
 MEANING = {
@@ -370,3 +369,78 @@ def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
             return None
         found[number] = known[same[0]]
     return found[which.reshape(-1)]
+
+
+# The table of retained properties, as reports and cards show it.
+
+KINDS_OF_DATA = (
+    ("raw", "raw readings"),
+    ("perturbed", "this perturber"),
+    ("label_only_mean", "label-only, a class's mean"),
+    ("label_only_donor", "label-only, a random reading of the class"),
+)
+
+
+def retained_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The table of collateral utility of an audit: attributes, and a row for each kind of data; None where none is."""
+    part = document.get("collateral")
+    if not part:
+        return None
+    beside = document["label_only"].get("collateral", {})
+    rows = []
+    for key, title in KINDS_OF_DATA:
+        row = part["perturbed"] if key == "perturbed" else beside.get(key)
+        if row:
+            rows.append({"title": title, "this": key == "perturbed", **row})
+    return {"attributes": part["attributes"], "chance": part["chance"], "rows": rows, "part": part}
+
+
+def score(value: Mapping[str, Any] | None) -> str:
+    """A rate or a correlation with its interval: ``97.1 % [96.0, 98.0]``, ``.82 [.80, .84]``."""
+    if value is None:
+        return "\N{EN DASH}"
+    if "accuracy" in value:
+        ends = f"[{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
+        return f"{100 * value['accuracy']:.1f} % {ends}"
+    if value["low"] is None:
+        return f"{value['correlation']:.2f}"
+    return f"{value['correlation']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
+
+
+def named_by(run: Run) -> tuple[str, ...]:
+    """The properties of a sample that a run's recipe asks to keep."""
+    return tuple(getattr(run.recipe.perturber, "keep", ()))
+
+
+class Collateral(Section):
+    """What is kept of other properties; None where no frame leaves and no code stands for one."""
+
+    name = "collateral"
+    order = 7
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any] | None:
+        """As ``section``."""
+        outputs = about.subject.manifest["outputs"]
+        if not any(output["kind"] == "frame" or "decoder" in output for output in outputs):
+            return None
+        named = named_by(about.run)
+        return section(about.dataset, about.released.x, about.budget.name, about.seed, named=named)
+
+    def lines(self, found: Mapping[str, Any] | None, document: Mapping[str, Any]) -> Iterator[str]:
+        """The table, and how much of each property is kept."""
+        table = retained_table(document)
+        if found is None or table is None:
+            return
+        yield ""
+        yield "Trained on, and read from, the output (with raw samples and label-only to compare):"
+        for row in table["rows"]:
+            for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
+                if key in row:
+                    figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
+                    figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
+                    yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
+        for row in table["rows"]:
+            if "told_apart" in row:
+                yield f"  told apart from raw: {row['title']:32} {score(row['told_apart'])}"
+        for name, value in found["kept"].items():
+            yield f"  kept of {name}: correlation {score(value)} between x and x'; label-only 0"

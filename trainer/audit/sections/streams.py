@@ -9,7 +9,7 @@ tracks and holds for all of its releases; where nothing is held a certificate is
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,7 +18,9 @@ from scipy import special
 
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.rows import freshest
-from edgeveil.trainer.attacks.sequences import Tracks, prior_of, timed
+from edgeveil.trainer.attacks.sequences import Tracks, timed
+from edgeveil.trainer.audit.sections import About, Section
+from edgeveil.trainer.audit.subject import track_perturber
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import certificate
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
@@ -46,12 +48,11 @@ def sequence_network(
     for variable in optimizer.variables:
         if variable is not optimizer.learning_rate:
             variable.assign(tf.zeros_like(variable))
-    start = np.log(prior_of(fit, classes)).astype(np.float32)
+    start = np.log(counted_prior(fit.y, fit.z, classes)).astype(np.float32)
     x, prior = tf.constant(timed(fit, classes=classes[0], codes=codes)), tf.constant(start[fit.y])
     z = tf.constant(fit.z, tf.int32)
-    weight = tf.constant(np.ones(len(fit)) if fit.weight is None else fit.weight, tf.float32)
     for _ in range(steps):
-        step(x, prior, z, weight)
+        step(x, prior, z)
     scores = model(timed(test, classes=classes[0], codes=codes)).numpy() + start[test.y]
     return np.asarray(special.softmax(scores, axis=1))
 
@@ -69,11 +70,11 @@ def _network(length: int, width: int, classes: int) -> tuple[Any, Any, Any]:
     optimizer.build(model.trainable_variables)
 
     @tf.function(reduce_retracing=True)
-    def step(x: Any, prior: Any, z: Any, weight: Any) -> None:
+    def step(x: Any, prior: Any, z: Any) -> None:
         with tf.GradientTape() as tape:
             answers = model(x, training=True) + prior
             each = keras.losses.sparse_categorical_crossentropy(z, answers, from_logits=True)
-            loss = tf.reduce_sum(weight * each) / tf.reduce_sum(weight)
+            loss = tf.reduce_sum(each) / tf.cast(tf.size(each), each.dtype)
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
 
     return model, optimizer, step
@@ -86,16 +87,10 @@ def _fresh(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))).astype(np.float32)
 
 
-# Attackers of whole tracks: every family at T = 1, 4 and 16 releases, and on all tracks of a person together.
-#
-# Each track is judged by attackers that learned on other tracks (cross-fitting), so that few tracks still say
-# something. Compare every result with the zero-information row: what the same attackers reach with as many tracks
-# where there is no leak.
-
+# Attackers of whole tracks: every family at T = 1, 4 and 16 releases. Compare every result with the zero-information
+# row: what the same attackers reach with as many tracks where there is no leak.
 
 LENGTHS = (1, 4, 16)
-LINKED = 10  # tracks of one person that are known to be one person's
-FOLDS = 3
 
 Attack = Callable[..., np.ndarray]
 FAMILIES: Mapping[str, Attack] = {
@@ -105,42 +100,6 @@ FAMILIES: Mapping[str, Attack] = {
     "1-D CNN": sequence_network,
 }
 IN_ORDER = ("forest on timed codes", "1-D CNN")  # on the longest tracks alone: few releases have little order
-
-
-def last_releases(tracks: Tracks, length: int) -> Tracks:
-    """The last ``length`` releases of each track: of a held one, those after its vote first."""
-    return replace(tracks, code=tracks.code[:, -length:])
-
-
-def balanced(tracks: Tracks, classes: tuple[int, int]) -> Tracks:
-    """The same tracks, weighed so that each z counts as much as any other with the same y.
-
-    Tracks held out for judging are missing from training. Where a (y, z) has a handful of tracks, that points to the
-    wrong z, and attackers that count end up below chance; with even weights there is nothing to count.
-    """
-    cell = np.bincount(tracks.y * classes[1] + tracks.z, minlength=classes[0] * classes[1]).reshape(classes)
-    seen = (cell > 0).sum(axis=1)
-    return replace(tracks, weight=(cell.sum(axis=1) / np.maximum(seen, 1))[tracks.y] / cell[tracks.y, tracks.z])
-
-
-def cross_validated(
-    tracks: Tracks, *, classes: tuple[int, int], codes: int, folds: int = FOLDS, seed: int = 0, **options: Any
-) -> dict[str, np.ndarray]:
-    """P(z | y, codes), (n, classes of z), of every track by every family, learned on the other folds' tracks.
-
-    Folds are dealt evenly within (y, z), and every z counts alike within y. ``options`` go to the forests (``trees``).
-    """
-    rng = np.random.default_rng(seed)
-    fold = np.empty(len(tracks), np.int64)
-    order = rng.permutation(len(tracks))
-    order = order[np.argsort((tracks.y * classes[1] + tracks.z)[order], kind="stable")]
-    fold[order] = np.arange(len(order)) % folds
-    found: dict[str, np.ndarray] = {}
-    for number in range(folds):
-        fit, test = balanced(tracks.take(fold != number), classes), fold == number
-        for name, p in posteriors(fit, tracks.take(test), classes=classes, codes=codes, seed=seed, **options).items():
-            found.setdefault(name, np.empty((len(tracks), classes[1])))[test] = p
-    return found
 
 
 def posteriors(
@@ -160,38 +119,6 @@ def posteriors(
     return found
 
 
-def accuracies(
-    tracks: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, **options: Any
-) -> dict[str, Any]:
-    """How often each family is right about z: ``{"T=1": {family: share}, ..., "linked": {...}}``.
-
-    ``linked`` puts the family's answers for ``LINKED`` tracks of a person together, by Bayes' rule.
-    """
-    found: dict[str, Any] = {}
-    prior = sequences.prior_of(balanced(tracks, classes), classes)
-    for length in LENGTHS:
-        part = last_releases(tracks, length)
-        answers = cross_validated(part, classes=classes, codes=codes, seed=seed, **options)
-        found[f"T={length}"] = {name: accuracy(p, part.z) for name, p in answers.items()}
-    rng = np.random.default_rng(seed)
-    found["linked"] = {name: linked_accuracy(p, tracks, prior, rng=rng) for name, p in answers.items()}
-    return found
-
-
-def linked_accuracy(
-    p: np.ndarray, tracks: Tracks, prior: np.ndarray, *, rng: np.random.Generator, times: int = 20
-) -> float:
-    """How often z is right where ``LINKED`` tracks of a person are judged together, from answers ``p`` for each."""
-    ratio = np.log(np.maximum(p, 1e-3)) - np.log(prior[tracks.y])
-    hits = []
-    for _ in range(times):
-        for person in np.unique(tracks.z):
-            mine = rng.permutation(np.flatnonzero(tracks.z == person))
-            for at in range(0, len(mine) - LINKED + 1, LINKED):
-                hits.append(ratio[mine[at : at + LINKED]].sum(axis=0).argmax() == person)
-    return float(np.mean(hits)) if hits else float("nan")
-
-
 def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
     """The same tracks with z shuffled within y: the null, what attackers find where there is no leak."""
     z = tracks.z.copy()
@@ -199,9 +126,6 @@ def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
         rows = np.flatnonzero(tracks.y == value)
         z[rows] = tracks.z[rng.permutation(rows)]
     return replace(tracks, z=z)
-
-
-# The main part, described by the docstring.
 
 
 FEWEST = 20  # tracks to learn on, and to judge by
@@ -297,3 +221,25 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
     return {"certificate": {"given": found.sufficient, **asdict(found)}, "sentence": whole}
+
+
+class Streams(Section):
+    """Many releases of one track, of bundles that hold something for a track or a period."""
+
+    name = "streams"
+    order = 10
+
+    def applies(self, about: About) -> bool:
+        """Where the bundle is for a stream, and runs here."""
+        return about.there is None and about.subject.manifest.get("stream") is not None
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """As ``section``."""
+        perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest["stream"]
+        trees, tried = about.budget.trees, about.asked.tried
+        return section(stream, about.dataset, perturb, trees=trees, seed=about.seed, tried=tried)
+
+    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """The bound over tracks, where enough of them were counted."""
+        if found.get("certificate", {}).get("given"):
+            yield found["sentence"]

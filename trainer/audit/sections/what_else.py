@@ -166,9 +166,6 @@ def _too_few(rows: Labelled, values: np.ndarray) -> str:
     )
 
 
-# The main part, described by the docstring.
-
-
 COUNTING: tuple[Adversary, ...] = (CodeCounts(), BayesKnowingChannel())
 FAMILIES: tuple[Adversary, ...] = (*COUNTING, ShrinkageLDA(), BatchNormMLP())
 MOST_LABELS = 12  # in a quick audit
@@ -223,7 +220,11 @@ def asked(
             skipped.append({"name": label.name, "reason": reason})
             continue
         counted = prior_of(label)
-        attack = _attacked(posed(label, counted), seed)
+        # The best attack on a label, by counting, and by two more families where x' are no codes.
+        question = posed(label, counted)
+        if not question.whole.budget.every_family:
+            question = replace(question, settings=question.settings[-1:])
+        attack = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES).most_bits
         if attack is None:
             skipped.append({"name": label.name, "reason": "no attack on it could be trained"})
         else:
@@ -251,13 +252,6 @@ class _Found(NamedTuple):
     label: Label
     attack: Scored
     prior: np.ndarray
-
-
-def _attacked(question: Question, seed: int) -> Scored | None:
-    """The best attack on a label, by counting, and by two more families where x' are no codes."""
-    if not question.whole.budget.every_family:
-        question = replace(question, settings=question.settings[-1:])
-    return run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES).most_bits
 
 
 def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts, cross_validated
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
@@ -27,7 +27,6 @@ from edgeveil.trainer.audit.card import limits_of
 from edgeveil.trainer.audit.document import environment, interval
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.retained import correlations
-from edgeveil.trainer.audit.sections.retained_table import cross_validated
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, Part

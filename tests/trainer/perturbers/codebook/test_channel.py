@@ -5,7 +5,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.random_draws import Channel
-from edgeveil.trainer.measures import neighbours
+from edgeveil.trainer.measures import black_box
 from edgeveil.trainer.perturbers.codebook import stream_codes
 
 
@@ -20,7 +20,7 @@ def test_the_shipped_integers_are_a_channel_and_close():
 def test_equal_rows_stay_equal():
     table = stream_codes.integers(np.tile(np.array([1, 1, 1, 4.0]) / 7, (4, 1)))
     assert (table == table[0]).all()
-    assert neighbours.total_variation(table.astype(float)) == 0
+    assert black_box.total_variation(table.astype(float)) == 0
     with pytest.raises(BadInput, match="at most 65536 codes; got 65537"):
         stream_codes.integers(np.ones((1, 2**16 + 1)))
 

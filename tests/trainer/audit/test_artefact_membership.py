@@ -48,7 +48,7 @@ def remembering(dataset):
 
 def rows(dataset, model, budget=BUDGET):
     found = probe.run(lambda x: predict(model, dataset.unit(x)), model, dataset, LIKE, budget, 0)
-    return {row["name"]: row for row in found}
+    return {row.name: row.as_dict() for row in found}
 
 
 def test_rows_that_are_remembered_are_recognised_by_both_attacks(dataset, remembering):

@@ -9,16 +9,22 @@ the logistic loss moves by half of what its noise is made for, and of many class
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.training_spending import CONFIDENCE, noisy_steps
-from edgeveil.trainer.measures.neighbours import most_proved, without_noise
+from edgeveil.trainer.attacks.rows import places
+from edgeveil.trainer.audit.document import interval
+from edgeveil.trainer.audit.sections import About, Section
+from edgeveil.trainer.audit.sections.training import judged, noisy_steps, shared
+from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.black_box import most_proved, without_noise
+from edgeveil.trainer.private import cover
 from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
-from edgeveil.trainer.recipe.private import Head as Section
+from edgeveil.trainer.recipe.private import Head as Recipe
+from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.training.private_head import unfitted
 
 FITS = 10_000  # on each neighbour; a third of them judges
@@ -26,25 +32,23 @@ STIFF = 20.0  # times the one row
 FAR = 100.0  # of weights: the row's class is all but impossible, so that its gradient is as long as can be
 
 
-def measured(facts: Mapping[str, Any], section: Section, classes: int, confidence: float) -> dict[str, Any]:
+def measured(facts: Mapping[str, Any], section: Recipe, classes: int, confidence: float) -> dict[str, Any]:
     """What is claimed of the fit and what is spent at least, of ``facts``, run.json's ``head``, by ``measure``:
     "epsilon", or of a step of DP-SGD "mu". Raises ``BadInput`` where the run does not say enough.
     """
     if section.kind == "dp-sgd":
         return _of_step(facts, classes, confidence)
     claimed = facts["promise"]["epsilon"]
-    fits = _fits(section, classes)
-    about = {"mechanism": "the head's fit", "measure": "epsilon", "claimed": claimed, "confidence": CONFIDENCE}
+    fits, what = _fits(section, classes), "the head's fit"
     if without_noise(fits):
-        return {**about, "at_least": None, "runs": FITS, "holds": False}
+        return {**judged(what, claimed, None, FITS), "measure": "epsilon"}
     found = most_proved(fits, confidence=confidence)
     if found is None:
         raise AssertionError("two neighbours were fitted")
-    spent = found.spent
-    return {**about, "at_least": spent.epsilon, "runs": spent.runs, "holds": spent.epsilon <= claimed}
+    return {**judged(what, claimed, found.spent.epsilon, found.spent.runs), "measure": "epsilon"}
 
 
-def _fits(section: Section, classes: int) -> dict[str, np.ndarray]:
+def _fits(section: Recipe, classes: int) -> dict[str, np.ndarray]:
     """By the row's label the scores of the row itself after every fit, (FITS, problems): along it lies what differs."""
     split = section.kind == "functional-logistic" and section.sensitive
     estimator, _ = unfitted(section, 2 if split else 1, classes)
@@ -70,13 +74,36 @@ def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> dict[
     hot, weights = np.eye(classes)[[1, 1]], FAR * np.eye(classes)[:, :1]
     sums = [clipped_sum(x[first:], hot[first:], weights, steps["clip"]).ravel() for first in (0, 1)]
     found = noisy_steps(sums, facts["rows"], steps, confidence)
-    claimed = 1 / steps["sigma"]
-    return {
-        "mechanism": "a step of DP-SGD with the row in its lot, of the head",
-        "measure": "mu",
-        "claimed": claimed,
-        "at_least": found.mu,
-        "confidence": CONFIDENCE,
-        "runs": found.runs,
-        "holds": found.mu <= claimed,
-    }
+    what = "a step of DP-SGD with the row in its lot, of the head"
+    return {**judged(what, 1 / steps["sigma"], found.mu, found.runs), "measure": "mu"}
+
+
+class HeadSection(Section):
+    """How well the private head's label tells y, and what its fit promises."""
+
+    name = "head"
+    order = 4
+
+    def applies(self, about: About) -> bool:
+        """Where a head's label is among the outputs."""
+        return cover.HEAD in about.perturbed.outputs
+
+    def measure(self, about: About, found: Mapping[str, Any]) -> dict[str, Any]:
+        """Raises ``BadInput`` where the head that was exported is no longer in the folder of the run."""
+        dataset, run = about.dataset, about.run
+        head = Head.of_run(run.folder)
+        if head is None or head.promise is None:
+            raise BadInput(f"The head of this export is not in {run.folder}: export again.")
+        test = dataset.part("test")
+        right = intervals.rate(about.perturbed.outputs[cover.HEAD][places(dataset).test] == test.y, test.cluster)
+        promised = cover.head_section(about.subject.manifest, head.mechanism, head.promise)
+        section = {"of": head.of, "target": interval(right), **promised}
+        if about.spending and run.recipe.head is not None:
+            confidence = shared(len(found["training"]["measured"]) + 1)
+            section["measured"] = measured(run.facts["head"], run.recipe.head, len(dataset.y_names), confidence)
+        return section
+
+    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Its sentence, where the fit is paid for."""
+        if found["given"]:
+            yield found["sentence"]

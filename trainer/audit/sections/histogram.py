@@ -12,6 +12,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.ext.shift.distance import effective_number
 from edgeveil.trainer.attacks.rows import places
+from edgeveil.trainer.audit.sections import About, Section
+from edgeveil.trainer.audit.subject import running
 from edgeveil.trainer.datasets.base import Dataset
 
 TRIES = 16  # of a blank sample: a drawn code gives itself away
@@ -60,3 +62,20 @@ def _effective(values: np.ndarray, cluster: np.ndarray | None, codes: int) -> fl
     counts = np.zeros((len(units), codes))
     np.add.at(counts, (unit.reshape(-1), values), 1.0)
     return min(float(len(values)), max(1.0, effective_number(counts)))
+
+
+class Histogram(Section):
+    """How often each code or class left here, for the shift watch of a running service."""
+
+    name = "histogram"
+    order = 6
+    on_card = False
+
+    def applies(self, about: About) -> bool:
+        """Not of a board's outputs: what a board is compared with was made here."""
+        return about.there is None
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any] | None:
+        """As ``section``."""
+        with running(about.subject, about.run) as perturb:
+            return section(about.subject.manifest, about.perturbed.outputs, about.dataset, perturb)

@@ -8,13 +8,15 @@ et al. 2023). A bound above 1 / sigma proves that less is hidden than the accoun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.measures.black_box import Apart, mu_lower_bound
+from edgeveil.trainer.private import cover
 from edgeveil.trainer.private import noise as dpsgd
 from edgeveil.trainer.private.noise import Secret, noisy_means
 from edgeveil.trainer.private.per_example import Claim, Clipped
@@ -45,20 +47,16 @@ def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
     if not there:
         raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
     confidence = shared(len(there) + others)
-    rows = []
-    for key, mechanism, run in there:
-        claimed, found = 1 / facts[key]["sigma"], run(facts[key], confidence)
-        rows.append(
-            {
-                "mechanism": mechanism,
-                "claimed": claimed,
-                "at_least": found.mu,
-                "confidence": CONFIDENCE,
-                "runs": found.runs,
-                "holds": found.mu <= claimed,
-            }
-        )
-    return rows
+    found = [(mechanism, run(facts[key], confidence), facts[key]["sigma"]) for key, mechanism, run in there]
+    return [judged(mechanism, 1 / sigma, apart.mu, apart.runs) for mechanism, apart, sigma in found]
+
+
+def judged(mechanism: str, claimed: float, least: float | None, runs: int) -> dict[str, Any]:
+    """The row of a mechanism: what is claimed of it, and what ``runs`` have shown to be spent at the ``least``; None
+    where no number is enough."""
+    holds = least is not None and least <= claimed
+    row = {"mechanism": mechanism, "claimed": claimed, "at_least": least, "confidence": CONFIDENCE}
+    return {**row, "runs": runs, "holds": holds}
 
 
 def shared(mechanisms: int) -> float:
@@ -111,3 +109,31 @@ def _means(pictures: Facts, confidence: float) -> Apart:
         drawn = [noisy_means(*there, sigma=pictures["sigma"], noise=noise)[labels[-1]] for _ in range(MEANS)]
         scores.append(np.asarray(drawn, np.float64).sum(axis=1))
     return mu_lower_bound(*scores, confidence=confidence)
+
+
+class Training(Section):
+    """What the bundle promises the people behind its training data."""
+
+    name = "training"
+    order = 3
+
+    def applies(self, about: About) -> bool:
+        """Where the training was to be private."""
+        return cover.section(about.subject.manifest) is not None
+
+    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+        """The promise; with ``measured`` where it was asked for."""
+        found = dict(cover.section(about.subject.manifest) or {})
+        if about.spending:
+            others = int(cover.HEAD in about.perturbed.outputs)
+            found["measured"] = measured(about.run.facts["private"], others=others)
+        return found
+
+    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
+        """Its sentence."""
+        yield found["sentence"]
+
+    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
+        """Its sentence, where all that is in the bundle is paid for."""
+        if found["given"]:
+            yield found["sentence"]
