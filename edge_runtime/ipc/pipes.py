@@ -65,7 +65,7 @@ _OTHER = "expected a pipe at {}; found something else. Remove it."
 
 
 def make_for_inside(folder: str) -> int:
-    """A new pipe in ``folder``, for reading; nobody need write to it yet. Raises ``BadInput``."""
+    """A new pipe in ``folder``, for reading; a writer may open it later. Raises ``BadInput``."""
     path, new = os.path.join(folder, NAME), os.path.join(folder, NAME + ".new")
     try:
         if os.path.lexists(path) and not stat.S_ISFIFO(os.lstat(path).st_mode):
