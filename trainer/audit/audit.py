@@ -40,11 +40,11 @@ from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Perturbed, Subject, perturb_rows, running, track_perturber
 from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
+from edgeveil.trainer.ext import private
 from edgeveil.trainer.graphs.prediction import asked_once, predict
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.linear.linear_problem import LinearSection
+from edgeveil.trainer.linear import LinearSection
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.private import cover
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.runs.run import Head, Run
@@ -62,7 +62,7 @@ def rows(subject: Subject, run: Run, dataset: Dataset, target: Any, budget: Budg
 
     if not subject.manifest["models"]:
         return []
-    found = artefact_membership.network(subject.manifest, cover.HEAD)
+    found = artefact_membership.network(subject.manifest, private.HEAD)
     if found is not None:
         model = run.perturber().models[found.model]
         logits = model.outputs[model.output_names.index(found.output)]
@@ -105,14 +105,14 @@ def head_section(
 
     ``run`` is the folder of the run. Raises ``BadInput`` where the head that was exported is no longer there.
     """
-    if cover.HEAD not in outputs:
+    if private.HEAD not in outputs:
         return None
     head = Head.of_run(run)
     if head is None or head.promise is None:
         raise BadInput(f"The head of this export is not in {run}: export again.")
     test = dataset.part("test")
-    right = intervals.rate(outputs[cover.HEAD][places(dataset).test] == test.y, test.cluster)
-    return {"of": head.of, "target": interval(right), **cover.head_section(manifest, head.mechanism, head.promise)}
+    right = intervals.rate(outputs[private.HEAD][places(dataset).test] == test.y, test.cluster)
+    return {"of": head.of, "target": interval(right), **private.head_section(manifest, head.mechanism, head.promise)}
 
 
 # The main part, described by the docstring.
@@ -292,7 +292,7 @@ class _Audit:
             found["histogram"] = self._histogram(perturbed)
         frames = released.x[places(dataset).test]
         found["spending"] = self._spending()
-        if (training := cover.section(self.subject.manifest)) is not None:
+        if (training := private.section(self.subject.manifest)) is not None:
             found["training"] = training
         head = head_section(self.subject.manifest, self.run.folder, dataset, perturbed.outputs)
         if head is not None:

@@ -16,10 +16,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.training_spending import CONFIDENCE, noisy_steps
+from edgeveil.trainer.ext.private import clipped_sum, unfitted
 from edgeveil.trainer.measures.neighbours import most_proved, without_noise
-from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
 from edgeveil.trainer.recipe.private import Head as Section
-from edgeveil.trainer.training.private_head import unfitted
 
 FITS = 10_000  # on each neighbour; a third of them judges
 STIFF = 20.0  # times the one row

@@ -291,9 +291,6 @@ def _npy(array: np.ndarray) -> bytes:
     return file.getvalue()
 
 
-# The main part, described by the docstring.
-
-
 PACKAGES = (
     "tensorflow", "tensorflow-cpu", "keras", "numpy", "tf2onnx", "onnx", "onnxruntime", "onnxconverter-common",
     "ai-edge-litert",

@@ -7,9 +7,9 @@ from pydantic import TypeAdapter
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import head_spending, training_spending
 from edgeveil.trainer.audit.card import measured_spending
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private.noise import Secret, Seeded
-from edgeveil.trainer.private.per_example import claim
+from edgeveil.trainer.ext.private import noise as dpsgd
+from edgeveil.trainer.ext.private.noise import Secret, Seeded
+from edgeveil.trainer.ext.private.per_example import claim
 from edgeveil.trainer.recipe.private import Head
 
 CONFIDENCE = 1 - 1e-6

@@ -5,9 +5,9 @@ import pytest
 from edgeveil.trainer.audit import training_spending
 from edgeveil.trainer.audit.card import measured_spending
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private import noise as means
-from edgeveil.trainer.private.per_example import claim
+from edgeveil.trainer.ext.private import noise as dpsgd
+from edgeveil.trainer.ext.private import noise as means
+from edgeveil.trainer.ext.private.per_example import claim
 from tests.support import audit_documents
 
 FACTS = {

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.arff import arff_bytes, parse_arff
+from edgeveil.trainer.datasets.loaders.mulan import arff_bytes, parse_arff
 
 HEAD = "% a comment\n@RELATION 'two words'\n\n@ATTRIBUTE height numeric\n@attribute 'it''s' REAL\n"
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget, checked_features, checked_labels
+from edgeveil.trainer.datasets.loaders.mulan import MultiTarget, checked_features, checked_labels
 
 X, Y = np.arange(12.0).reshape(4, 3) ** 2, np.eye(4, 2)
 

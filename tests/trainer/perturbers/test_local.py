@@ -13,7 +13,7 @@ from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.perturbers import local, mechanism_stages
+from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
@@ -93,8 +93,8 @@ def test_a_smaller_radius_is_a_smaller_range_with_less_noise():
 
 
 def test_automatic_is_randomised_response_for_few():
-    assert mechanism_stages.automatic(10, 1.0) == "k-rr"
-    assert mechanism_stages.automatic(11, 1.0) == "oue"
+    assert local.automatic(10, 1.0) == "k-rr"
+    assert local.automatic(11, 1.0) == "oue"
 
 
 def test_a_coin_never_costs_more_than_alpha():
@@ -136,7 +136,7 @@ def test_an_epsilon_without_spending_is_refused(tmp_path):
 @pytest.mark.parametrize("k", [1, 4097])
 def test_too_few_and_too_many_categories_are_refused(k):
     with pytest.raises(BadInput, match=f"2 to 4096 categories; got {k}"):
-        mechanism_stages.of_category("k-rr", "label", k, 1.0)
+        local.of_category("k-rr", "label", k, 1.0)
 
 
 def test_pictures_and_too_many_values_have_no_reading():

@@ -188,9 +188,6 @@ def _plain(cells: Sequence[str]) -> tuple[np.ndarray, Levels]:
     return codes, Levels((np.arange(count),), (tuple(map(str, distinct)),), (np.zeros(count),), None)
 
 
-# The main part, described by the docstring.
-
-
 @dataclass(frozen=True)
 class Prepared:
     """A table under its plan: ``names`` are identifiers in one spelling, by column; ``person`` (rows,) are numbers."""

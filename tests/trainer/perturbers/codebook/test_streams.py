@@ -15,13 +15,13 @@ from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.networks.training import train_classifiers
 from edgeveil.trainer.perturbers.codebook import fit, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
 from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.classifiers import train_classifiers
 from scripts.codebooks import seeds as over_seeds
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
