@@ -83,7 +83,7 @@ def test_a_step_of_a_head_of_dp_sgd_is_run_with_its_own_noise_and_clip(monkeypat
         assert not measured(head, 3, steps=STEPS)["holds"]
     noisy = dpsgd.noisy_mean
     plan = dpsgd.Plan(2000, 400, 1, 0.5, claim(rate=0.2, sigma=0.5, steps=20, delta=1e-4))
-    monkeypatch.setattr(dpsgd, "noisy_mean", lambda sums, made, noise: noisy(sums, plan, noise))
+    monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, plan, noise))
     assert not measured(head, 3, steps=STEPS)["holds"]
 
 

@@ -38,7 +38,7 @@ def test_what_is_claimed_is_not_exceeded_and_the_step_is_close_to_it():
 
 def test_half_the_noise_in_a_step_is_proved(monkeypatch):
     noisy = dpsgd.noisy_mean
-    monkeypatch.setattr(dpsgd, "noisy_mean", lambda sums, made, noise: noisy(sums, made, Half(noise)))
+    monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, made, Half(noise)))
     step, pictures = training_spending.measured(FACTS)
     assert not step["holds"]
     assert pictures["holds"]

@@ -94,18 +94,9 @@ class MultiTarget:
         target, sensitive = target.lower(), sensitive.lower()
         check_attributes(target, sensitive, targets=names[:wanted], others=names[wanted:])
         present = (self.labels > self.labels.min(axis=0)).astype(np.int64)
-        classes = ("absent", "present")
-        known = {name: Known(present[:, number], classes) for number, name in enumerate(names)}
-        return Readings(
-            self.x.astype(np.float32),
-            known[target].values,
-            known[sensitive].values,
-            classes,
-            classes,
-            "vector",
-            known=known,
-            labels=Labels(self.labels, wanted),
-        )
+        known = {name: Known(present[:, number], ("absent", "present")) for number, name in enumerate(names)}
+        labels = Labels(self.labels, wanted)
+        return Readings.of(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
 
 
 def checked_features(x: np.ndarray) -> np.ndarray:

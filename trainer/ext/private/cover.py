@@ -7,12 +7,10 @@ promise away.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.recipe.private import Private
 
 # What a differentially private result promises: one sentence, with what it rests on and what it leaves out.
@@ -55,31 +53,6 @@ class Guarantee:
 
     def __str__(self) -> str:
         return self.sentence()
-
-
-def together(promised: Sequence[Guarantee | None]) -> Guarantee:
-    """What results promise that learned of the same people, as the fits of a cross-validation: the sums of all epsilons
-    and deltas (Dwork et al. 2006).
-
-    Raises ``BadInput`` where one of them promises nothing, or where they are not of the same neighbours.
-    """
-    known = [one for one in promised if one is not None]
-    if not known or len(known) < len(promised):
-        raise BadInput(f"Expected a guarantee of each result; {len(known)} of {len(promised)} have one.")
-    first = known[0]
-    around = list(dict.fromkeys(AROUND[one.neighbours].format(unit=one.unit) for one in known))
-    if len(around) > 1:
-        raise BadInput(f"Expected guarantees of the same neighbours; got {_listed(around)}: their sum says nothing.")
-    kinds = list(dict.fromkeys(one.covers for one in known))
-    return Guarantee(
-        math.fsum(one.epsilon for one in known),
-        math.fsum(one.delta for one in known),
-        first.unit,
-        first.neighbours,
-        f"{_listed(kinds)} of {len(known)} results",
-        list(dict.fromkeys(part for one in known for part in one.given)),
-        list(dict.fromkeys(part for one in known for part in one.outside)),
-    )
 
 
 def _listed(parts: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from edgeveil.trainer.ext.private.estimators import fitting
 from edgeveil.trainer.ext.private.estimators.fitting import LinearClassifier, shares
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn reads the settings from the signature of __init__
 class DPSGDClassifier(LinearClassifier):
     """A linear classifier with (``epsilon``, ``delta``)-differential privacy for each row, by noisy gradient steps.
 
@@ -24,32 +26,18 @@ class DPSGDClassifier(LinearClassifier):
     ``random_state``: None for secret noise; a seed makes fits alike, and then nothing is promised.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        delta: float | None = None,
-        data_norm: float | None = None,
-        clip: float = 0.5,
-        rate: float = 4.0,
-        lot: int | None = None,
-        steps: int = 300,
-        average: bool = True,
-        fit_intercept: bool = True,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.delta = delta
-        self.data_norm = data_norm
-        self.clip = clip
-        self.rate = rate
-        self.lot = lot
-        self.steps = steps
-        self.average = average
-        self.fit_intercept = fit_intercept
-        self.classes = classes
-        self.random_state = random_state
+    epsilon: float = 1.0
+    _: KW_ONLY
+    delta: float | None = None
+    data_norm: float | None = None
+    clip: float = 0.5
+    rate: float = 4.0
+    lot: int | None = None
+    steps: int = 300
+    average: bool = True
+    fit_intercept: bool = True
+    classes: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> DPSGDClassifier:
         """Rows X (n, d) and classes y (n,). Raises ``ValueError`` (``BadInput``) for settings that mean nothing.

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -77,11 +78,6 @@ def _candidates(weights: Weights, ordinary: int, sensitive: int, gamma: float) -
         p_n = (g_n * h_ss - g_s * h_ns) / determinant
         p_s = (g_s * h_nn - g_n * h_ns) / determinant
         yield inside(p_n, high_n), inside(p_s, high_s)
-
-
-def one_hot(most_ones: int) -> float:
-    """The change for logistic regression on rows of 0 and 1, of which at most ``most_ones`` are 1: B + B^2 / 4."""
-    return most_ones + most_ones**2 / 4
 
 
 def of_the_paper(weights: Weights, attributes: int) -> float:
@@ -154,16 +150,18 @@ def noisy_minimum(
     return -vectors[:, up] @ ((vectors[:, up].T @ linear) / (2 * values[up]))
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn reads the settings from the signature of __init__
 class _Functional:
     """Settings, bounds and budgets of both regressions."""
 
-    epsilon: float
-    bounds: Any
-    sensitive: Sequence[int] | None
-    gamma: float
-    calibration: Calibration
-    fit_intercept: bool
-    random_state: Any
+    epsilon: float = 1.0
+    _: KW_ONLY
+    bounds: Any = None
+    sensitive: Sequence[int] | None = None
+    gamma: float = 1.0
+    calibration: Calibration = "exact"
+    fit_intercept: bool = True
+    random_state: Any = None
 
     def _cube(self, X: np.ndarray) -> np.ndarray:
         """Rows in the cube [-1, 1]^d, clipped and counted, with a 1 for the intercept. Checks every setting."""
@@ -206,6 +204,7 @@ class _Functional:
         self.guarantee_ = fitting.guarantee(self.epsilon, given=given) if self.private_ else None
 
 
+@dataclass(eq=False, repr=False)
 class FunctionalLogisticRegression(_Functional, LinearClassifier):
     """Logistic regression by the functional mechanism, ``epsilon``-private for each row.
 
@@ -214,26 +213,8 @@ class FunctionalLogisticRegression(_Functional, LinearClassifier):
     None for secret noise; a seed makes fits alike, and then nothing is promised.
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        bounds: Any = None,
-        sensitive: Sequence[int] | None = None,
-        gamma: float = 1.0,
-        calibration: Calibration = "exact",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.sensitive = sensitive
-        self.gamma = gamma
-        self.calibration = calibration
-        self.fit_intercept = fit_intercept
-        self.classes = classes
-        self.random_state = random_state
+    _: KW_ONLY
+    classes: Any = None
 
     def fit(self, X: Any, y: Any) -> FunctionalLogisticRegression:
         """Rows X (n, d) and classes y (n,), by Taylor's quadratic of the loss. Raises ``ValueError`` (``BadInput``).
@@ -257,29 +238,12 @@ class FunctionalLogisticRegression(_Functional, LinearClassifier):
         return shares(expit(self.decision_function(X)))
 
 
+@dataclass(eq=False, repr=False)
 class FunctionalLinearRegression(Noisy, _Functional, RegressorMixin, BaseEstimator):
     """Linear regression by the functional mechanism; ``target_bounds``: public (low, high) of y."""
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        bounds: Any = None,
-        target_bounds: tuple[float, float] | None = None,
-        sensitive: Sequence[int] | None = None,
-        gamma: float = 1.0,
-        calibration: Calibration = "exact",
-        fit_intercept: bool = True,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.bounds = bounds
-        self.target_bounds = target_bounds
-        self.sensitive = sensitive
-        self.gamma = gamma
-        self.calibration = calibration
-        self.fit_intercept = fit_intercept
-        self.random_state = random_state
+    _: KW_ONLY
+    target_bounds: tuple[float, float] | None = None
 
     def fit(self, X: Any, y: Any) -> FunctionalLinearRegression:
         """Rows X (n, d) and values y (n,). Raises ``ValueError`` (``BadInput``). Sets what the logistic one does."""

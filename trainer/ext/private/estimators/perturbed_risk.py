@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -179,17 +179,19 @@ def perturbation(epsilon: float, rows: int, regularization: float, curvature: fl
     return 4 / epsilon, curvature / (rows * math.expm1(epsilon / 4)) - regularization
 
 
+@dataclass(eq=False, repr=False)  # scikit-learn reads the settings from the signature of __init__
 class _PerturbedRisk(LinearClassifier):
     """A linear classifier at the minimum of a regularised risk."""
 
-    epsilon: float
-    data_norm: float | None
-    regularization: float
-    choose: Sequence[float] | None
-    method: Method
-    fit_intercept: bool
-    classes: Any
-    random_state: Any
+    epsilon: float = 1.0
+    _: KW_ONLY
+    data_norm: float | None = None
+    regularization: float = 1e-3
+    choose: Sequence[float] | None = None
+    method: Method = "objective"
+    fit_intercept: bool = True
+    classes: Any = None
+    random_state: Any = None
 
     def fit(self, X: Any, y: Any) -> _PerturbedRisk:
         """Rows X (n, d) and classes y (n,). Raises ``ValueError`` (a ``BadInput``) for settings that mean nothing.
@@ -277,27 +279,6 @@ class PrivateLogisticRegression(_PerturbedRisk):
     >>> PrivateLogisticRegression(1.0, data_norm=1.0, regularization=1e-3).fit(X, y).guarantee_  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        data_norm: float | None = None,
-        regularization: float = 1e-3,
-        choose: Sequence[float] | None = None,
-        method: Method = "objective",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.data_norm = data_norm
-        self.regularization = regularization
-        self.choose = choose
-        self.method = method
-        self.fit_intercept = fit_intercept
-        self.classes = classes
-        self.random_state = random_state
-
     def _loss(self) -> Loss:
         return Logistic()
 
@@ -306,31 +287,12 @@ class PrivateLogisticRegression(_PerturbedRisk):
         return shares(expit(self.decision_function(X)))
 
 
+@dataclass(eq=False, repr=False)
 class PrivateHuberSVM(_PerturbedRisk):
     """A support vector machine on the Huber loss of half-width ``h``, private as ``PrivateLogisticRegression`` is."""
 
-    def __init__(
-        self,
-        epsilon: float = 1.0,
-        *,
-        data_norm: float | None = None,
-        regularization: float = 1e-3,
-        h: float = 0.5,
-        choose: Sequence[float] | None = None,
-        method: Method = "objective",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        random_state: Any = None,
-    ) -> None:
-        self.epsilon = epsilon
-        self.data_norm = data_norm
-        self.regularization = regularization
-        self.h = h
-        self.choose = choose
-        self.method = method
-        self.fit_intercept = fit_intercept
-        self.classes = classes
-        self.random_state = random_state
+    _: KW_ONLY
+    h: float = 0.5
 
     def _loss(self) -> Loss:
         if not 0 < self.h <= 1:
