@@ -30,7 +30,8 @@ class Kind(object):
     ``reads`` has for each key with a value's name the kinds of value that may come there, ``fields`` for each other key
     its check; None where ``make`` checks it with the flow. A stage has these keys and no others. ``charges``: what it
     makes costs epsilon and is covered by it. ``reports``: a collector estimates from what it makes. ``held``: it keeps
-    a value for a track, period or bout; ``repeats``: one that was charged once.
+    a value for a track, period or bout; ``repeats``: one that was charged once. ``decides``: it picks the largest of
+    what a model computes; ``rounds``: it rounds that to what is sent. Near a tie, kernels may disagree on either.
     """
 
     name: str
@@ -42,6 +43,8 @@ class Kind(object):
     reports = False
     held = False
     repeats = False
+    decides = False
+    rounds = False
 
     @classmethod
     def keys(cls) -> Tuple[str, ...]:

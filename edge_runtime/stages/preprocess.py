@@ -119,6 +119,7 @@ class Output(Kind):
     """Back from the unit cube: a whole sample."""
 
     name = "output"
+    rounds = True
     reads = {"input": "model row noisy"}
     fields: Dict[str, Any] = {"low": None, "high": None, "dtype": functools.partial(one_of, options=DTYPES)}
 

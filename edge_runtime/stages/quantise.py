@@ -12,6 +12,7 @@ class Quantise(Kind):
     """A code of so many bits for each value."""
 
     name = "quantise"
+    rounds = True
     reads = {"input": "model"}
     fields = {"scale": positive, "dtype": functools.partial(one_of, options=("int8", "int16"))}
 

@@ -16,7 +16,7 @@ class Argmax(Kind):
     name = "table argmax"
     chooses = "op"
     reads = {"input": "unit model row noisy"}
-    decides = True  # an integer of what a model computes: near a tie, kernels may disagree
+    decides = True
 
     @classmethod
     def make(cls, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:

@@ -28,10 +28,23 @@ def recipe(path, perturber, **sections):
     return small_recipe(path, **{"data": data, "perturber": perturber, "spending": SPENDING, "floor": 0.01, **sections})
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Trains a section; D_y and D_z, which depend on none, once."""
+    path, lent = write_npz(tmp_path_factory.mktemp("local")), []
+
+    def run(section, folder, **sections):
+        made = train(recipe(path, section, **sections), folder / "run", classifiers=lent[0] if lent else None)
+        lent.append(made.folder)
+        return made
+
+    return run
+
+
 @pytest.mark.parametrize("mechanism", ["duchi-linf", "hybrid"])
-def test_a_vectors_report_is_unbiased_as_exported(tmp_path, mechanism, capfd):
+def test_a_vectors_report_is_unbiased_as_exported(trained, tmp_path, mechanism, capfd):
     section = {"kind": "local", "of": "reading", "mechanism": mechanism, "epsilon": 1.0}
-    run = train(recipe(write_npz(tmp_path), section), tmp_path / "run")
+    run = trained(section, tmp_path)
     assert "Expected error of the mean" in capfd.readouterr().err
     assert run.facts["spending"]["micro_epsilon"] == 1_000_000
     assert set(run.facts["spending"]["expected_error"]) == {"1000", "10000", "100000"}
@@ -46,9 +59,9 @@ def test_a_vectors_report_is_unbiased_as_exported(tmp_path, mechanism, capfd):
 
 
 @pytest.mark.parametrize("mechanism", ["k-rr", "oue", "hrr"])
-def test_a_class_is_reported_and_decoded(tmp_path, mechanism):
+def test_a_class_is_reported_and_decoded(trained, tmp_path, mechanism):
     section = {"kind": "local", "of": "label", "mechanism": mechanism, "epsilon": 2.0}
-    run = train(recipe(write_npz(tmp_path), section), tmp_path / "run")
+    run = trained(section, tmp_path)
     fitted = run.perturber()
     assert fitted.spending["micro_epsilon"] in (1_999_999, 2_000_000)
     assert isinstance(bottleneck(fitted.description(), dict(fitted.tables)), str) == (mechanism != "k-rr")
@@ -57,9 +70,9 @@ def test_a_class_is_reported_and_decoded(tmp_path, mechanism):
     assert fitted.frames(run.validation().x).shape == (len(run.validation()), FEATURES)
 
 
-def test_an_epsilon_behind_a_class_covers_all_that_leaves(tmp_path):
+def test_an_epsilon_behind_a_class_covers_all_that_leaves(trained, tmp_path):
     section = {"kind": "label-only", "epsilon": 1.0}
-    run = train(recipe(write_npz(tmp_path), section, epochs=30), tmp_path / "run")
+    run = trained(section, tmp_path, epochs=30)
     fitted = run.perturber()
     found = spending_section.section(fitted.description(), dict(fitted.tables), from_training=False)
     assert found["recomputed"] <= 1.0 == found["claimed"]
@@ -70,10 +83,10 @@ def test_an_epsilon_behind_a_class_covers_all_that_leaves(tmp_path):
     assert bottleneck(fitted.description(), dict(fitted.tables)).hidden_label
 
 
-def test_a_code_of_a_codebook_is_reported(tmp_path):
+def test_a_code_of_a_codebook_is_reported(trained, tmp_path):
     codebook = {"kind": "codebook", **CODES}
     section = {"kind": "local", "of": "code", "mechanism": "oue", "epsilon": 1.0, "codebook": codebook}
-    run = train(recipe(write_npz(tmp_path), section, epochs=30), tmp_path / "run")
+    run = trained(section, tmp_path, epochs=30)
     assert run.perturber().outputs[0]["shape"] == [4]
     export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
 
