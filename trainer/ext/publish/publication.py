@@ -29,6 +29,7 @@ from edgeveil.trainer.ext.publish.generalise import Column, Generalised, general
 from edgeveil.trainer.ext.publish.levels import Levels, as_date, as_number, encode
 from edgeveil.trainer.ext.publish.master_key import MasterKey, Step, normalised
 from edgeveil.trainer.ext.publish.plan import Plan
+from edgeveil.trainer.ext.publish.published import numbers
 from edgeveil.trainer.ext.publish.reader import pseudonymise, require_vault
 from edgeveil.trainer.ext.publish.recordings import PARQUET, FrameNames, matched, open_parquet
 from edgeveil.trainer.ext.publish.vault import Publication, Vault
@@ -153,12 +154,6 @@ def identifiers(column: str, cells: Sequence[str], steps: Sequence[Step]) -> lis
                     f"there, {error}. Correct the cell, or drop the row."
                 ) from None
     return [known[cell] for cell in cells]
-
-
-def numbers(names: Sequence[str]) -> np.ndarray:
-    """Numbers (rows,) of people from 0, in the order of their first rows."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names])
 
 
 def sensitive_values(
