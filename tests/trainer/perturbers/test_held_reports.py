@@ -91,12 +91,6 @@ def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
     assert "\n" not in str(caught.value)
 
 
-def test_too_few_and_too_many_categories_are_refused():
-    for k in (1, 4097):
-        with pytest.raises(BadInput, match=f"rappor takes 2 to 4096 categories; got {k}"):
-            local.of_category("rappor", "label", k, 1.0, once=0.5)
-
-
 def test_what_a_run_says_of_a_kept_answer():
     found = {"of": "share", "expected_error": {}, "unit": "release", "most_micro_epsilon": 10**7, "bounds": "public"}
     said = promise.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": True})

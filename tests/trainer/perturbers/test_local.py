@@ -147,9 +147,10 @@ def test_an_epsilon_without_spending_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 4097])
-def test_too_few_and_too_many_categories_are_refused(k):
-    with pytest.raises(BadInput, match=f"2 to 4096 categories; got {k}"):
-        local.of_category("k-rr", "label", k, 1.0)
+@pytest.mark.parametrize(("name", "once"), [("k-rr", None), ("rappor", 0.5)])
+def test_too_few_and_too_many_categories_are_refused(name, once, k):
+    with pytest.raises(BadInput, match=f"{name} takes 2 to 4096 categories; got {k}"):
+        local.of_category(name, "label", k, 1.0, once=once)
 
 
 def test_pictures_and_too_many_values_have_no_reading():
