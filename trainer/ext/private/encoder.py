@@ -108,7 +108,7 @@ def noisy_pictures(
 ) -> np.ndarray:
     """The mean (count, *shape) of samples u (n, *shape) by the class or code ``of`` (n,); float32 in the unit cube.
 
-    ``rows`` are the row numbers of each unit, ``sigma`` is the deviation of the noise on ``means.bounded_sums``.
+    ``rows`` are the row numbers of each unit, ``sigma`` is the deviation of the noise on ``bounded_sums``.
     """
     import tensorflow as tf
 

@@ -280,7 +280,7 @@ def residual_encoder(
     rng: np.random.Generator,
     report: Report,
 ) -> Any:
-    """The encoder whose codes describe what z does not explain of T (residual.py).
+    """The encoder whose codes describe what z does not explain of T.
 
     ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both have unit-cube
     samples in place of features.
