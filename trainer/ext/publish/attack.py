@@ -130,7 +130,7 @@ def attack(
 ) -> dict[str, Any]:
     """The ``attack`` of a publication. ``z`` and ``y`` are the values of the published rows (``published.place``).
 
-    ``copies`` is what the function of that name counted. Raises ``BadInput`` where there are too few people, or no two values.
+    ``copies`` is the document of ``copies``. Raises ``BadInput`` where there are too few people, or no two values.
     """
     z_class, y_class = _classes(asked.sensitive, z), np.zeros(len(z), np.int64)
     if asked.target is not None and y is not None:
