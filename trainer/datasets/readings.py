@@ -59,11 +59,18 @@ class Readings:
 
     @classmethod
     def of(
-        cls, x: np.ndarray, known: Mapping[str, Known], of: tuple[str, str], kind: Any, *ends: Any, **further: Any
+        cls,
+        x: np.ndarray,
+        known: Mapping[str, Known],
+        of: tuple[str, str],
+        kind: Literal["image", "vector", "series"],
+        low: float | tuple[float, ...] | None = None,
+        high: float | tuple[float, ...] | None = None,
+        **further: Any,
     ) -> Readings:
-        """Samples whose y and z are the two labels of ``known`` that ``of`` names; ``ends`` are low and high."""
+        """Samples whose y and z are the two labels of ``known`` that ``of`` names."""
         y, z = (known[name] for name in of)
-        return cls(x, y.values, z.values, y.names, z.names, kind, *ends, known=known, **further)
+        return cls(x, y.values, z.values, y.names, z.names, kind, low, high, known=known, **further)
 
 
 def check_attributes(target: str, sensitive: str, *, targets: Collection[str], others: Collection[str]) -> None:
