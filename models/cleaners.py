@@ -19,7 +19,7 @@ def linear_cleaner(encoder: np.ndarray, decoder: np.ndarray, eps: float, mean: n
     (n, r).
 
     ``encoder`` E and ``decoder`` D are (features, r), ``eps`` the error allowed per vector, ``mean`` m (features,) is
-    0 where it is left out; see ``edgeveil.trainer.linear.cleaner``, whose operations these are.
+    0 where it is left out; see ``edgeveil.trainer.linear``, whose operations these are.
     """
     features, rank = encoder.shape
     mean = np.zeros(features) if mean is None else mean

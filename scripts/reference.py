@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 import types
 import typing
 from collections.abc import Iterable, Iterator
@@ -18,6 +19,7 @@ from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES
 from edgeveil.edge_runtime.registry import Registry
+from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.attacks.registry import FAMILIES, adversaries
 from edgeveil.trainer.export.compilers.vendors import COMPILERS
@@ -30,6 +32,7 @@ HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
 KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
+FORMAT = ROOT / "docs/reference/bundle-format.md"
 ATTACKS = ROOT / "docs/explanation/adversaries.md"
 LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 AGAIN = 3  # keys that two sections describe alike
@@ -172,6 +175,21 @@ def kinds_table(registry: Registry, heading: str) -> str:
     )
 
 
+def stages_page(text: str) -> str:
+    """The page ``text`` of the format with a row for each stage kind: its class, and what the page says it makes."""
+    made = dict(re.findall(r"^\| `([^`]+)` \|.* \| (.+) \|$", text.partition("recorded: stages")[2], re.M))
+    rows = []
+    for name, kind in STAGES.kinds().items():
+        one = kind.load()()
+        named = {"stage", one.chooses, "output", *one.reads}
+        keys = " ".join(f"`{key}`" for key in tuple(one.table()) if key not in named)
+        takes = "; ".join(f"`{key}` {', '.join(kinds.split())}" for key, kinds in one.reads.items())
+        takes = takes.removeprefix("`input` ")
+        rows.append(f"| `{name}` | {keys} | {takes} | {made.get(name, one.__doc__.splitlines()[0])} |\n")
+    head = "| stage | keys | takes | makes |\n| --- | --- | --- | --- |\n"
+    return filled(text, {"stages": lambda: (head + "".join(rows)).replace("|  |", "| |")})
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -239,6 +257,7 @@ def main() -> None:
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
     write_atomic(str(ATTACKS), filled(ATTACKS.read_text(encoding="utf-8"), {"families": families}).encode())
+    write_atomic(str(FORMAT), stages_page(FORMAT.read_text(encoding="utf-8")).encode())
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"
         write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())

@@ -31,19 +31,21 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        79_500,
+        78_300,
         66_000,
         "After the deletions; 700 lines bought a class for each stage and data set, 200 headings of merged parts.",
     ),
-    "spine lines": Budget(72_150, 52_000, "The product without ext/."),
-    "modules": Budget(441, 400, "The merge of 858 modules; each stage kind and network is a file since."),
+    "spine lines": Budget(69_000, 52_000, "The product without ext/."),
+    "modules": Budget(
+        418, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
+    ),
     "folders": Budget(60, 60, "The target."),
-    "folders of fewer than four modules": Budget(9, 0, "Folders that the merge left, each until it joins another."),
-    "modules under 40 lines": Budget(11, 0, "Modules that several packages import and none of them owns."),
+    "folders of fewer than four modules": Budget(0, 0, "The target."),
+    "modules under 40 lines": Budget(7, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(7_100, 7_000, "The tables of sources, sinks and attacks, written from the classes."),
     "words of docs": Budget(60_000, 60_000, "The target."),
-    "tests lines": Budget(70_100, 55_000, "The tests of the tree after the deletions."),
+    "tests lines": Budget(69_200, 55_000, "The tests of the tree after the deletions."),
 }
 
 

@@ -10,19 +10,19 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.datasets.base import PARTS, Dataset
+from edgeveil.trainer.ext import private
+from edgeveil.trainer.networks.training import train_classifiers, train_linear
 from edgeveil.trainer.perturbers import promise
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.private import Head
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import locked
+from edgeveil.trainer.runs.checkpoint_score import CheckpointScore, score_checkpoint
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
 from edgeveil.trainer.runs.run import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training import private_head
-from edgeveil.trainer.training.checkpoint_score import CheckpointScore, guarded, score_checkpoint
-from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 
 def train(
@@ -50,8 +50,8 @@ def train(
         try:
             if run.recipe.private is not None:
                 for name in recipe.perturber.private_slices:  # refused before the minutes that it takes
-                    guarded(run.dataset().for_training(), run.recipe.private, name)
-            private_head.check(run.recipe, run.dataset().for_training())
+                    private.guarded(run.dataset().for_training(), run.recipe.private, name)
+            private.check_head(run.recipe, run.dataset().for_training())
             if other is not None:
                 run.adopt_classifiers(other)
         except BadInput:
@@ -125,7 +125,7 @@ def _fit_head(run: Run, fitted: FittedPerturber) -> None:
     head = FittedHead.of_run(run.folder)
     if head is None:
         with run.stage("head"):
-            head, facts = private_head.fit(section, dataset, fitted.frames)
+            head, facts = private.fit_head(section, dataset, fitted.frames)
         run.record(head=facts)
         head.save(run.folder)
     part = run.validation()

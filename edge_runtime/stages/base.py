@@ -32,7 +32,8 @@ class Kind(object):
     other keys but ``writes``, the names that it makes, and ``rule`` what no table can state of it. A stage has these
     keys and no others. ``charges``: what it makes costs epsilon and is covered by it. ``reports``: a collector
     estimates from what it makes. ``held``: it keeps a value for a track, period or bout; ``repeats``: one that was
-    charged once.
+    charged once. ``decides``: it picks the largest of what a model computes; ``rounds``: it rounds that to what is
+    sent. Near a tie, kernels may disagree on either.
     """
 
     name: str
@@ -45,6 +46,8 @@ class Kind(object):
     reports = False
     held = False
     repeats = False
+    decides = False
+    rounds = False
 
     def table(self) -> Table:
         """The table of such a stage."""

@@ -118,6 +118,7 @@ class Output(Kind):
     """Back from the unit cube: a whole sample."""
 
     name = "output"
+    rounds = True
     reads = {"input": "model row noisy"}
     fields = {"low": bounds, "high": bounds, "dtype": one_of(DTYPES)}
     rule = staticmethod(rising)

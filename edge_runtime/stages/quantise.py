@@ -11,6 +11,7 @@ class Quantise(Kind):
     """A code of so many bits for each value."""
 
     name = "quantise"
+    rounds = True
     reads = {"input": "model"}
     fields = {"scale": positive(), "dtype": one_of(("int8", "int16"))}
 

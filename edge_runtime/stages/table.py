@@ -15,6 +15,7 @@ class Argmax(Kind):
     name = "table argmax"
     chooses = "op"
     reads = {"input": "unit model row noisy"}
+    decides = True
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""

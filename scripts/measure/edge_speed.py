@@ -87,7 +87,7 @@ print(json.dumps({"interpreter_us": inner, "added_us": one - inner, "loop_added_
 """
 CLEANER = """
 import numpy as np
-from edgeveil.trainer.linear.cleaner import algorithm1
+from edgeveil.trainer.linear import algorithm1
 rng = np.random.default_rng(0)
 a_d, a_c = rng.normal(size=(294, 5)) / np.sqrt(294), rng.normal(size=(294, 3))
 cleaner = algorithm1(a_d, a_c, eps=0.05).astype(np.float32)

@@ -26,10 +26,10 @@ import numpy as np
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.networks import training
 from edgeveil.trainer.perturbers import label_only
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training import classifiers
 
 SUBSTITUTES, EMBEDDING, TEMPERATURE = 1024, 64, 0.05
 # Of four pairs tried on WiFi's validation rows of seed 0; (2, 1) was left after it kept too little of y on test rows.
@@ -111,7 +111,7 @@ def substitution(run: Run, rng: np.random.Generator, *, steps: int = STEPS) -> S
     read = predict(run.classifiers()["target"], u[chosen])
     surprise = -tf.maximum(tf.nn.log_softmax(read), np.log(LEAST))  # of each substitute, for each y
     network = "small" if dataset.input.kind == "image" else "table1-wifi"
-    model = _similarity(classifiers.build(network, dataset.input, EMBEDDING), len(chosen))
+    model = _similarity(training.build(network, dataset.input, EMBEDDING), len(chosen))
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(RATE, steps))
     optimizer.build(model.trainable_variables)
     cells = fit.y * len(dataset.z_names) + fit.z

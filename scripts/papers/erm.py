@@ -17,11 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.datasets import adult, readings
+from edgeveil.trainer.ext.private.estimators.perturbed_risk import CLOSE, Huber, Logistic, Loss, minimum, perturbation
+from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.measures.intervals import mean
-from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
-from edgeveil.trainer.private.estimators.minimiser import CLOSE, minimum
-from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
-from edgeveil.trainer.private.noise import Seeded
 from scripts import record
 from scripts.papers.one_dimension import one_dimension
 

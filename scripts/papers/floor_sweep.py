@@ -20,9 +20,9 @@ import numpy as np
 from edgeveil.trainer.perturbers import laplace
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.checkpoint_score import score_checkpoint
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training.checkpoint_score import score_checkpoint
 from scripts import record
 from scripts.papers import floors
 from scripts.papers.table_2 import DATA, complete, with_classifiers

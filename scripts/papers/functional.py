@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.attacks.model_inversion import Figures, invert
+from edgeveil.trainer.ext.private.estimators import FunctionalLogisticRegression
+from edgeveil.trainer.ext.private.estimators import functional as of_rows
 from edgeveil.trainer.measures.intervals import mean
-from edgeveil.trainer.private.estimators import FunctionalLogisticRegression
-from edgeveil.trainer.private.estimators import sensitivity as of_rows
 from scripts import record
 from scripts.papers import adult_of_paper_4 as adult
 

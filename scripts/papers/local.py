@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.datasets.loaders import scene
-from edgeveil.trainer.linear.linear_problem import scale_for
+from edgeveil.trainer.linear import scale_for
 from scripts import record
 from scripts.papers import local_laws, local_means
 from scripts.papers.predictors import PAPER_FIGURE_3, splits

@@ -15,7 +15,7 @@ import numpy as np
 from edgeveil.edge_runtime.stages.hybrid import Hybrid
 from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, likely, odds
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import mechanism_stages
+from edgeveil.trainer.perturbers import local
 from scripts.papers.shipped import Categories, Vectors
 
 ALPHAS = (0.1, 1.0, 5.0)
@@ -35,14 +35,14 @@ def laws() -> Iterator[dict[str, Any]]:
     """The largest log-ratio of each mechanism at each size and alpha, and whether it is as promised."""
     for alpha in ALPHAS:
         for d in VECTOR_SIZES:
-            yield _law(mechanism_stages.of_vector("duchi-linf", "u", d, alpha), d, alpha, least=alpha - 1e-8)
+            yield _law(local.of_vector("duchi-linf", "u", d, alpha), d, alpha, least=alpha - 1e-8)
         for d, positions in SMALL_GRID.items():
             yield _law(Hybrid.design("u", d, alpha, positions=positions), d, alpha)
         for d in (1, 2, 3):
             yield _laplace(d, alpha)
         for k in CATEGORIES:
             for name in ("k-rr", "oue", "hrr"):
-                yield _law(mechanism_stages.of_category(name, "u", k, alpha), k, alpha)
+                yield _law(local.of_category(name, "u", k, alpha), k, alpha)
 
 
 def _law(made: Design, size: int, alpha: float, *, least: float = 0.0) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _row(name: str, size: int, alpha: float, epsilon: float, draws: int, least: 
 
 def _laplace(d: int, alpha: float) -> dict[str, Any]:
     """The stage moves every step alike, so the odds of a report are those of two numbers of steps, d times over."""
-    made = mechanism_stages.of_vector("laplace", "u", d, alpha)
+    made = local.of_vector("laplace", "u", d, alpha)
     noise, stage = made.stages
     steps = np.arange(-2 * stage["levels"], 2 * stage["levels"] + 1)
     drawn = np.repeat(steps[:, None], d, axis=1)
@@ -135,7 +135,7 @@ def categories() -> Iterator[dict[str, Any]]:
         for _ in range(REPEATS):
             errors.append(shipped.shares(rng.integers(0, K // 2, DEVICES))[K // 2 :])
         found = float(np.sqrt(np.mean(np.square(errors))))
-        theory = math.sqrt(mechanism_stages.named("share")[name].variance(K, 1.0) / DEVICES)
+        theory = math.sqrt(local.named("share")[name].variance(K, 1.0) / DEVICES)
         held = abs(found / theory - 1) <= 0.1
         yield {"mechanism": name, "k": K, "alpha": 1.0, "standard_error": found, "theory": theory, "held": held}
 

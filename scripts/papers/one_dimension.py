@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.trainer.private.estimators.losses import Huber, Logistic, Loss
-from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
+from edgeveil.trainer.ext.private.estimators.perturbed_risk import Huber, Logistic, Loss, perturbation
 
 ROWS = (-1.0, -0.5, 0.0, 0.5, 1.0)  # a label times a value
 EPSILONS = (0.1, 0.5, 1.0, 2.0)

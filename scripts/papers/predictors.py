@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.datasets.loaders import scene, wq
-from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
-from edgeveil.trainer.linear import predictor_metrics
-from edgeveil.trainer.linear.cleaner import Cleaner, algorithm1, approximate, exact
-from edgeveil.trainer.linear.linear_problem import homogeneous, least_squares, scale_for
-from edgeveil.trainer.linear.predictor_metrics import (
+from edgeveil.trainer.datasets.loaders.mulan import MultiTarget
+from edgeveil.trainer.linear import Cleaner, algorithm1, approximate, exact, homogeneous, least_squares, scale_for
+from edgeveil.trainer.measures import predictor_metrics
+from edgeveil.trainer.measures.intervals import mean
+from edgeveil.trainer.measures.predictor_metrics import (
     BoostedRefit,
     LinearRefit,
     binary,
@@ -31,7 +31,6 @@ from edgeveil.trainer.linear.predictor_metrics import (
     mean_auc,
     promised,
 )
-from edgeveil.trainer.measures.intervals import mean
 from scripts import record
 
 EPS = 0.01  # per wanted label

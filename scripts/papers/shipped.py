@@ -8,7 +8,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.stages.mechanism import excess
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.perturbers import local, mechanism_stages
+from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded, preprocess_stage
 
@@ -49,7 +49,7 @@ class Categories:
     """One mechanism at one alpha for k categories."""
 
     def __init__(self, mechanism: str, k: int, alpha: float) -> None:
-        self.made = mechanism_stages.of_category(mechanism, "category", k, alpha)
+        self.made = local.of_category(mechanism, "category", k, alpha)
         spec, self._k, self._alpha = cube(k), k, alpha
         argmax = {"stage": "table", "op": "argmax", "input": "u", "output": "category"}
         self.fitted = local.reported(spec, (preprocess_stage(spec), argmax), self.made)

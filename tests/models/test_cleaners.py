@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.linear.cleaner import algorithm1
-from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
+from edgeveil.trainer.linear import algorithm1
+from edgeveil.trainer.measures.predictor_metrics import e_utility, promised
 
 
 @pytest.mark.parametrize(("features", "wanted"), [(30, 1), (30, 5), (16, 13)])

@@ -356,7 +356,7 @@ def fingerprint_example() -> tuple[Manifest, Members]:
 
 def cleaner_arrays(features: int = 6, rank: int = 2, eps: float = 0.02) -> dict[str, np.ndarray]:
     """What a ``numpy`` artefact holds: a cleaner of ``rank`` wanted outputs, around a mean that is not zero."""
-    from edgeveil.trainer.linear.cleaner import algorithm1
+    from edgeveil.trainer.linear import algorithm1
 
     rng = np.random.default_rng(5)
     cleaner = algorithm1(rng.normal(size=(features, rank)), rng.normal(size=(features, 2)), eps=eps)

@@ -51,10 +51,11 @@ def graph(*, everywhere: bool = False) -> dict[str, set[str]]:
 
 
 def children(package: str, edges: dict[str, set[str]]) -> dict[str, set[str]]:
-    """The same between what lies directly in ``package``: a module, or a folder with all that is in it."""
+    """The same between the parts of ``package``: a module, an extension, or a folder with all that is in it."""
 
-    def child(name: str) -> str | None:
-        return name[len(package) + 1 :].partition(".")[0] if name.startswith(package + ".") else None
+    def child(name: str) -> str:
+        parts = name[len(package) + 1 :].split(".") if name.startswith(package + ".") else [""]
+        return ".".join(parts[: 2 if parts[0] == "ext" else 1])
 
     found: dict[str, set[str]] = {}
     for name, targets in edges.items():

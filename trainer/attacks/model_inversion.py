@@ -65,7 +65,7 @@ class Figures:
     def noised(self, epsilon: float, laplace: Laplace) -> Figures:
         """The same, ``epsilon``-private for all of it when one row is replaced: it moves each table by 2 at most.
 
-        ``laplace`` adds noise of a scale to values, as ``edgeveil.trainer.private.noise`` does.
+        ``laplace`` adds noise of a scale to values, as ``edgeveil.trainer.ext.private.noise`` does.
         """
         scale = 2 * (len(self.marginals) + 1) / epsilon
 

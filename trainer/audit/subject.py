@@ -59,7 +59,7 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     ``tables`` are its arrays by name.
     """
     kinds = map(kind_of, manifest["stages"])
-    if any(issubclass(kind, Mechanism) and not issubclass(kind, Response) for kind in kinds):
+    if any(isinstance(kind, Mechanism) and not isinstance(kind, Response) for kind in kinds):
         return "what leaves is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([Stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
@@ -97,12 +97,12 @@ class _Walk:
             return {""}
         reads = set().union(*(self.roots(read) for read in reads_and_writes(stage.entry)[0]))
         # What is decided of a code's picture is a function of the code.
-        return {name} if issubclass(kind_of(stage.entry), Argmax) and "" in reads else reads
+        return {name} if isinstance(kind_of(stage.entry), Argmax) and "" in reads else reads
 
     def within_class(self, name: str) -> bool:
         """Whether ``name`` is the number of the largest value within the group of a class."""
         stage = self.made_by.get(name)
-        return stage is not None and issubclass(kind_of(stage.entry), ArgmaxWithin)
+        return stage is not None and isinstance(kind_of(stage.entry), ArgmaxWithin)
 
     def first_token(self, code: str) -> Stage:
         """The stage that makes the first of a code's tokens, whose groups are the classes."""
@@ -120,7 +120,7 @@ class _Walk:
 
     def voted(self, root: str) -> int | None:
         """Of how many classes tracks vote for one by ``root``; None where they do not."""
-        votes = [s.groups for s in self._stages if issubclass(kind_of(s.entry), Majority) and s.input == root]
+        votes = [s.groups for s in self._stages if isinstance(kind_of(s.entry), Majority) and s.input == root]
         return votes[0] if votes else None
 
     def channel(self, root: str, outputs: Sequence[Mapping[str, Any]]) -> tuple[str | None, str, str | None]:
@@ -134,7 +134,7 @@ class _Walk:
             if leaves or len(readers) != 1:
                 return None, name, by_code
             kind = kind_of(readers[0].entry)
-            if issubclass(kind, Response):
+            if isinstance(kind, Response):
                 return by_code, readers[0].output, by_code
             if not kind.held:
                 return None, name, by_code

@@ -90,9 +90,6 @@ def _hashed(numbers: list[np.ndarray], seed: int) -> tuple[np.ndarray, np.ndarra
     return first, second
 
 
-# The main part, described by the docstring.
-
-
 SliceName = Literal["classifiers", "perturber", "attack", "test"]
 PARTS: tuple[SliceName, ...] = ("classifiers", "perturber", "attack", "test")
 NO_ROWS = np.empty(0, np.int64)

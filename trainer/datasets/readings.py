@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import ClassVar, Literal, cast
+from typing import Any, ClassVar, Literal, cast
 
 import numpy as np
 
@@ -57,6 +57,21 @@ class Readings:
     consent: np.ndarray | None = None
     series: Sampling | None = None
 
+    @classmethod
+    def of(
+        cls,
+        x: np.ndarray,
+        known: Mapping[str, Known],
+        of: tuple[str, str],
+        kind: Literal["image", "vector", "series"],
+        low: float | tuple[float, ...] | None = None,
+        high: float | tuple[float, ...] | None = None,
+        **further: Any,
+    ) -> Readings:
+        """Samples whose y and z are the two labels of ``known`` that ``of`` names."""
+        y, z = (known[name] for name in of)
+        return cls(x, y.values, z.values, y.names, z.names, kind, low, high, known=known, **further)
+
 
 def check_attributes(target: str, sensitive: str, *, targets: Collection[str], others: Collection[str]) -> None:
     """Raise ``BadInput`` if the recipe's target is not among ``targets``, or its sensitive not among ``others``."""
@@ -69,10 +84,9 @@ def check_attributes(target: str, sensitive: str, *, targets: Collection[str], o
 def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: str, high: float) -> Readings:
     """Images of digits x (N, height, width) with two of their attributes. Raises ``BadInput``."""
     check_attributes(target, sensitive, targets=OF_DIGITS, others=OF_DIGITS)
-    (y_names, y_of), (z_names, z_of) = OF_DIGITS[target], OF_DIGITS[sensitive]
     digit = digit.astype(np.int64)
     known = {name: Known(of(digit), names, ordered=name == "digit") for name, (names, of) in OF_DIGITS.items()}
-    return Readings(x[..., None], y_of(digit), z_of(digit), y_names, z_names, "image", 0.0, high, known=known)
+    return Readings.of(x[..., None], known, (target, sensitive), "image", 0.0, high)
 
 
 def without_range(readings: Readings, *, homogeneous: bool) -> Readings:

@@ -94,9 +94,6 @@ def runs_on(artefact: str, artefacts: Sequence[str]) -> bool:
     return artefact == NUMPY or base(artefact) in artefacts
 
 
-# The main part, described by the docstring.
-
-
 @dataclass
 class Artefact:
     """One name (``tflite-int8``), and for each model the file, its graph, the manifest's entry and the cost."""

@@ -32,9 +32,9 @@ from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_f
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
 from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
 from edgeveil.trainer.export.to_onnx import with_head
+from edgeveil.trainer.ext.private import DATA, PUBLIC
 from edgeveil.trainer.graphs.macs import Graph, keras_macs
 from edgeveil.trainer.interrupts import whole_steps
-from edgeveil.trainer.private.cover import DATA, PUBLIC
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.results import locked
@@ -227,9 +227,6 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
 def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
     found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
     return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}
-
-
-# The main part, described by the docstring.
 
 
 CALIBRATION_ROWS = 256

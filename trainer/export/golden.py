@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.stages import kind_of, reads_and_writes
 from edgeveil.trainer.export.runners import RecordedRun, from_unit, recorded_draws
 from edgeveil.trainer.runs.fitted import HIDES_NOTHING, FittedPerturber, constant, unchanged
 
@@ -111,7 +112,7 @@ def choose(
     for outputs in runs[1:]:
         fair &= _same_labels(fitted, runs[0], outputs)
     for stage in fitted.stages:
-        if stage["stage"] != "table" or stage["input"] not in flows[0]:
+        if not kind_of(stage).decides or stage["input"] not in flows[0]:
             continue
         group = _group(fitted, stage.get("group"), runs[0], flows[0])
         values, *others = (_competing(stage, flow[stage["input"]], group) for flow in flows)
@@ -148,10 +149,11 @@ def choose(
 
 
 def contested(fitted: FittedPerturber, running: RecordedRun) -> dict[str, np.ndarray]:
-    """The values of the last run, computed by a model, that argmax and output stages turn into integers."""
+    """The values of the last run, computed by a model, that stages decide by or round."""
     found = {}
     for stage in fitted.stages:
-        if stage["stage"] in ("table", "output") and (value := running.flow(stage["input"])) is not None:
+        kind = kind_of(stage)
+        if (kind.decides or kind.rounds) and (value := running.flow(stage["input"])) is not None:
             found[stage["input"]] = value
     return found
 
@@ -185,7 +187,7 @@ def _decided(
     for fast, plain in zip(runs[1::2], runs[2::2], strict=True):
         for name in fast:
             decided &= (fast[name] == plain[name]).reshape(len(decided), -1).all(axis=1)
-    made = [stage["input"] for stage in fitted.stages if stage["stage"] == "output"]
+    made = [stage["input"] for stage in fitted.stages if kind_of(stage).rounds]
     for flow in flows[1:]:
         for value in (flow[name] for name in made if name in flow):
             steps = value.astype(np.float64) * fitted.input.span
@@ -209,7 +211,7 @@ def _group(
     sent = next((o["name"] for o in fitted.outputs if o["tensor"] == tensor), None)
     if sent is not None:
         return outputs[sent].reshape(-1).astype(np.int64)
-    token = next((s for s in fitted.stages if s.get("op") == "argmax_within" and s["output"] == tensor), None)
+    token = next((s for s in fitted.stages if kind_of(s).decides and "group" in s and s["output"] == tensor), None)
     before = None if token is None else _group(fitted, token["group"], outputs, flow)
     if token is None or before is None:
         return None
@@ -232,8 +234,8 @@ def _same_labels(fitted: FittedPerturber, one: Mapping[str, np.ndarray], other: 
 
 def _computed(fitted: FittedPerturber) -> bool:
     """Whether any number that is sent is computed by a model, rather than read from a table."""
-    made = {name for stage in fitted.stages if stage["stage"] == "artefact" for name in stage["outputs"].values()}
-    leaving = {stage["input"] for stage in fitted.stages if stage["stage"] in ("output", "quantise")}
+    made = {name for stage in fitted.stages if "model" in stage for name in reads_and_writes(stage)[1]}
+    leaving = {stage["input"] for stage in fitted.stages if kind_of(stage).rounds}
     leaving |= {output["tensor"] for output in fitted.outputs}
     return bool(made & leaving)
 

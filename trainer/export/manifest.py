@@ -220,7 +220,7 @@ def detector_section(asked: CountedBy, profiles: Sequence[Profile]) -> tuple[dic
     _lint(graph, entry, profiles)
     golden = {"input": "golden/detector.input.npy", "scores": "golden/detector.scores.npy"}
     pictures, scores = _golden(asked, data, entry)
-    members = {entry["file"]: data, golden["input"]: _npy(pictures), golden["scores"]: _npy(scores)}
+    members = {entry["file"]: data, golden["input"]: npy(pictures), golden["scores"]: npy(scores)}
     rest = asked.model_dump(exclude={"file", "boxes", "scores", "classes"})
     return {"artefact": entry, "golden": golden, **rest}, members
 
@@ -283,15 +283,6 @@ def _golden(asked: CountedBy, data: bytes, entry: dict[str, Any]) -> tuple[np.nd
     finally:
         runner.close()
     return pictures, np.concatenate(scores).astype(np.float32)
-
-
-def _npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array, allow_pickle=False)
-    return file.getvalue()
-
-
-# The main part, described by the docstring.
 
 
 PACKAGES = (

@@ -55,7 +55,7 @@ class RecordedRun:
     def flow(self, name: str) -> np.ndarray | None:
         """The value of that name in the last ``run``, float32 (n, ...); None unless a model computed it."""
         for stage in self._stages:
-            if stage["stage"] == "artefact":
+            if "model" in stage:
                 for tensor, value in stage["outputs"].items():
                     if value == name:
                         return self._runners[stage["model"]].outputs[tensor]
@@ -90,14 +90,14 @@ def recorded_draws(fitted: FittedPerturber, n: int, rng: np.random.Generator) ->
     """Seeded values (n, ...) in place of those that draw stages take from the operating system's generator."""
     draws: dict[str, np.ndarray] = {}
     for stage in fitted.stages:
-        if stage["stage"] == "draw":
-            draws[stage["output"]] = kind_of(stage).recorded(stage, n, rng, fitted.tables)
+        if hasattr(kind := kind_of(stage), "recorded"):
+            draws[stage["output"]] = kind.recorded(stage, n, rng, fitted.tables)
     return draws
 
 
 def tensor_names(fitted: FittedPerturber, model: str) -> tuple[list[str], list[str]]:
     """The names of a model's inputs and outputs in its artefact stage."""
-    stage = next(s for s in fitted.stages if s["stage"] == "artefact" and s["model"] == model)
+    stage = next(s for s in fitted.stages if s.get("model") == model)
     return list(stage["inputs"]), list(stage["outputs"])
 
 

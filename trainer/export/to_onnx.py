@@ -17,7 +17,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.to_tflite import calibration_rows, function, input_specs
-from edgeveil.trainer.private import cover
+from edgeveil.trainer.ext import private
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.tensorflow_quiet import quiet
@@ -175,21 +175,21 @@ def with_head(fitted: FittedPerturber, head: Head | None) -> FittedPerturber:
     sample = "u" if head.of == "reading" else _before_output(fitted)
     training = fitted.training
     if training is not None:
-        mark = cover.head_mark(head.mechanism, head.promise)
-        marks = {**training["marks"], "models": {**training["marks"]["models"], cover.HEAD: mark}}
+        mark = private.head_mark(head.mechanism, head.promise)
+        marks = {**training["marks"], "models": {**training["marks"]["models"], private.HEAD: mark}}
         training = {**training, "marks": marks}
     return replace(
         fitted,
         stages=(
             *fitted.stages,
-            {"stage": "artefact", "model": cover.HEAD, "inputs": {"sample": sample}, "outputs": {"scores": SCORES}},
-            {"stage": "table", "op": "argmax", "input": SCORES, "output": cover.HEAD},
+            {"stage": "artefact", "model": private.HEAD, "inputs": {"sample": sample}, "outputs": {"scores": SCORES}},
+            {"stage": "table", "op": "argmax", "input": SCORES, "output": private.HEAD},
         ),
         outputs=(
             *fitted.outputs,
-            {"name": cover.HEAD, "kind": "label", "tensor": cover.HEAD, "shape": [], "dtype": "int64"},
+            {"name": private.HEAD, "kind": "label", "tensor": private.HEAD, "shape": [], "dtype": "int64"},
         ),
-        models={**fitted.models, cover.HEAD: linear_head(fitted.input.shape, head.weights, head.bias)},
+        models={**fitted.models, private.HEAD: linear_head(fitted.input.shape, head.weights, head.bias)},
         training=training,
     )
 

@@ -63,9 +63,6 @@ def function(model: Any, batch: int = 1) -> Any:
     return tf.function(call, input_signature=input_specs(model, batch))
 
 
-# The main part, described by the docstring.
-
-
 PRECISIONS = ("float32", "float16", "int8")
 
 

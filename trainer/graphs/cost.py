@@ -120,9 +120,6 @@ def read_keras(path: Path) -> Any:
         ) from None
 
 
-# The main part, described by the docstring.
-
-
 _IN_PLACE = {
     *("BatchNormalization", "Activation", "ReLU", "LeakyReLU", "Dropout", "Reshape", "Flatten", "GaussianNoise"),
     *("Relu", "Clip", "Min", "Max", "Sigmoid", "Tanh", "Identity", "QuantizeLinear", "DequantizeLinear", "Cast"),

@@ -91,9 +91,6 @@ class Graph:
         return found
 
 
-# The main part, described by the docstring.
-
-
 class Cost(NamedTuple):
     """Multiply-adds for one frame, and parameters."""
 

@@ -15,7 +15,7 @@ from edgeveil.trainer.attacks.families.forest import Forest
 from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.problem import BUDGETS, Released, posed
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.training.checkpoint_score import CheckpointScore
+from edgeveil.trainer.runs.checkpoint_score import CheckpointScore
 
 SMALL = replace(BUDGETS["quick"], name="checkpoint", rows=4000, epochs=12, patience=3, trees=60)
 FAMILIES = (BatchNormMLP(), Forest())

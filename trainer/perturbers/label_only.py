@@ -3,7 +3,7 @@
 The floor that every perturber is compared with: beyond y it leaks only the errors of y-hat. Sent as a *random donor*,
 any real sample of the class, it even trains models and looks real: these two measures alone prove nothing.
 
-Under [private] the network and the means come of private mechanisms (``private_label_only``). With an ``epsilon`` the
+Under [private] the network comes of DP-SGD and the means of a Gaussian mechanism. With an ``epsilon`` the
 class passes randomised response first, and all that leaves is made of its answer.
 """
 
@@ -23,6 +23,7 @@ from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.stream_codes import donors_within, draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
 from edgeveil.trainer.recipe.perturber import Perturber
+from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber, frame_output, output_stage, preprocess_stage
 
@@ -89,13 +90,12 @@ class LabelOnly(Perturber):
             return _draw(dataset, goal.target, self, rng)
         import keras
 
-        from edgeveil.trainer.perturbers import private_label_only
-        from edgeveil.trainer.training import classifiers
+        from edgeveil.trainer.networks import training as classifiers
 
         keras.utils.set_random_seed(int(rng.integers(2**32)))
         model = classifiers.build(self.network, dataset.input, len(dataset.y_names), width=self.width)
         if goal.private is not None:
-            means, training = private_label_only.learn(dataset, model, goal.private, log)
+            means, training = _learn_privately(dataset, model, goal.private, log)
             return replace(with_means(dataset, model, means, epsilon=self.epsilon), training=training)
         to_fit, to_choose = fit_and_validation(dataset, "perturber")
         classifiers.train_one(
@@ -116,6 +116,35 @@ class LabelOnly(Perturber):
         """See ``Perturber.draft``."""
         why = "# The floor: D_y ships, and its prediction is all that is sent, drawn as that class's mean.\n"
         return why + super().draft(kind, dataset, apart=apart, stream=stream)
+
+
+def _learn_privately(dataset: Dataset, model: Any, asked: Private, log: Log) -> tuple[np.ndarray, dict[str, Any]]:
+    """Train ``model`` in place; the pictures, float32 (classes of y, *shape), and the manifest's ``training``.
+
+    Raises ``BadInput`` where the budget does not fit the data, or the network mixes the examples of a lot.
+    """
+    from edgeveil.trainer.ext import private
+
+    part, rows, made = private.guarded(dataset, asked)
+    u, noise = dataset.unit(part.x), private.Secret()
+    steps = private.train_encoder(model, u, part.y, rows, made, noise=noise, log=log)
+    count, sigma = len(dataset.y_names), made.pictures.sigma
+    pictures = private.noisy_pictures(u, part.y, count, rows, sigma=sigma, noise=noise, log=log)
+    unit = "row" if dataset.units is None else dataset.units.kind
+    log.record(
+        private={
+            "unit": unit,
+            "units": made.units,
+            "encoder": {**made.encoder.claim.as_dict(), "clip": asked.clip, "lot": asked.lot, **steps},
+            "pictures": made.pictures.as_dict(),
+        }
+    )
+    marks = {
+        "models": {"classifier": private.mark("DP-SGD", 1 - asked.pictures)},
+        "tables": {"means": private.mark("Gaussian mechanism", asked.pictures), "response": private.PUBLIC},
+        "range": private.PUBLIC,
+    }
+    return pictures, private.promise(asked, unit, marks)
 
 
 def from_classifier(dataset: Dataset, model: Any, *, epsilon: float | None = None) -> FittedPerturber:

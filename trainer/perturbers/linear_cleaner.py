@@ -19,6 +19,7 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 if TYPE_CHECKING:
     from edgeveil.trainer.runs.run import Log
 
+
 HEAD_ROOM = 4.0  # codes beyond this many times the largest in training saturate
 LARGEST = 2**15 - 1
 
@@ -99,17 +100,17 @@ eps = 0.01            # the squared error that each wanted output may have
     def fit(self, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:
         """The recipe's cleaner, in closed form. Raises ``BadInput``."""
         from edgeveil.models.cleaners import linear_cleaner
-        from edgeveil.trainer.linear import cleaner
-        from edgeveil.trainer.linear.linear_problem import hidden_operator, linear_problem
+        from edgeveil.trainer import linear
+        from edgeveil.trainer.linear import hidden_operator, linear_problem
 
         problem = linear_problem(self, dataset)
         if self.method == "exact":
-            fitted = cleaner.exact(problem.a_d)
+            fitted = linear.exact(problem.a_d)
         elif self.method == "approximate":
-            fitted = cleaner.approximate(problem.a_d, eps=problem.eps)
+            fitted = linear.approximate(problem.a_d, eps=problem.eps)
         else:
             a_c = hidden_operator(self, dataset, problem.mean)
-            fitted = cleaner.algorithm1(problem.a_d, a_c, eps=problem.eps)
+            fitted = linear.algorithm1(problem.a_d, a_c, eps=problem.eps)
         log.record(cleaner={"rank": fitted.rank, "eps": fitted.eps})
         network = linear_cleaner(fitted.encoder, fitted.decoder, fitted.eps, problem.mean)
         return as_perturber(dataset.input, network, kind="cleaner", model="cleaner", identity_allowed=True)
@@ -138,3 +139,28 @@ eps = 0.01            # the squared error that each wanted output may have
             outputs=({**output, "decoder": "decoder"},),
             tables={"decoder": decoder},
         )
+
+
+# The Laplace mechanism as a perturber: noise from the device's own generator, with the error of a cleaner.
+
+
+class Noise(Linear):
+    """Laplace noise on every feature with the error of a cleaner, to compare with. No differential privacy."""
+
+    kinds = ("noise",)
+    titles = ("Noise like a cleaner's",)
+    only_float32 = "noise this small would be lost with fewer digits"
+    drafted = "eps = 0.01            # the squared error of the cleaner that it is compared with\n"
+
+    kind: Literal["noise"] = Field(description="Laplace noise on every feature.")
+
+    def fit(self, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:
+        """Laplace noise whose mean e_utility is the recipe's eps; nothing is trained."""
+        from edgeveil.models.mechanisms import laplace
+        from edgeveil.trainer.linear import linear_problem, scale_for
+
+        problem = linear_problem(self, dataset)
+        scale = scale_for(problem.a_d, eps=problem.eps)
+        log.record(noise={"scale": scale, "eps": problem.eps})
+        network = laplace(dataset.input.shape[0], scale)
+        return as_perturber(dataset.input, network, kind="noise", model="mechanism", identity_allowed=True)

@@ -2,7 +2,7 @@
 
 One report tells little of anything, whoever reads it; a collector who gets many estimates means and shares from them.
 So that a run can be judged, and a receiver has a sample, a report ships with a decoder: x~ of a vector is unbiased, and
-x~ of a class or code is made of mean pictures.
+x~ of a class or code is made of mean pictures. ``edgeveil.edge_runtime.stages`` has one file for each mechanism.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages import STAGES, kind_of
+from edgeveil.edge_runtime.stages.draw import MOST_PLACES
 from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, held
 from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import mechanism_stages
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import Codebook, stream_codes
 from edgeveil.trainer.perturbers.label_only import class_of
@@ -30,6 +30,39 @@ from edgeveil.trainer.runs.fitted import FittedPerturber, preprocess_stage
 
 if TYPE_CHECKING:
     from edgeveil.trainer.runs.run import Log
+
+
+def named(of: str) -> dict[str, Any]:
+    """Each mechanism that a recipe may name for a ``mean`` (of vectors) or a ``share`` (of categories)."""
+    kinds = [kind for kind in STAGES.kinds().values() if kind.facts.get("mechanism") and kind.facts["of"] == of]
+    return {kind.facts["mechanism"]: kind.load()() for kind in kinds}
+
+
+def of_vector(name: str, input_: str, d: int, alpha: float, *, radius: float = 1.0) -> Design:
+    """A mechanism for ``input_``, u of d values in the unit cube. ``radius`` is that of duchi-l2, in half ranges.
+
+    Raises ``BadInput`` for more than 4096 values.
+    """
+    if d > MOST_PLACES:
+        raise BadInput(f"{name} takes at most {MOST_PLACES} values, and a reading has {d}: report fewer of them.")
+    return named("mean")[name].design(input_, d, alpha, radius=radius)
+
+
+def automatic(k: int, alpha: float) -> str:
+    """The one of smallest error: randomised response for few categories (Wang et al., USENIX Security 2017)."""
+    return min((kind.variance(k, alpha), name) for name, kind in named("share").items() if kind.automatic)[1]
+
+
+def of_category(name: str, input_: str, k: int, alpha: float, *, once: float | None = None) -> Design:
+    """A mechanism for ``input_``, an index below k. ``once``: alpha of one answer of one that is kept.
+
+    Raises ``BadInput`` for fewer than 2 or more than 4096 categories.
+    """
+    name = automatic(k, alpha) if name == "auto" else name
+    if not 2 <= k <= MOST_PLACES:
+        raise BadInput(f"{name} takes 2 to {MOST_PLACES} categories; got {k}. Report something else, or merge them.")
+    return named("share")[name].design(input_, k, alpha, once=once)
+
 
 DECODER = "decoder"
 _KINDS = [kind.facts for kind in STAGES.kinds().values() if kind.facts.get("mechanism")]
@@ -165,10 +198,10 @@ def reading(section: Local, spec: InputSpec) -> FittedPerturber:
         raise BadInput(
             f'`perturber.of`: "reading" is for vectors; these are pictures of shape {spec.shape}: take of = "label".'
         )
-    if "radius" not in mechanism_stages.named("mean")[section.mechanism].fields:
+    if "radius" not in named("mean")[section.mechanism].fields:
         spec = within(spec, section.radius)
     low, high = np.asarray(spec.low, np.float64), np.asarray(spec.high, np.float64)
-    made = mechanism_stages.of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
+    made = of_vector(section.mechanism, "u", spec.shape[0], section.epsilon, radius=section.radius)
     decoder = made.decoder(np.diag((high - low) / 2), (high + low) / 2)
     return reported(spec, (preprocess_stage(spec),), made, decoder=decoder)
 
@@ -205,7 +238,7 @@ def _code(section: Local, dataset: Dataset, fitted: FittedPerturber, codes: int)
 
 
 def _of_category(section: Local, input_: str, k: int) -> Design:
-    made = mechanism_stages.of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
+    made = of_category(section.mechanism, input_, k, section.epsilon, once=section.instantaneous)
     return made if section.hold == "none" or section.instantaneous is not None else held(made)
 
 

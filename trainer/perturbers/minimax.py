@@ -101,7 +101,7 @@ class Minimax(Generated):
         import tensorflow as tf
 
         from edgeveil.trainer.perturbers import adversarial_score
-        from edgeveil.trainer.training.checkpoint_score import Judged, run_epochs, score_checkpoint
+        from edgeveil.trainer.runs.checkpoint_score import Judged, run_epochs, score_checkpoint
 
         seed = int(rng.integers(2**31))
         to_fit, to_choose = fit_and_validation(dataset, "perturber")

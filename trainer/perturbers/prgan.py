@@ -167,8 +167,8 @@ class PrGan(Generated):
         """
         import tensorflow as tf
 
-        from edgeveil.trainer.training.checkpoint_score import Judged, in_bfloat16, run_epochs, score_checkpoint
-        from edgeveil.trainer.training.classifiers import train_joint
+        from edgeveil.trainer.networks.training import train_joint
+        from edgeveil.trainer.runs.checkpoint_score import Judged, in_bfloat16, run_epochs, score_checkpoint
 
         seed = int(rng.integers(2**31))
         priced, sensitive = dataset.as_priced(), goal.sensitive
@@ -211,7 +211,7 @@ def build(spec: InputSpec, section: Generated, target: Any, sensitive: Any, *, s
     """All networks for samples of ``spec``. Raises ``BadInput`` where the generator does not fit them."""
     import keras
 
-    from edgeveil.trainer.training.checkpoint_score import identity, straight_through
+    from edgeveil.trainer.runs.checkpoint_score import identity, straight_through
 
     keras.utils.set_random_seed(seed)
     generator = build_generator(spec, section.generator, noise=noise)

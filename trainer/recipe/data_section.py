@@ -89,9 +89,6 @@ class Series(Section):
         }
 
 
-# The main part, described by the docstring.
-
-
 # The data sets that come along, and those of installed packages. Of their classes only the literals are read here.
 SETS = Registry("edgeveil.trainer.datasets.loaders", key="names", group="edgeveil.datasets", word="data set")
 OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH

@@ -44,9 +44,6 @@ def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str =
         raise BadInput(f'{what} "{word}" is called "{new}" since 0.2{cure}.')
 
 
-# The main part, described by the docstring.
-
-
 def nearest(word: str, known: Iterable[str]) -> str:
     """``" (did you mean X?)"`` if a known word is near, else an empty text."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)

@@ -1,8 +1,8 @@
 """What every kind of perturber is: its section of a recipe, its facts, how it is fitted; and where kinds are found.
 
 A kind is a class in a file of ``edgeveil.trainer.perturbers``, or in an installed package that names it as an entry
-point of ``edgeveil.perturbers``. Recipes load these files, so what trains (TensorFlow, ``edgeveil.trainer.training``,
-``edgeveil.trainer.runs.run``) is imported in methods and not at the top.
+point of ``edgeveil.perturbers``. Recipes load these files, so what trains (TensorFlow, ``trainer.networks.training``,
+``trainer.runs.run``) is imported in methods and not at the top.
 """
 
 from __future__ import annotations

@@ -25,9 +25,6 @@ class Section(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
 
 
-# The main part, described by the docstring.
-
-
 MOST_SECONDS = 10 * 366 * 86_400
 
 

@@ -75,9 +75,6 @@ def _as_x(x: np.ndarray, input_: Mapping[str, Any]) -> np.ndarray:
     return (np.rint(x) if whole else x).astype(input_["dtype"])
 
 
-# The main part, described by the docstring.
-
-
 HIDES_NOTHING = (
     "Train it with more `budget.epochs`, a larger `perturber.distance` (where the recipe has one) or another `seed`."
 )

@@ -191,7 +191,7 @@ class MlflowStore:
         made = self._client.create_run(self._experiment, run_name=run.absolute().name)
         self._batches(made.info.run_id, params=[Param(key, str(value)) for key, value in params.items()])
         self._batches(made.info.run_id, metrics=[Metric(*each) for each in _metrics(run)])
-        tags = {key: str(_mlflow_store_facts(run).get(key)) for key in ("recipe", "state", "limit_met")}
+        tags = {key: str(_facts(run).get(key)) for key in ("recipe", "state", "limit_met")}
         self._client.log_batch(made.info.run_id, tags=[RunTag(f"edgeveil.{key}", value) for key, value in tags.items()])
         self._client.set_terminated(made.info.run_id)
         return made.info.run_id
@@ -210,13 +210,9 @@ def store_of(text: str) -> MlflowStore:
     return MlflowStore(Path(folder))
 
 
-def _mlflow_store_facts(run: Path) -> dict[str, Any]:
-    return json.loads((run / "run.json").read_text())
-
-
 def _given(run: Path) -> dict[str, Any]:
     """What a run depends on in addition to its recipe."""
-    facts = _mlflow_store_facts(run)
+    facts = _facts(run)
     return {f"run.{key}": facts[key] for key in ("budget", "seed", "data_sha256") if key in facts}
 
 
@@ -228,7 +224,7 @@ def _metrics(run: Path) -> Iterator[tuple[str, float, int, int]]:
         stage, step, at_ms = epoch.pop("stage"), int(epoch.pop("step")), int(epoch.pop("time_s") * 1000)
         for name, value in epoch.items():
             yield f"{stage}/{name}", float(value), at_ms, step
-    facts = _mlflow_store_facts(run)
+    facts = _facts(run)
     final = {f"final/{name}": value for name, value in facts.get("validation", {}).items()}
     final |= {f"wall_time_s/{name}": value for name, value in facts.get("wall_time_s", {}).items()}
     for name, value in final.items():

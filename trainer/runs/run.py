@@ -98,9 +98,6 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
     return found
 
 
-# The main part, described by the docstring.
-
-
 PACKAGES = ("edgeveil", "tensorflow", "tensorflow-cpu", "keras", "numpy", "scikit-learn")
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.networks.training import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
 from edgeveil.trainer.recipe.training_sections import NETWORKS, Classifiers, networks
 from edgeveil.trainer.runs.run import Checkpoint
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
-from edgeveil.trainer.training.classifiers import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
 
 ROWS = 3000  # that are looked at, of each slice
 VALUES = 50_000_000  # at most, of these rows: 200 MB as float32
@@ -85,7 +85,7 @@ def with_networks(
     load_tensorflow()
     import keras
 
-    from edgeveil.trainer.training.classifiers import build, train_one
+    from edgeveil.trainer.networks.training import build, train_one
 
     dataset = dataset.for_training()
     fit, choose = fit_and_validation(dataset, "classifiers")

@@ -12,7 +12,9 @@ import pytest
 from edgeveil.edge_runtime.bundle import archive
 from edgeveil.edge_runtime.bundle.reader import SIGNED_PREFIX
 from edgeveil.edge_runtime.manifest import dataflow, detector, schema
+from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.edge_runtime.util import strict_json
+from scripts import reference
 from tests.hostile_bundles import audits, manifests, museum, promises, signatures, zips  # noqa: F401 - they register
 from tests.support import bundles
 from tests.support.checkout import ROOT
@@ -134,3 +136,8 @@ def test_the_schema_refuses_most_of_what_the_code_refuses_for_its_form():
         assert not validator.is_valid(document), exhibit.name
         count += 1
     assert count > 12
+
+
+def test_the_table_of_stages_is_that_of_the_classes():
+    assert reference.stages_page(TEXT) == TEXT, reference.HOW
+    assert [name for name in STAGES.kinds() if f"\n| `{name}` |" not in TEXT] == []

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.bench import latency, protocol
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
-from edgeveil.trainer.linear.cleaner import Cleaner
+from edgeveil.trainer.linear import Cleaner
 from tests.support import bundles
 
 

@@ -128,7 +128,8 @@ def test_frames_come_from_the_daemon_and_the_process_that_asks_reaches_nothing_e
     assert code == 0, events
     assert document["frames_in"] == 20 == document["frames_out"] + sum(document["dropped"].values())
     assert daemon.frames >= 20
-    assert sorted(daemon.words) == ["refused file", "refused network", "refused program"]
+    # A loaded machine starts the fetcher more than once; each start tries the three.
+    assert set(daemon.words) == {"refused file", "refused network", "refused program"}
     assert not (folder / "leak").exists()
     (told,) = [event for event in events if event["event"] == "source"]
     assert told["raw_on_network"] is False

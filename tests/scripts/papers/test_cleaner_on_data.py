@@ -7,9 +7,8 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.loaders import scene, wq
-from edgeveil.trainer.linear.cleaner import algorithm1, approximate, exact
-from edgeveil.trainer.linear.linear_problem import homogeneous, least_squares
-from edgeveil.trainer.linear.predictor_metrics import LinearRefit, e_utility, leak, promised
+from edgeveil.trainer.linear import algorithm1, approximate, exact, homogeneous, least_squares
+from edgeveil.trainer.measures.predictor_metrics import LinearRefit, e_utility, leak, promised
 
 pytestmark = pytest.mark.data
 
@@ -85,7 +84,7 @@ def test_missing_and_altered_files_are_refused(data_folder, tmp_path, monkeypatc
 
 
 def test_unpacked_files_are_found(data_folder, tmp_path, monkeypatch):
-    from edgeveil.trainer.datasets.loaders.arff import arff_bytes
+    from edgeveil.trainer.datasets.loaders.mulan import arff_bytes
 
     data = arff_bytes(data_folder / "mulan_wq" / "wq.arff.gz")
     assert hashlib.sha256(data).hexdigest() == wq.Water.files["mulan_wq/wq.arff"]

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from edgeveil.trainer.private.estimators.losses import Huber, Logistic
-from edgeveil.trainer.private.estimators.minimiser import minimum
+from edgeveil.trainer.ext.private.estimators.perturbed_risk import Huber, Logistic, minimum
 from scripts.papers import adult_of_paper_4, erm, functional
 
 # gamma: epsilon_s, epsilon_n, as paper 004 prints them

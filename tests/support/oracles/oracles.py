@@ -23,13 +23,11 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.ext.local import collect, reporting
+from edgeveil.trainer.ext.private.estimators.perturbed_risk import Logistic, minimum, perturbation
+from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.ext.publish import publication
 from edgeveil.trainer.ext.publish.master_key import MasterKey
 from edgeveil.trainer.ext.publish.plan import Plan
-from edgeveil.trainer.private.estimators.losses import Logistic
-from edgeveil.trainer.private.estimators.minimiser import minimum
-from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
-from edgeveil.trainer.private.noise import Seeded
 from scripts import record
 from scripts.papers import erm
 from scripts.papers.one_dimension import log_ratio

@@ -8,9 +8,9 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import measured_spending
 from edgeveil.trainer.audit.sections import head as head_spending
 from edgeveil.trainer.audit.sections import training as training_spending
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private.noise import Secret, Seeded
-from edgeveil.trainer.private.per_example import claim
+from edgeveil.trainer.ext.private import noise as dpsgd
+from edgeveil.trainer.ext.private.noise import Secret, Seeded
+from edgeveil.trainer.ext.private.per_example import claim
 from edgeveil.trainer.recipe.private import Head
 
 CONFIDENCE = 1 - 1e-6
@@ -84,7 +84,7 @@ def test_a_step_of_a_head_of_dp_sgd_is_run_with_its_own_noise_and_clip(monkeypat
         assert not measured(head, 3, steps=STEPS)["holds"]
     noisy = dpsgd.noisy_mean
     plan = dpsgd.Plan(2000, 400, 1, 0.5, claim(rate=0.2, sigma=0.5, steps=20, delta=1e-4))
-    monkeypatch.setattr(dpsgd, "noisy_mean", lambda sums, made, noise: noisy(sums, plan, noise))
+    monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, plan, noise))
     assert not measured(head, 3, steps=STEPS)["holds"]
 
 

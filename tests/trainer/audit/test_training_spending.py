@@ -5,9 +5,9 @@ import pytest
 from edgeveil.trainer.audit.card import measured_spending
 from edgeveil.trainer.audit.sections import training as training_spending
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private import noise as means
-from edgeveil.trainer.private.per_example import claim
+from edgeveil.trainer.ext.private import noise as dpsgd
+from edgeveil.trainer.ext.private import noise as means
+from edgeveil.trainer.ext.private.per_example import claim
 from tests.support import audit_documents
 
 FACTS = {
@@ -38,7 +38,7 @@ def test_what_is_claimed_is_not_exceeded_and_the_step_is_close_to_it():
 
 def test_half_the_noise_in_a_step_is_proved(monkeypatch):
     noisy = dpsgd.noisy_mean
-    monkeypatch.setattr(dpsgd, "noisy_mean", lambda sums, made, noise: noisy(sums, made, Half(noise)))
+    monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, made, Half(noise)))
     step, pictures = training_spending.measured(FACTS)
     assert not step["holds"]
     assert pictures["holds"]

@@ -18,12 +18,6 @@ from edgeveil.trainer.sealing.inspect import inspect
 from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal
 from tests.support.checkout import ROOT
-from tests.support.export_runs import prgan_run
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
 
 
 def compiler(folder, script):

@@ -32,11 +32,6 @@ BOARDS = ["coral-dev-board", "jetson-nano", "workstation"]
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
-
-
-@pytest.fixture(scope="module")
 def exported(run):
     """All formats, for three boards."""
     return export(run.folder, BOARDS, run.folder.parent / "export", all_formats=True)

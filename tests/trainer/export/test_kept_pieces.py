@@ -18,11 +18,6 @@ BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisio
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
-
-
-@pytest.fixture(scope="module")
 def whole(run):
     return export(run.folder, BOARDS, run.folder.parent / "whole")
 

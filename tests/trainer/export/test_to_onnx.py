@@ -33,6 +33,13 @@ def two():
     return model, rows, to_onnx.convert(model, to_onnx.PRECISIONS, rows)
 
 
+@pytest.fixture(scope="module")
+def of_pictures():
+    model = image_net()
+    rows = calibration(model)
+    return model, rows, to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+
+
 @pytest.mark.parametrize("precision", to_onnx.PRECISIONS)
 def test_two_inputs_and_two_outputs_match_keras(two, precision):
     model, rows, artefacts = two
@@ -127,32 +134,24 @@ def test_the_label_only_classifier_agrees_with_keras():
         assert (run(data, model, precision, rows)["logits"].argmax(1) == expected).mean() > 0.9
 
 
-def test_the_same_model_gives_the_same_bytes():
-    model = image_net()
-    rows = calibration(model)
+def test_the_same_model_gives_the_same_bytes_and_nothing_reaches_stdout(of_pictures, capfd):
+    model, rows, made = of_pictures
     # The converters number tensors by a counter of the process: the second time it stands elsewhere.
-    assert to_onnx.convert(model, to_onnx.PRECISIONS, rows) == to_onnx.convert(model, to_onnx.PRECISIONS, rows)
+    assert to_onnx.convert(model, to_onnx.PRECISIONS, rows) == made
+    assert capfd.readouterr().out == ""
 
 
-def test_the_order_of_precisions_does_not_matter():
-    model = two_input_net()
-    rows = calibration(model)
-    assert to_onnx.convert(model, ["int8", "float16", "float32"], rows) == to_onnx.convert(
-        model, to_onnx.PRECISIONS, rows
-    )
+def test_the_order_of_precisions_does_not_matter(two):
+    model, rows, made = two
+    assert to_onnx.convert(model, ["int8", "float16", "float32"], rows) == made
 
 
-def test_no_path_of_this_machine_is_in_the_file():
+def test_no_path_of_this_machine_is_in_the_file(of_pictures):
     import tempfile
 
-    data = b"".join(to_onnx.convert(image_net(), to_onnx.PRECISIONS, calibration(image_net())).values())
+    data = b"".join(of_pictures[2].values())
     for text in (tempfile.gettempdir(), __file__, "site-packages", "trainer/export"):
         assert text.encode() not in data
-
-
-def test_nothing_reaches_stdout(capfd):
-    to_onnx.convert(image_net(), to_onnx.PRECISIONS, calibration(image_net()))
-    assert capfd.readouterr().out == ""
 
 
 @pytest.mark.parametrize(("side", "to"), [(12, 23), (7, 13), (6, 9), (11, 21), (23, 45)])

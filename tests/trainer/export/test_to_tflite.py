@@ -32,6 +32,13 @@ def two():
     return model, rows, to_tflite.convert(model, to_tflite.PRECISIONS, rows)
 
 
+@pytest.fixture(scope="module")
+def of_pictures():
+    model = image_net()
+    rows = calibration(model)
+    return model, rows, to_tflite.convert(model, to_tflite.PRECISIONS, rows)
+
+
 @pytest.mark.parametrize("precision", to_tflite.PRECISIONS)
 def test_two_inputs_and_two_outputs_match_keras(two, precision):
     model, rows, artefacts = two
@@ -89,12 +96,12 @@ def test_dropout_vanishes_and_nothing_is_random():
     assert (one.argmax(1) == expected.argmax(1)).mean() > 0.9
 
 
-def test_the_same_model_gives_the_same_bytes():
-    first, second = image_net(), image_net()
-    rows = calibration(first)
-    one, two = (to_tflite.convert(model, to_tflite.PRECISIONS, rows) for model in (first, first))
-    assert one == two
+def test_the_same_model_gives_the_same_bytes_and_nothing_reaches_stdout(of_pictures, capfd):
+    first, rows, one = of_pictures
+    assert to_tflite.convert(first, to_tflite.PRECISIONS, rows) == one
+    assert capfd.readouterr().out == ""
     # A second model with the same weights and names of its own still computes the same.
+    second = image_net()
     other = to_tflite.convert(second, ["float32"], rows)["float32"]
     values = {"image": rows["image"]}
     assert np.array_equal(
@@ -102,17 +109,12 @@ def test_the_same_model_gives_the_same_bytes():
     )
 
 
-def test_no_path_of_this_machine_is_in_the_file():
+def test_no_path_of_this_machine_is_in_the_file(of_pictures):
     import tempfile
 
-    data = b"".join(to_tflite.convert(image_net(), to_tflite.PRECISIONS, calibration(image_net())).values())
+    data = b"".join(of_pictures[2].values())
     for text in (tempfile.gettempdir(), __file__, "site-packages", "trainer/export"):
         assert text.encode() not in data
-
-
-def test_nothing_reaches_stdout(capfd):
-    to_tflite.convert(image_net(), to_tflite.PRECISIONS, calibration(image_net()))
-    assert capfd.readouterr().out == ""
 
 
 def test_an_open_size_is_refused_by_name():

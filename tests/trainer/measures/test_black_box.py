@@ -5,11 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from edgeveil.trainer.ext.private.estimators.perturbed_risk import Logistic, minimum, perturbation
+from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.measures.black_box import clopper_pearson, lower_bound, mu_lower_bound
-from edgeveil.trainer.private.estimators.losses import Logistic
-from edgeveil.trainer.private.estimators.minimiser import minimum
-from edgeveil.trainer.private.estimators.perturbed_risk import perturbation
-from edgeveil.trainer.private.noise import Seeded
 
 N = 100_000
 SURE = 1 - 1e-6

@@ -10,7 +10,7 @@ from edgeveil.edge_runtime.stages import duchi_linf
 from edgeveil.edge_runtime.stages.hybrid import Hybrid
 from edgeveil.edge_runtime.stages.mechanism import REPORT
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import mechanism_stages
+from edgeveil.trainer.perturbers import local
 from scripts.papers import local_laws
 
 OUT = [{"tensor": REPORT}]
@@ -23,7 +23,7 @@ def ratio(made):
 @pytest.mark.parametrize("alpha", local_laws.ALPHAS)
 @pytest.mark.parametrize("d", [1, 2, 3, 4])
 def test_the_cube_costs_alpha_and_no_more_even_sizes_too(d, alpha):
-    found = ratio(mechanism_stages.of_vector("duchi-linf", "u", d, alpha))
+    found = ratio(local.of_vector("duchi-linf", "u", d, alpha))
     assert alpha - 1e-8 <= found.epsilon <= alpha + 1e-9
     assert found.draws == 2**d * 2 * 2 ** (d + 1 - d % 2) * 2  # corners, rounding words, fair bits, the coin
 
@@ -32,7 +32,7 @@ def test_the_cube_costs_alpha_and_no_more_even_sizes_too(d, alpha):
 @pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
 @pytest.mark.parametrize("k", [2, 5, 8])
 def test_categories_cost_alpha_and_no_more(name, k, alpha):
-    found = ratio(mechanism_stages.of_category(name, "u", k, alpha))
+    found = ratio(local.of_category(name, "u", k, alpha))
     assert alpha - 1e-6 <= found.epsilon <= alpha + 1e-9
 
 
@@ -53,8 +53,8 @@ def test_a_stage_that_sends_too_much_is_found_out(monkeypatch):
     def bare(u, _rounding, _fair, coin):
         return np.where((u > 0.5) == coin[:, None], 1, -1).astype(np.int8)
 
-    monkeypatch.setattr(duchi_linf, "report", bare)
-    assert ratio(mechanism_stages.of_vector("duchi-linf", "u", 2, 1.0)).epsilon == math.inf
+    monkeypatch.setattr(duchi_linf.DuchiCube, "answer", staticmethod(bare))
+    assert ratio(local.of_vector("duchi-linf", "u", 2, 1.0)).epsilon == math.inf
 
 
 def test_what_never_comes_of_another_input_is_infinite():
@@ -63,5 +63,5 @@ def test_what_never_comes_of_another_input_is_infinite():
 
 
 def test_too_many_draws_are_said():
-    assert "2,097,152" in ratio(mechanism_stages.of_vector("duchi-linf", "u", 11, 1.0)).not_run
-    assert "duchi-l2" in ratio(mechanism_stages.of_vector("duchi-l2", "u", 2, 1.0)).not_run
+    assert "2,097,152" in ratio(local.of_vector("duchi-linf", "u", 11, 1.0)).not_run
+    assert "duchi-l2" in ratio(local.of_vector("duchi-l2", "u", 2, 1.0)).not_run

@@ -6,7 +6,7 @@ from edgeveil.edge_runtime.stages.duchi_l2 import ball_bound
 from edgeveil.edge_runtime.stages.duchi_linf import cube_bound
 from edgeveil.edge_runtime.stages.hybrid import moment
 from edgeveil.trainer.measures import intervals
-from edgeveil.trainer.perturbers import mechanism_stages
+from edgeveil.trainer.perturbers import local
 
 
 def test_the_bounds_are_those_of_the_paper():
@@ -19,7 +19,7 @@ def test_the_bounds_are_those_of_the_paper():
     ("name", "variance"), [("duchi-linf", 77.32), ("duchi-l2", 7.029), ("laplace", 968.0), ("hybrid", 57.18)]
 )
 def test_variances_at_eleven_values(name, variance):
-    assert mechanism_stages.named("mean")[name].variance(11, 1.0) == pytest.approx(variance, rel=1e-3)
+    assert local.named("mean")[name].variance(11, 1.0) == pytest.approx(variance, rel=1e-3)
 
 
 def test_hybrid_where_one_value_is_measured():

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.stages.draw import COIN
 from edgeveil.edge_runtime.stages.mechanism import held
 from edgeveil.edge_runtime.stages.rappor import Rappor, epsilon_of_one, instantaneous
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import mechanism_stages, promise
+from edgeveil.trainer.perturbers import local, promise
 from tests.trainer.perturbers.test_local import LABEL, READING, recipe
 
 OUTPUTS = [{"tensor": "report"}]
@@ -61,7 +61,7 @@ def test_the_decoder_is_of_both_answers():
 
 @pytest.mark.parametrize("name", ["k-rr", "oue", "hrr"])
 def test_a_held_report_costs_what_it_costs_once(name):
-    plain = mechanism_stages.of_category(name, "label", 4, 1.0)
+    plain = local.of_category(name, "label", 4, 1.0)
     kept = held(plain)
     tables = dict(plain.tables or {})
     assert epsilon_of(kept.stages, OUTPUTS, tables) == epsilon_of(plain.stages, OUTPUTS, tables)
@@ -89,12 +89,6 @@ def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
     with pytest.raises(BadInput, match=says) as caught:
         recipe(tmp_path / "none.npz", perturber)
     assert "\n" not in str(caught.value)
-
-
-def test_too_few_and_too_many_categories_are_refused():
-    for k in (1, 4097):
-        with pytest.raises(BadInput, match=f"rappor takes 2 to 4096 categories; got {k}"):
-            mechanism_stages.of_category("rappor", "label", k, 1.0, once=0.5)
 
 
 def test_what_a_run_says_of_a_kept_answer():

@@ -29,6 +29,20 @@ def laplace_recipe(path, low, high, **sections):
     return small_recipe(path, data=data, **sections)
 
 
+@pytest.fixture(scope="module")
+def of_bits(tmp_path_factory):
+    """Trains a section on ``binary``; D_y and D_z, which depend on none, once."""
+    path, lent = binary(tmp_path_factory.mktemp("bits")), []
+
+    def run(section, folder, **sections):
+        recipe = laplace_recipe(path, 0, 1, perturber={"kind": "laplace", **section}, **sections)
+        made = train(recipe, folder / "run", classifiers=lent[0] if lent else None)
+        lent.append(made.folder)
+        return made
+
+    return run
+
+
 @pytest.mark.parametrize("eps", [0.013, 1.0, 4.2, 10.0])
 @pytest.mark.parametrize("levels", [1, 16, 255, 4095])
 def test_the_scale_costs_no_more_than_was_asked_for(eps, levels):
@@ -47,8 +61,8 @@ def test_whole_numbers_are_their_own_grid():
         laplace.grid(InputSpec("vector", (2,), "float32", None, None), 100)
 
 
-def test_as_much_noise_as_the_target_bears_and_no_more(tmp_path):
-    run = train(laplace_recipe(binary(tmp_path), 0, 1, floor=0.9, perturber={"kind": "laplace"}), tmp_path / "run")
+def test_as_much_noise_as_the_target_bears_and_no_more(of_bits, tmp_path):
+    run = of_bits({}, tmp_path, floor=0.9)
     found = run.facts["laplace"]
     assert found["levels"] == 1
     assert found["eps_reading"] == pytest.approx(20 * found["eps"])
@@ -73,8 +87,8 @@ def test_data_that_do_not_bear_the_noise_of_eps_10_get_less(tmp_path):
     assert 10 < run.facts["laplace"]["eps"] < 100
 
 
-def test_it_ships_without_a_network_and_runs_as_exported(tmp_path):
-    run = train(laplace_recipe(binary(tmp_path), 0, 1, perturber={"kind": "laplace", "eps": 1.0}), tmp_path / "run")
+def test_it_ships_without_a_network_and_runs_as_exported(of_bits, tmp_path):
+    run = of_bits({"eps": 1.0}, tmp_path)
     exported = export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
     assert exported.manifest["preference"] == []
     assert exported.manifest["perturber"]["identity_allowed"] is True
@@ -94,10 +108,8 @@ def test_real_numbers_are_taken_to_a_grid(tmp_path):
     assert len(np.unique(np.rint(sent * 10))) == 11
 
 
-def test_it_promises_what_its_values_add_up_to(tmp_path):
-    section, spending = {"kind": "laplace", "eps": 0.5}, {"unit": "release", "most": 100.0}
-    path = binary(tmp_path)
-    run = train(laplace_recipe(path, 0, 1, perturber=section, spending=spending), tmp_path / "run")
+def test_it_promises_what_its_values_add_up_to(of_bits, tmp_path):
+    run = of_bits({"eps": 0.5}, tmp_path, spending={"unit": "release", "most": 100.0})
     assert run.facts["spending"]["epsilon"] == pytest.approx(run.facts["laplace"]["eps_reading"], abs=2e-6) == 10.0
 
 

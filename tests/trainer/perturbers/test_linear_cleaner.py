@@ -10,8 +10,8 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.linear.linear_problem import linear_problem
-from edgeveil.trainer.linear.predictor_metrics import e_utility, promised
+from edgeveil.trainer.linear import linear_problem
+from edgeveil.trainer.measures.predictor_metrics import e_utility, promised
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import decoded
 from edgeveil.trainer.train import train

@@ -13,7 +13,7 @@ from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.audit.subject import bottleneck
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.perturbers import local, mechanism_stages
+from edgeveil.trainer.perturbers import local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.runs.fitted import FittedPerturber, decoded
 from edgeveil.trainer.train import train
@@ -28,10 +28,23 @@ def recipe(path, perturber, **sections):
     return small_recipe(path, **{"data": data, "perturber": perturber, "spending": SPENDING, "floor": 0.01, **sections})
 
 
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """Trains a section; D_y and D_z, which depend on none, once."""
+    path, lent = write_npz(tmp_path_factory.mktemp("local")), []
+
+    def run(section, folder, **sections):
+        made = train(recipe(path, section, **sections), folder / "run", classifiers=lent[0] if lent else None)
+        lent.append(made.folder)
+        return made
+
+    return run
+
+
 @pytest.mark.parametrize("mechanism", ["duchi-linf", "hybrid"])
-def test_a_vectors_report_is_unbiased_as_exported(tmp_path, mechanism, capfd):
+def test_a_vectors_report_is_unbiased_as_exported(trained, tmp_path, mechanism, capfd):
     section = {"kind": "local", "of": "reading", "mechanism": mechanism, "epsilon": 1.0}
-    run = train(recipe(write_npz(tmp_path), section), tmp_path / "run")
+    run = trained(section, tmp_path)
     assert "Expected error of the mean" in capfd.readouterr().err
     assert run.facts["spending"]["micro_epsilon"] == 1_000_000
     assert set(run.facts["spending"]["expected_error"]) == {"1000", "10000", "100000"}
@@ -46,9 +59,9 @@ def test_a_vectors_report_is_unbiased_as_exported(tmp_path, mechanism, capfd):
 
 
 @pytest.mark.parametrize("mechanism", ["k-rr", "oue", "hrr"])
-def test_a_class_is_reported_and_decoded(tmp_path, mechanism):
+def test_a_class_is_reported_and_decoded(trained, tmp_path, mechanism):
     section = {"kind": "local", "of": "label", "mechanism": mechanism, "epsilon": 2.0}
-    run = train(recipe(write_npz(tmp_path), section), tmp_path / "run")
+    run = trained(section, tmp_path)
     fitted = run.perturber()
     assert fitted.spending["micro_epsilon"] in (1_999_999, 2_000_000)
     assert isinstance(bottleneck(fitted.description(), dict(fitted.tables)), str) == (mechanism != "k-rr")
@@ -57,9 +70,9 @@ def test_a_class_is_reported_and_decoded(tmp_path, mechanism):
     assert fitted.frames(run.validation().x).shape == (len(run.validation()), FEATURES)
 
 
-def test_an_epsilon_behind_a_class_covers_all_that_leaves(tmp_path):
+def test_an_epsilon_behind_a_class_covers_all_that_leaves(trained, tmp_path):
     section = {"kind": "label-only", "epsilon": 1.0}
-    run = train(recipe(write_npz(tmp_path), section, epochs=30), tmp_path / "run")
+    run = trained(section, tmp_path, epochs=30)
     fitted = run.perturber()
     found = spending_section.section(fitted.description(), dict(fitted.tables), from_training=False)
     assert found["recomputed"] <= 1.0 == found["claimed"]
@@ -70,10 +83,10 @@ def test_an_epsilon_behind_a_class_covers_all_that_leaves(tmp_path):
     assert bottleneck(fitted.description(), dict(fitted.tables)).hidden_label
 
 
-def test_a_code_of_a_codebook_is_reported(tmp_path):
+def test_a_code_of_a_codebook_is_reported(trained, tmp_path):
     codebook = {"kind": "codebook", **CODES}
     section = {"kind": "local", "of": "code", "mechanism": "oue", "epsilon": 1.0, "codebook": codebook}
-    run = train(recipe(write_npz(tmp_path), section, epochs=30), tmp_path / "run")
+    run = trained(section, tmp_path, epochs=30)
     assert run.perturber().outputs[0]["shape"] == [4]
     export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
 
@@ -93,8 +106,8 @@ def test_a_smaller_radius_is_a_smaller_range_with_less_noise():
 
 
 def test_automatic_is_randomised_response_for_few():
-    assert mechanism_stages.automatic(10, 1.0) == "k-rr"
-    assert mechanism_stages.automatic(11, 1.0) == "oue"
+    assert local.automatic(10, 1.0) == "k-rr"
+    assert local.automatic(11, 1.0) == "oue"
 
 
 def test_a_coin_never_costs_more_than_alpha():
@@ -134,9 +147,10 @@ def test_an_epsilon_without_spending_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("k", [1, 4097])
-def test_too_few_and_too_many_categories_are_refused(k):
-    with pytest.raises(BadInput, match=f"2 to 4096 categories; got {k}"):
-        mechanism_stages.of_category("k-rr", "label", k, 1.0)
+@pytest.mark.parametrize(("name", "once"), [("k-rr", None), ("rappor", 0.5)])
+def test_too_few_and_too_many_categories_are_refused(name, once, k):
+    with pytest.raises(BadInput, match=f"{name} takes 2 to 4096 categories; got {k}"):
+        local.of_category(name, "label", k, 1.0, once=once)
 
 
 def test_pictures_and_too_many_values_have_no_reading():

@@ -11,8 +11,8 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers import adversarial_score, minimax
 from edgeveil.trainer.perturbers.minimax import Minimax
 from edgeveil.trainer.perturbers.prgan import Generator
+from edgeveil.trainer.runs.checkpoint_score import CheckpointScore
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.checkpoint_score import CheckpointScore
 from tests.support.small_runs import small_recipe, write_npz
 
 SECTION = {

@@ -1,4 +1,4 @@
-"""A perturber of an installed package: its section is checked, it is trained, exported, and shown as ours are."""
+"""A perturber and a network of installed packages: keys are checked, both are trained, exported, shown as ours are."""
 
 import json
 import os
@@ -11,7 +11,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
 from tests.support.small_runs import small_recipe, write_npz
 
-PLUGIN = ROOT / "tests/support/plugins/level"
+PLUGINS = [str(ROOT / "tests/support/plugins" / name) for name in ("level", "wide")]
 WHOLE_WAY = """
 from pathlib import Path
 from edgeveil.trainer.export.export import export
@@ -19,6 +19,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 
 run = train(Recipe.find(Path("mine.toml")), Path("run"))
+print([layer.units for layer in run.classifiers()["target"].layers[1:]])
 export(run.folder, ["workstation"], Path("export"))
 """
 CHECK = "from pathlib import Path\nfrom edgeveil.trainer.recipe.schema import Recipe\nRecipe.find(Path('{}.toml'))"
@@ -29,7 +30,7 @@ def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("plugin")
     recipe = small_recipe(write_npz(made), kind="label-only", floor=0.01)
     kind = '[perturber]\nkind = "label-only"'
-    text = recipe.toml()
+    text = recipe.toml().replace('architecture = "table1-wifi"', 'architecture = "wide"')
     start = text.index("[perturber]")
     end = text.index("\n\n", start)
     assert text[start:].startswith(kind)
@@ -38,16 +39,17 @@ def folder(tmp_path_factory):
 
 
 def python(folder, *arguments, plugin=True):
-    paths = [str(PLUGIN)] if plugin else []
+    paths = PLUGINS if plugin else []
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([*paths, os.environ.get("PYTHONPATH", "")])}
     return subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
-def test_a_perturber_of_another_package_is_trained_and_exported(folder):
+def test_a_perturber_and_a_classifier_of_other_packages_are_trained_and_exported(folder):
     done = python(folder, "-c", WHOLE_WAY)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.strip() == "[256, 2]"
     manifest = json.loads((folder / "export/manifest.json").read_text())
     assert manifest["perturber"]["kind"] == "level"
     assert Recipe.text(folder / "run/recipe.toml").count("share = 0.25") == 1

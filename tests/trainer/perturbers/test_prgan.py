@@ -10,9 +10,9 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.perturbers import prgan
 from edgeveil.trainer.perturbers.prgan import Generator, PrGan
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.checkpoint_score import CheckpointScore, log_masked, score_checkpoint
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.checkpoint_score import CheckpointScore, log_masked, score_checkpoint
 
 SPEC = InputSpec("vector", (4,), "float32", 0.0, 1.0)
 SECTION = PrGan(

@@ -23,9 +23,9 @@ from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.audit.subject import KERAS, running
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.ext.private import HEAD
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.graphs.prediction import predict
-from edgeveil.trainer.private import cover
 from edgeveil.trainer.runs.run import Run
 
 AUC, TPR = "membership AUC by {} from the artefact", "membership TPR at 1 % FPR by {} from the artefact"
@@ -166,7 +166,7 @@ class ArtefactMembership(Probe):
         subject, dataset, asked = about.subject, about.dataset, (about.budget, about.seed)
         if not subject.manifest["models"] or about.there is not None:
             return []
-        found = network(subject.manifest, cover.HEAD)
+        found = network(subject.manifest, HEAD)
         if found is not None:
             model = about.run.perturber().models[found.model]
             logits = model.outputs[model.output_names.index(found.output)]

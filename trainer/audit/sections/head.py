@@ -19,13 +19,12 @@ from edgeveil.trainer.attacks.rows import places
 from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.sections.training import judged, noisy_steps, shared
+from edgeveil.trainer.ext import private
+from edgeveil.trainer.ext.private import clipped_sum, unfitted
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.black_box import most_proved, without_noise
-from edgeveil.trainer.private import cover
-from edgeveil.trainer.private.estimators.dpsgd_classifier import clipped_sum
 from edgeveil.trainer.recipe.private import Head as Recipe
 from edgeveil.trainer.runs.run import Head
-from edgeveil.trainer.training.private_head import unfitted
 
 FITS = 10_000  # on each neighbour; a third of them judges
 STIFF = 20.0  # times the one row
@@ -86,7 +85,7 @@ class HeadSection(Section):
 
     def applies(self, about: About) -> bool:
         """Where a head's label is among the outputs."""
-        return cover.HEAD in about.perturbed.outputs
+        return private.HEAD in about.perturbed.outputs
 
     def measure(self, about: About, found: Mapping[str, Any]) -> dict[str, Any]:
         """Raises ``BadInput`` where the head that was exported is no longer in the folder of the run."""
@@ -95,8 +94,8 @@ class HeadSection(Section):
         if head is None or head.promise is None:
             raise BadInput(f"The head of this export is not in {run.folder}: export again.")
         test = dataset.part("test")
-        right = intervals.rate(about.perturbed.outputs[cover.HEAD][places(dataset).test] == test.y, test.cluster)
-        promised = cover.head_section(about.subject.manifest, head.mechanism, head.promise)
+        right = intervals.rate(about.perturbed.outputs[private.HEAD][places(dataset).test] == test.y, test.cluster)
+        promised = private.head_section(about.subject.manifest, head.mechanism, head.promise)
         section = {"of": head.of, "target": interval(right), **promised}
         if about.spending and run.recipe.head is not None:
             confidence = shared(len(found["training"]["measured"]) + 1)

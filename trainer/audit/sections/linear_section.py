@@ -10,11 +10,10 @@ import numpy as np
 from edgeveil.trainer.attacks.rows import to_learn
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset
-from edgeveil.trainer.linear import predictor_metrics
-from edgeveil.trainer.linear.linear_problem import LinearSection, confidential, linear_problem, wanted
-from edgeveil.trainer.linear.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
-from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.linear import LinearSection, confidential, linear_problem, wanted
+from edgeveil.trainer.measures import intervals, predictor_metrics
 from edgeveil.trainer.measures.intervals import Interval
+from edgeveil.trainer.measures.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
 
 MEANING = {
     "e_utility": "squared error that cleaning makes in what the predictor sees, per vector",

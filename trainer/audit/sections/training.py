@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.trainer.audit.sections import About, Section
+from edgeveil.trainer.ext import private
+from edgeveil.trainer.ext.private import Claim, Clipped, Plan, Secret, noisy_mean, noisy_means
 from edgeveil.trainer.measures.black_box import Apart, mu_lower_bound
-from edgeveil.trainer.private import cover
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private.noise import Secret, noisy_means
-from edgeveil.trainer.private.per_example import Claim, Clipped
 
 CONFIDENCE = 1 - 1e-6  # of all mechanisms together: a sound one is refused once in a million audits
 STEPS = 1_000_000  # half of them judge
@@ -87,11 +85,11 @@ def _step(units: int, encoder: Facts, confidence: float) -> Apart:
 def noisy_steps(sums: Sequence[np.ndarray], units: int, facts: Facts, confidence: float) -> Apart:
     """The clipped sums (weights,) of a lot with the unit and without it, each with the training's own noise."""
     claim = Claim(**{name: facts[name] for name in Claim.__dataclass_fields__})
-    made = dpsgd.Plan(units, facts["lot"], 1, facts["clip"], claim)
+    made = Plan(units, facts["lot"], 1, facts["clip"], claim)
     apart = sums[0] - sums[1]
     scores: list[np.ndarray] = []
     for one in sums:
-        (seen,) = dpsgd.noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], made, Secret())
+        (seen,) = noisy_mean([np.broadcast_to(one, (STEPS, len(one)))], made, Secret())
         scores.append(np.asarray(seen @ apart))
     return mu_lower_bound(*scores, confidence=confidence)
 
@@ -119,13 +117,13 @@ class Training(Section):
 
     def applies(self, about: About) -> bool:
         """Where the training was to be private."""
-        return cover.section(about.subject.manifest) is not None
+        return private.section(about.subject.manifest) is not None
 
     def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
         """The promise; with ``measured`` where it was asked for."""
-        found = dict(cover.section(about.subject.manifest) or {})
+        found = dict(private.section(about.subject.manifest) or {})
         if about.spending:
-            others = int(cover.HEAD in about.perturbed.outputs)
+            others = int(private.HEAD in about.perturbed.outputs)
             found["measured"] = measured(about.run.facts["private"], others=others)
         return found
 

@@ -89,19 +89,9 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
         ),
         "action-of-27": Known(action.reshape(-1), tuple(f"action-{number}" for number in all_actions)),
     }
-    return Readings(
-        centred(depth[keep])[..., None],
-        known[target].values,
-        known["person"].values,
-        known[target].names,
-        known["person"].names,
-        "image",
-        0.0,
-        255.0,
-        session=session,
-        attributes={"action": key[:, 0].astype(np.float64), "frame": frame.astype(np.float64)},
-        known=known,
-    )
+    attributes = {"action": key[:, 0].astype(np.float64), "frame": frame.astype(np.float64)}
+    x, of = centred(depth[keep])[..., None], (target, sensitive)
+    return Readings.of(x, known, of, "image", 0.0, 255.0, session=session, attributes=attributes)
 
 
 def centred(depth_mm: np.ndarray) -> np.ndarray:

@@ -62,18 +62,9 @@ def load(*, target: str, sensitive: str) -> Readings:
         "elevation": _angles(elevation[keep]),
     }
     x = images[keep].reshape(-1, 48, 2, 42, 2).mean(axis=(2, 4))
-    return Readings(
-        np.rint(x).astype(np.uint8)[..., None],
-        labels["light"].values,
-        labels["person"].values,
-        labels["light"].names,
-        labels["person"].names,
-        "image",
-        0.0,
-        255.0,
-        attributes={"azimuth": azimuth[keep], "elevation": elevation[keep]},
-        known=labels,
-    )
+    attributes = {"azimuth": azimuth[keep], "elevation": elevation[keep]}
+    x = np.rint(x).astype(np.uint8)[..., None]
+    return Readings.of(x, labels, (target, sensitive), "image", 0.0, 255.0, attributes=attributes)
 
 
 def _angles(degrees: np.ndarray) -> Known:

@@ -1,16 +1,47 @@
-"""Files of the Mulan collection below EDGEVEIL_DATA, checked by the SHA-256 of their ARFF text."""
+"""Files of the Mulan collection: ARFF text below EDGEVEIL_DATA, checked by its SHA-256; vectors with several labels."""
 
 from __future__ import annotations
 
+import gzip
 import hashlib
+import io
 import os
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.loaders.arff import arff_bytes, parse_arff
+from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.sources.arff import read_header, read_rows
+from edgeveil.trainer.datasets.base import Known, Labels
+from edgeveil.trainer.datasets.readings import Readings, check_attributes
+
+
+def arff_bytes(path: Path) -> bytes:
+    """The text of an ARFF file, unpacked if its name ends with ``.gz``. Raises ``BadInput``."""
+    try:
+        data = path.read_bytes()
+        return gzip.decompress(data) if path.suffix == ".gz" else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(f"{path} cannot be read ({reason(error)}); give an .arff or .arff.gz file.") from None
+
+
+def parse_arff(data: bytes, name: str) -> tuple[list[str], np.ndarray]:
+    """Attribute names and values (rows, attributes) float64 of ARFF text. Raises ``BadInput`` with name and line."""
+    try:
+        lines = enumerate(io.StringIO(data.decode("utf-8")), start=1)
+        attributes = read_header(lines)
+        # Rows go into one flat buffer: a list of lists of floats would be ten times its size.
+        flat = np.fromiter((value for row in read_rows(attributes, lines) for value in row), np.float64)
+    except UnicodeDecodeError:
+        raise BadInput(f"{name} is not UTF-8 text; convert it first.") from None
+    except BadInput as error:
+        raise BadInput(f"{name}: {error}") from None
+    if not len(flat):
+        raise BadInput(f"{name} has no rows after @data.")
+    return [attribute.name for attribute in attributes], flat.reshape(-1, len(attributes))
 
 
 def read_mulan(files: Mapping[str, str], origin: str) -> tuple[list[str], np.ndarray]:
@@ -37,3 +68,60 @@ def read_mulan(files: Mapping[str, str], origin: str) -> tuple[list[str], np.nda
         attributes, values = parse_arff(data, str(path))
         parts.append(values)
     return attributes, np.vstack(parts)
+
+
+# Feature vectors with several numeric labels each: what a linear cleaner is fitted on.
+
+
+@dataclass(frozen=True)
+class MultiTarget:
+    """Vectors x (N, features) and labels (N, labels), both float64."""
+
+    name: str
+    x: np.ndarray
+    labels: np.ndarray
+    label_names: tuple[str, ...]
+
+    def readings(self, *, wanted: int, target: str, sensitive: str) -> Readings:
+        """For a recipe: the first ``wanted`` labels are kept, the others are confidential; y and z are two as classes.
+
+        ``target`` names a wanted label and ``sensitive`` a confidential one, in upper or lower case. The classes of a
+        label are its smallest value (absent) and all others (present). Raises ``BadInput``.
+        """
+        names, count = [name.lower() for name in self.label_names], self.labels.shape[1]
+        if not 1 <= wanted < count:
+            raise BadInput(f"{self.name} has {count} labels: 1 to {count - 1} of them can be wanted, not {wanted}.")
+        target, sensitive = target.lower(), sensitive.lower()
+        check_attributes(target, sensitive, targets=names[:wanted], others=names[wanted:])
+        present = (self.labels > self.labels.min(axis=0)).astype(np.int64)
+        known = {name: Known(present[:, number], ("absent", "present")) for number, name in enumerate(names)}
+        labels = Labels(self.labels, wanted)
+        return Readings.of(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
+
+
+def checked_features(x: np.ndarray) -> np.ndarray:
+    """Feature vectors (n, features) as float64. Raises ``BadInput`` if they are not finite numbers."""
+    x = np.asarray(x)
+    if x.ndim != 2 or x.shape[0] == 0 or x.shape[1] == 0:
+        raise BadInput(f"Feature vectors must be a matrix (samples, features), got shape {x.shape}.")
+    if x.dtype.kind not in "fiub":
+        raise BadInput(f"Features must be numbers, got dtype {x.dtype}; encode them first.")
+    bad = ~np.isfinite(x).all(axis=1)
+    if bad.any():
+        raise BadInput(
+            f"{bad.sum()} of {len(x)} feature vectors hold NaN or infinity (the first in row {np.argmax(bad)}, "
+            "counted from 0); fill them in or leave them out."
+        )
+    return x.astype(np.float64)
+
+
+def checked_labels(y: np.ndarray) -> np.ndarray:
+    """Labels (n,) or (n, labels) as a float64 matrix. Raises ``BadInput`` if they are not finite numbers."""
+    y = np.asarray(y)
+    if y.dtype.kind not in "fiub":
+        raise BadInput(f"Labels must be numbers, got dtype {y.dtype}; encode classes as numbers, such as -1 and 1.")
+    if y.ndim not in (1, 2) or y.size == 0:
+        raise BadInput(f"Labels must have shape (samples,) or (samples, labels), got {y.shape}.")
+    if not np.isfinite(y).all():
+        raise BadInput("Labels hold NaN or infinity; leave those samples out.")
+    return y.reshape(len(y), -1).astype(np.float64)

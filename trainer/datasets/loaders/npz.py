@@ -20,7 +20,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Labels, Sampling
-from edgeveil.trainer.datasets.loaders.multitarget import checked_labels
+from edgeveil.trainer.datasets.loaders.mulan import checked_labels
 from edgeveil.trainer.datasets.readings import UNREADABLE, Readings, why
 from edgeveil.trainer.recipe.messages import nearest
 

@@ -57,18 +57,9 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     who, inward, session = np.array(about)[list(rows)].T
     ends = capture.input()
     builds = tuple(f"build-{number}" for number in range(len(scene.cast)))
-    return Readings(
-        np.stack(x),
-        inward,
-        who,
-        ("out", "in"),
-        builds,
-        "image",
-        ends["low"],
-        ends["high"],
-        session=session,
-        known={"direction": Known(inward, ("out", "in")), "build": Known(who, builds)},
-    )
+    known = {"direction": Known(inward, ("out", "in")), "build": Known(who, builds)}
+    of = target, sensitive
+    return Readings.of(np.stack(x), known, of, "image", ends["low"], ends["high"], session=session)
 
 
 def _frames(scene: Scene, about: list[tuple[int, int, int]], crossings: int) -> Iterator[np.ndarray]:

@@ -6,8 +6,7 @@ licence for the data (its own, GPL, is for the Java library), so they are not sh
 
 from __future__ import annotations
 
-from edgeveil.trainer.datasets.loaders.mulan import read_mulan
-from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+from edgeveil.trainer.datasets.loaders.mulan import MultiTarget, read_mulan
 from edgeveil.trainer.datasets.readings import DataSet, Readings
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import Capture

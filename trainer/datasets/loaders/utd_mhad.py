@@ -74,15 +74,17 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
     recordings = np.split(signal, np.cumsum(length)[:-1])
     found = of_series.cut([recordings[one] for one in taken], series)
     row = taken[found.recording]
-    y, z = key[row, 0] - 1, np.searchsorted(np.sort(people), key[row, 1])
-    z_names = tuple(f"person-{one}" for one in sorted(people))
+    known = {
+        "action": Known(key[row, 0] - 1, ACTIONS),
+        "person": Known(
+            np.searchsorted(np.sort(people), key[row, 1]), tuple(f"person-{one}" for one in sorted(people))
+        ),
+    }
     acceleration = found.x[..., :3]
-    return Readings(
+    return Readings.of(
         found.x,
-        y,
-        z,
-        ACTIONS,
-        z_names,
+        known,
+        (target, sensitive),
         "series",
         tuple(-end for end in FULL_SCALE),
         FULL_SCALE,
@@ -92,6 +94,5 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
             "tempo": of_series.tempo(acceleration, SAMPLING.rate_hz),
             "duration": length[row] / SAMPLING.rate_hz,
         },
-        known={"action": Known(y, ACTIONS), "person": Known(z, z_names)},
         series=SAMPLING,
     )

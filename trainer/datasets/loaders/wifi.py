@@ -68,14 +68,13 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     storey, storeys = np.unique(np.stack([building, floor], axis=1).astype(int), axis=0, return_inverse=True)
     storeys = storeys.reshape(-1)
     labels = {
-        "floor": (storeys, tuple(f"building-{b}-floor-{f}" for b, f in storey)),
-        "building": (building.astype(np.int64), tuple(f"building-{b}" for b in range(3))),
-        "region": (
+        "floor": Known(storeys, tuple(f"building-{b}-floor-{f}" for b, f in storey)),
+        "building": Known(building.astype(np.int64), tuple(f"building-{b}" for b in range(3))),
+        "region": Known(
             _regions(np.stack([longitude, latitude], axis=1), storeys),
             tuple(f"building-{b}-floor-{f}-region-{r}" for b, f in storey for r in range(REGIONS)),
         ),
     }
-    (y, y_names), (z, z_names) = labels[target], labels[sensitive]
     heard = np.where(seen, signal, UNHEARD_DBM)
     count = seen.sum(axis=1)
     attributes = {
@@ -87,8 +86,7 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     }
     most = -UNHEARD_DBM if strength else 1.0
     x = (heard - UNHEARD_DBM if strength else seen).astype(np.uint8)
-    known = {name: Known(values, names) for name, (values, names) in labels.items()}
-    return Readings(x, y, z, y_names, z_names, "vector", 0.0, most, attributes=attributes, known=known)
+    return Readings.of(x, labels, (target, sensitive), "vector", 0.0, most, attributes=attributes)
 
 
 def _rows(name: str) -> np.ndarray:

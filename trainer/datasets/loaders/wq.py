@@ -6,8 +6,7 @@ Intelligence 13(1), 2000. Mulan states no licence for the data, so they are not 
 
 from __future__ import annotations
 
-from edgeveil.trainer.datasets.loaders.mulan import read_mulan
-from edgeveil.trainer.datasets.loaders.multitarget import MultiTarget
+from edgeveil.trainer.datasets.loaders.mulan import MultiTarget, read_mulan
 from edgeveil.trainer.datasets.readings import DataSet, Readings
 from edgeveil.trainer.recipe.data_section import Data
 from edgeveil.trainer.recipe.training_sections import Capture

@@ -68,20 +68,16 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         "person": Known(person - 1, tuple(f"person-{one}" for one in range(1, 11))),
         "arm": Known(arm, ARMS),
     }
-    y, z = known[target], known[sensitive]
     acceleration = found.x[..., :3]
-    return Readings(
+    return Readings.of(
         found.x,
-        y.values,
-        z.values,
-        y.names,
-        z.names,
+        known,
+        (target, sensitive),
         "series",
         session=found.recording,
         attributes={
             "energy": recordings.energy(acceleration),
             "tempo": recordings.tempo(acceleration, SAMPLING.rate_hz),
         },
-        known=known,
         series=SAMPLING,
     )

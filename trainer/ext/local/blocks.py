@@ -195,7 +195,7 @@ def _turn(index: np.ndarray) -> np.ndarray:
     return turn
 
 
-# The runtime's network records, many at a time: ``edge_runtime.sinks.network.wire`` takes them one by one.
+# The runtime's network records, many at a time: ``edge_runtime.sinks.wire`` takes them one by one.
 
 
 _HEAD = [

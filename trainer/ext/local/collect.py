@@ -224,9 +224,6 @@ def _reached(law: np.ndarray, level: float) -> int:
     return min(int(np.searchsorted(law, level - 1e-12)), len(law) - 1)
 
 
-# The main part, described by the docstring.
-
-
 @dataclass
 class Gate:
     """Lets each report through once. ``refused`` counts the others, ``senders`` those that were counted, by sender."""

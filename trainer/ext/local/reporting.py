@@ -80,9 +80,6 @@ def decoder(worth: Worth) -> Decoder:
     return Linear(worth.table, worth.made, worth.spread)
 
 
-# The main part, described by the docstring.
-
-
 class Reporting(NamedTuple):
     """``op``: the mechanism. ``categories``: its values are shares, with the names of the categories where known."""
 

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -93,14 +93,7 @@ class Target(_Column):
 
 
 Column = Drop | Keep | Pseudonym | Quasi | Sensitive | Target
-ACTIONS: Mapping[str, type[Column]] = {
-    "drop": Drop,
-    "keep": Keep,
-    "pseudonym": Pseudonym,
-    "quasi": Quasi,
-    "sensitive": Sensitive,
-    "target": Target,
-}
+ACTIONS: Mapping[str, type[Column]] = {one.__name__.lower(): one for one in get_args(Column)}
 
 
 # The attack that a plan asks for.

@@ -130,7 +130,7 @@ def attack(
 ) -> dict[str, Any]:
     """The ``attack`` of a publication. ``z`` and ``y`` are the values of the published rows (``published.place``).
 
-    ``copies`` is what ``donors`` counted. Raises ``BadInput`` where there are too few people, or no two values.
+    ``copies`` is the document of ``copies``. Raises ``BadInput`` where there are too few people, or no two values.
     """
     z_class, y_class = _classes(asked.sensitive, z), np.zeros(len(z), np.int64)
     if asked.target is not None and y is not None:
@@ -334,7 +334,7 @@ def rest_of_statement(
 
     ``cells`` and ``person`` (rows,) are of the raw table, ``rows`` (written rows,) the numbers in it of the rows of
     ``files``, one file after the other. ``outputs`` are the files' columns of frames, ``records`` the archive as
-    ``donors.copies`` takes it. In the file ``drawn`` what was drawn is kept for a run that goes on.
+    ``copies`` takes it. In the file ``drawn`` what was drawn is kept for a run that goes on.
 
     Raises ``BadInput``, and ``LimitNotMet`` where attacks may learn more than the plan allows.
     """

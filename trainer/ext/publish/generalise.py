@@ -220,9 +220,6 @@ def _enough(frequencies: Frequencies, criteria: Criteria, parts: Sequence[np.nda
     return not criteria.failing(frequencies, classes).any()
 
 
-# The main part, described by the docstring.
-
-
 Method = Literal["incognito", "mondrian"]
 
 

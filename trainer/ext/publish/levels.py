@@ -302,9 +302,6 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
 Hierarchy = Annotated[Ranges | Cuts | Dates | Prefixes | Tree, Field(discriminator="kind")]
 
 
-# The main part, described by the docstring.
-
-
 @dataclass(frozen=True)
 class Levels:
     """``codes[level][base]`` is the code at a level of a value with base code ``base``; ``labels[level][code]`` its

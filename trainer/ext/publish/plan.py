@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -67,22 +68,16 @@ class Frames(PlanTable):
     most_dropped: float = Field(ge=0, lt=1)
 
 
+@dataclass(frozen=True)
 class Plan:
     """A plan whose columns all have an action. ``text`` is the file as it was read; ``frames`` is for recordings."""
 
-    def __init__(
-        self,
-        text: str,
-        anonymity: Anonymity,
-        columns: Mapping[str, Column],
-        *,
-        frames: Frames | None = None,
-        statistics: Mapping[str, Statistic] | None = None,
-        attack: Attack | None = None,
-    ) -> None:
-        self.text, self.anonymity, self.columns, self.frames = text, anonymity, columns, frames
-        self.statistics: Mapping[str, Statistic] = statistics or {}
-        self.attack = attack
+    text: str
+    anonymity: Anonymity
+    columns: Mapping[str, Column]
+    frames: Frames | None = None
+    statistics: Mapping[str, Statistic] = field(default_factory=dict)
+    attack: Attack | None = None
 
     @property
     def sha256(self) -> str:

@@ -29,6 +29,7 @@ from edgeveil.trainer.ext.publish.generalise import Column, Generalised, general
 from edgeveil.trainer.ext.publish.levels import Levels, as_date, as_number, encode
 from edgeveil.trainer.ext.publish.master_key import MasterKey, Step, normalised
 from edgeveil.trainer.ext.publish.plan import Plan
+from edgeveil.trainer.ext.publish.published import numbers
 from edgeveil.trainer.ext.publish.reader import pseudonymise, require_vault
 from edgeveil.trainer.ext.publish.recordings import PARQUET, FrameNames, matched, open_parquet
 from edgeveil.trainer.ext.publish.vault import Publication, Vault
@@ -155,12 +156,6 @@ def identifiers(column: str, cells: Sequence[str], steps: Sequence[Step]) -> lis
     return [known[cell] for cell in cells]
 
 
-def numbers(names: Sequence[str]) -> np.ndarray:
-    """Numbers (rows,) of people from 0, in the order of their first rows."""
-    seen: dict[str, int] = {}
-    return np.array([seen.setdefault(name, len(seen)) for name in names])
-
-
 def sensitive_values(
     column: str, cells: Sequence[str], asked: Sensitive, person: np.ndarray
 ) -> tuple[np.ndarray, Levels]:
@@ -186,9 +181,6 @@ def _plain(cells: Sequence[str]) -> tuple[np.ndarray, Levels]:
     distinct, codes = np.unique(np.asarray(cells, object).astype(str), return_inverse=True)
     count = len(distinct)
     return codes, Levels((np.arange(count),), (tuple(map(str, distinct)),), (np.zeros(count),), None)
-
-
-# The main part, described by the docstring.
 
 
 @dataclass(frozen=True)

@@ -43,8 +43,7 @@ class Published:
     @property
     def person(self) -> np.ndarray:
         """Numbers (rows,) of people from 0, without gaps."""
-        seen: dict[Hashable, int] = {}
-        return np.array([seen.setdefault(one, len(seen)) for one in self.whose], np.int64)
+        return numbers(self.whose)
 
     def take(self, rows: np.ndarray) -> Published:
         """Some of the rows (m,), by their place here."""
@@ -55,6 +54,12 @@ class Published:
             [self.whose[row] for row in rows],
             self.linked,
         )
+
+
+def numbers(names: Sequence[Hashable]) -> np.ndarray:
+    """Numbers (rows,) of people from 0, in the order of their first rows."""
+    seen: dict[Hashable, int] = {}
+    return np.array([seen.setdefault(name, len(seen)) for name in names], np.int64)
 
 
 def read(
@@ -93,10 +98,10 @@ def read(
 
 def _drawn(whose: Sequence[Hashable], values: int, seed: int) -> np.ndarray:
     """All rows of people who are drawn until there are enough of them, or their frames fill the memory."""
-    number: dict[Hashable, int] = {}
-    person = np.array([number.setdefault(one, len(number)) for one in whose], np.int64)
-    order = np.random.default_rng([seed, 31]).permutation(len(number))
-    filled = np.cumsum(np.bincount(person, minlength=len(number))[order]) * max(values, 1)
+    person = numbers(whose)
+    often = np.bincount(person)
+    order = np.random.default_rng([seed, 31]).permutation(len(often))
+    filled = np.cumsum(often[order]) * max(values, 1)
     chosen = order[: max(1, min(MOST_PEOPLE, int(np.searchsorted(filled, MOST_VALUES, "right"))))]
     return np.flatnonzero(np.isin(person, chosen))
 

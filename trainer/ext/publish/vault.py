@@ -153,9 +153,6 @@ class UnderWay:
         self._file.forget()
 
 
-# The main part, described by the docstring.
-
-
 SALT = 16
 ASKED = 500  # names in one query; SQLite before 3.32 takes 999 at most
 TABLES = """

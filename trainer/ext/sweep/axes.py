@@ -18,8 +18,7 @@ from pydantic import BaseModel
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.child_processes import Job, Run, ray_tasks
-from edgeveil.trainer.child_processes import processes as in_processes
+from edgeveil.trainer.child_processes import Job, processes, ray_tasks
 from edgeveil.trainer.perturbers.label_only import LabelOnly
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.messages import nearest
@@ -134,6 +133,7 @@ def _keys(section: BaseModel, before: str = "") -> list[str]:
 
 
 Attacks = Literal["auto", "codes", "quick", "all"]
+Engine = Literal["processes", "ray"]
 
 
 @dataclass(frozen=True)
@@ -156,35 +156,28 @@ class Task:
         return measure_point(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
 
 
-def processes(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    """Each task with its document, in a process of its own, ``jobs`` at a time; their stderr goes to ``out/logs``.
+def measured(
+    tasks: Sequence[Task], out: Path, *, jobs: int, engine: Engine = "processes"
+) -> Iterator[tuple[Task, dict[str, Any]]]:
+    """Each task with its document; ``{"crashed": why}`` where its process died (no memory, a crash in a library).
 
-    For a process that dies (no memory, a crash in a library) the document is ``{"crashed": why}``. All processes are
-    ended when the iteration ends early, as by Ctrl-C.
+    In a process of its own, ``jobs`` at a time, whose stderr goes to ``out/logs``: TensorFlow gives no memory back. All
+    are ended when the iteration ends early, as by Ctrl-C. Or on the Ray cluster at RAY_ADDRESS, by default one of
+    ``jobs`` processors here: nodes need EdgeVeil with its extra ``trainer``, and the data in EDGEVEIL_DATA. Nodes that
+    do not share the folder ``out`` train in a temporary one. Raises ``DeviceFailed`` if Ray is not installed.
     """
-    (out / "logs").mkdir(parents=True, exist_ok=True)
-    # TensorFlow gives no memory back: each has a process of its own.
-    with in_processes(jobs, fresh=True, logs=out / "logs") as run:
-        yield from _each(tasks, out, run)
-
-
-def ray(tasks: Sequence[Task], out: Path, *, jobs: int) -> Iterator[tuple[Task, dict[str, Any]]]:
-    """Each task with its document, on the Ray cluster at RAY_ADDRESS, by default one of ``jobs`` processors here.
-
-    Nodes need EdgeVeil with its extra ``trainer``, and the data in EDGEVEIL_DATA. Nodes that do not share the folder
-    ``out`` train in a temporary one. Raises ``DeviceFailed`` if Ray is not installed.
-    """
-    with ray_tasks(jobs, fresh=True, instead="--engine processes") as run:
-        yield from _each(tasks, out, run)
-
-
-def _each(tasks: Sequence[Task], out: Path, run: Run) -> Iterator[tuple[Task, dict[str, Any]]]:
     asked = {task.name: task for task in tasks}
     function = f"{__name__}:compute"
-    for job, document in run(
-        [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]
-    ):
-        yield asked[job.name], document
+    (out / "logs").mkdir(parents=True, exist_ok=True)
+    if engine == "ray":
+        opened = ray_tasks(jobs, fresh=True, instead="--engine processes")
+    else:
+        opened = processes(jobs, fresh=True, logs=out / "logs")
+    with opened as run:
+        for job, document in run(
+            [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]
+        ):
+            yield asked[job.name], document
 
 
 def compute(task: dict[str, Any], out: str) -> dict[str, Any]:
@@ -208,7 +201,7 @@ def sweep(
     out: Path,
     *,
     jobs: int = 1,
-    engine: Literal["processes", "ray"] = "processes",
+    engine: Engine = "processes",
     budget: str = "full",
     attacks: Attacks = "auto",
 ) -> dict[str, Any]:
@@ -233,9 +226,8 @@ def sweep(
     missing = [task for _, task in wanted if task.name not in found]
     say(f"{counted(len(wanted), 'point')}, {len(found)} of them done before; each is in {out / 'points'}")
     crashed = []
-    measure = ray if engine == "ray" else processes
     with locked(out, "sweep"), progress("points", total=len(wanted), done=len(found)) as advance:
-        for task, document in measure(missing, out, jobs=jobs) if missing else ():
+        for task, document in measured(missing, out, jobs=jobs, engine=engine) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")
             else:

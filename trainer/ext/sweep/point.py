@@ -32,6 +32,7 @@ from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.certificate import over_null
+from edgeveil.trainer.networks.training import train_classifiers, train_linear
 from edgeveil.trainer.perturbers.label_only import from_classifier
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.recipe.schema import Recipe
@@ -39,7 +40,6 @@ from edgeveil.trainer.recipe.training_sections import Limits
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from edgeveil.trainer.training.classifiers import train_classifiers, train_linear
 
 
 def measure_point(recipe: Recipe, *, floor: bool, out: Path, budget: str, attacks: str) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.networks.training import train_labels
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook import Codebook, funnel, private_fit, stream_codes, synthesis, training
 from edgeveil.trainer.perturbers.codebook.funnel import Values, fit_kept
@@ -32,7 +33,6 @@ from edgeveil.trainer.progress import Steps, progress, say
 from edgeveil.trainer.recipe.training_sections import Budget
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Log
-from edgeveil.trainer.training.classifiers import train_labels
 
 # The accuracy of y-hat on people outside the training data; the limit is on the worst of them.
 #
@@ -67,9 +67,6 @@ def leave_one_out(dataset: Dataset, part: Part, without: Callable[[Part], Any], 
             label, truth = majority(label, left.cluster, votes)[first], truth[first]
         found.append(float((label == truth).mean()))
     return {"people": len(found), "worst": min(found), "mean": float(np.mean(found)), "each": sorted(found)}
-
-
-# The main part, described by the docstring.
 
 
 def fit(

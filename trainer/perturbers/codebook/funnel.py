@@ -40,9 +40,6 @@ def group_means(values: np.ndarray, group: np.ndarray, groups: int) -> np.ndarra
     return group_sums(values, group, groups) / np.maximum(np.bincount(group, minlength=groups), 1)[:, None]
 
 
-# The main part, described by the docstring.
-
-
 # The start: this share of the steps imitates k-means on what z does not explain, and the price of z grows over half.
 IMITATION_SHARE = 0.15
 RAMP_SHARE = 0.5

@@ -13,15 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.ext import private
+from edgeveil.trainer.ext.private import Secret, cross_entropy, guarded, noisy_pictures, train_encoder
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
 from edgeveil.trainer.perturbers.codebook import Codebook, funnel, training
 from edgeveil.trainer.perturbers.codebook.funnel import IMITATION_SHARE, LARGEST_LOGIT, RAMP_SHARE
-from edgeveil.trainer.private import cover
-from edgeveil.trainer.private.noise import Secret
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.run import Log
-from edgeveil.trainer.training.checkpoint_score import cross_entropy, guarded, noisy_pictures, train_encoder
 
 # T(x) under [private]: the same transform for everybody's data, since one that is fitted to them would tell of them.
 #
@@ -82,7 +81,7 @@ FLOOR = 1.0  # of a running count: below it noise is all there is
 
 
 class NoisyCodes:
-    """A ``dpsgd.Beside`` for ``head``, from trunk features to logits (n, classes of y * codes), and its loss.
+    """For ``train_encoder``, ``beside`` and loss of ``head``: from trunk features to logits (n, classes of y * codes).
 
     ``classes`` are the numbers of classes of y and of z, ``size`` is that of T, ``steps`` the plan's.
     """
@@ -151,9 +150,6 @@ class NoisyCodes:
         self._done.assign_add(1.0)
 
 
-# The main part, described by the docstring.
-
-
 class Learned(NamedTuple):
     """An encoder, pictures of all codes, and the manifest's ``training``."""
 
@@ -194,7 +190,7 @@ def learn(dataset: Dataset, section: Codebook, asked: Private, *, rng: np.random
         "pictures": made.pictures.as_dict(),
     }
     log.record(private={"unit": unit, "units": made.units, **spent})
-    return Learned(encoder, pictures, cover.promise(asked, unit, _marks(asked)))
+    return Learned(encoder, pictures, private.promise(asked, unit, _marks(asked)))
 
 
 def _trunk(
@@ -238,9 +234,9 @@ def _copies(
 def _marks(asked: Private) -> dict[str, Any]:
     """How each part depends on training data."""
     return {
-        "models": {"encoder": cover.private("DP-SGD on two slices", 1 - asked.pictures)},
+        "models": {"encoder": private.mark("DP-SGD on two slices", 1 - asked.pictures)},
         "tables": {
-            "pictures": cover.private("Gaussian mechanism", asked.pictures),
+            "pictures": private.mark("Gaussian mechanism", asked.pictures),
         },
-        "range": cover.PUBLIC,
+        "range": private.PUBLIC,
     }

@@ -148,9 +148,6 @@ def pictured(
     )
 
 
-# The main part, described by the docstring.
-
-
 FLAT = 0.5  # of the range: the picture that is sent before a track has voted
 
 

@@ -2,8 +2,7 @@
 
 * *centroid*: the mean sample of the code, over at least ``fewest`` different people, so that it shows no single person;
 * *donor*: a real sample of the code. It is a person's record, so it needs their consent, and the bundle is marked
-  "substituted";
-* *decoder* (decoder.py): a synthetic sample, drawn by a network from the code and noise.
+  "substituted".
 """
 
 from __future__ import annotations

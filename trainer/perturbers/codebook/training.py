@@ -172,9 +172,6 @@ def _centres(residual: np.ndarray, codes: int, rng: np.random.Generator) -> np.n
     return np.concatenate([found, np.full((codes - k, residual.shape[1]), 1e3)])
 
 
-# The main part, described by the docstring.
-
-
 Report = Callable[[int, dict[str, float]], None]
 LEARNING_RATES = {"series": 3e-3}  # by the kind of input
 
@@ -283,7 +280,7 @@ def residual_encoder(
     rng: np.random.Generator,
     report: Report,
 ) -> Any:
-    """The encoder whose codes describe what z does not explain of T (residual.py).
+    """The encoder whose codes describe what z does not explain of T.
 
     ``before`` are the rows that the trunk learned from, ``rows`` those that codes are learned from; both have unit-cube
     samples in place of features.

@@ -27,16 +27,10 @@ from edgeveil.trainer.sealing.keys import keygen
 from edgeveil.trainer.sealing.seal import seal
 from tests.support.checkout import ROOT
 from tests.support.export_models import calibration
-from tests.support.export_runs import prgan_run
 from tests.support.vendors import stand_ins
 
 RK, HAILO, HAILO_L = "onnx-float32-rk3588", "tflite-float32-hailo8", "tflite-float32-hailo8l"
 REAL = Path(os.environ.get("EDGEVEIL_VENVS", ROOT / ".venvs")) / "rknn/bin/python"
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    return prgan_run(tmp_path_factory.mktemp("prgan") / "run")
 
 
 @pytest.fixture(scope="module")

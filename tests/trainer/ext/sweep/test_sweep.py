@@ -71,7 +71,7 @@ def test_points_are_every_combination_that_a_recipe_knows():
     ],
 )
 def test_a_wrong_key_or_value_is_refused_before_anything_starts(axis, why, tmp_path, monkeypatch):
-    monkeypatch.setattr(engines, "processes", lambda *a, **k: pytest.fail("it started"))
+    monkeypatch.setattr(engines, "measured", lambda *a, **k: pytest.fail("it started"))
     with pytest.raises(BadInput, match=why):
         sweep.sweep([Recipe.find("digits-codebook")], [parse("seed=0"), parse(axis)], tmp_path / "out")
     assert not (tmp_path / "out").exists()
@@ -89,7 +89,7 @@ FIGURES = {
 def worked(calls, *, crash=()):
     """An engine that gives made-up figures at once, and counts what it was asked for."""
 
-    def engine(tasks, out, *, jobs):
+    def measured(tasks, out, *, jobs, engine):
         for task in tasks:
             calls.append(task.name)
             died = any(text in task.name for text in crash)
@@ -100,18 +100,18 @@ def worked(calls, *, crash=()):
                 else {**FIGURES, "kept": {} if task.floor else FIGURES["kept"]},
             )
 
-    return engine
+    return measured
 
 
 def test_points_that_are_done_are_not_done_again_and_label_only_stands_beside_them(tmp_path, monkeypatch):
     calls = []
-    monkeypatch.setattr(engines, "processes", worked(calls, crash=["price=8"]))
+    monkeypatch.setattr(engines, "measured", worked(calls, crash=["price=8"]))
     recipes, axes = [Recipe.find("digits-codebook")], [parse("perturber.price=1,8")]
     with pytest.raises(DeviceFailed, match=r"1 of 3 points .*memory.*same command"):
         sweep.sweep(recipes, axes, tmp_path, budget="quick")
     assert len(calls) == 3
     calls.clear()
-    monkeypatch.setattr(engines, "processes", worked(calls))
+    monkeypatch.setattr(engines, "measured", worked(calls))
     frontier = sweep.sweep(recipes, axes, tmp_path, budget="quick")
     assert [name for name in calls if "price=8" in name] == calls
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "digits-codebook", "digits-codebook"]

@@ -6,11 +6,11 @@ import pytest
 from scipy import stats
 
 from edgeveil.models import encoders
+from edgeveil.trainer.ext.private import noise as dpsgd
+from edgeveil.trainer.ext.private.noise import Seeded
+from edgeveil.trainer.ext.private.per_example import Claim
 from edgeveil.trainer.perturbers.codebook import Codebook
 from edgeveil.trainer.perturbers.codebook.private_fit import REACH, SHARE, NoisyCodes, fixed_kept
-from edgeveil.trainer.private import noise as dpsgd
-from edgeveil.trainer.private.noise import Seeded
-from edgeveil.trainer.private.per_example import Claim
 
 CODES, FEATURES = 4, 8
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.export import export
-from edgeveil.trainer.private import cover
+from edgeveil.trainer.ext.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support.small_runs import private_recipe, write_npz
@@ -93,14 +93,14 @@ def test_unseen_people_are_refused():
 def test_too_few_units_of_the_first_slice_are_refused_before_anything_is_trained(run, tmp_path, monkeypatch):
     from edgeveil.trainer import train as training
 
-    plain = training.guarded
+    plain = training.private.guarded
 
     def few(dataset, asked, name):
         if name == "classifiers":
             raise BadInput("too few there")
         return plain(dataset, asked, name)
 
-    monkeypatch.setattr(training, "guarded", few)
+    monkeypatch.setattr(training.private, "guarded", few)
     with pytest.raises(BadInput, match="too few there"):
         train(run.recipe, tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -11,17 +11,19 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, load_pipeline
+from edgeveil.edge_runtime.stages.random_draws import Channel
 from edgeveil.trainer.audit.subject import Bottleneck, bottleneck
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.perturbers.codebook import fit, training
+from edgeveil.trainer.measures import black_box
+from edgeveil.trainer.networks.training import train_classifiers
+from edgeveil.trainer.perturbers.codebook import fit, stream_codes, training
 from edgeveil.trainer.perturbers.codebook.fit import assemble as assemble_codebook
 from edgeveil.trainer.perturbers.codebook.stream_codes import majority, stream
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.training.classifiers import train_classifiers
 from scripts.codebooks import seeds as over_seeds
 from tests.support import seeds
 from tests.support.small_runs import fit_codebook
@@ -204,3 +206,36 @@ def test_copies_are_moved_scaled_and_brightened_but_for_the_background():
     assert all(len(values) == 1 for values in shown)  # a picture is brightened as a whole
     assert 0.39 < min(min(values) for values in shown) < 0.45
     assert len({int((one > 0).sum()) for one in out}) > 3
+
+
+# The channel as it ships: integers that sum to a power of two.
+
+
+def test_the_shipped_integers_are_a_channel_and_close():
+    q = np.random.default_rng(0).dirichlet(np.ones(5), 5)
+    table = stream_codes.integers(q)
+    Channel(table)  # the runtime's own check
+    assert (table.sum(axis=1) == 2**16).all()
+    assert np.abs(table / 2**16 - q).max() <= 2**-16
+
+
+def test_equal_rows_stay_equal():
+    table = stream_codes.integers(np.tile(np.array([1, 1, 1, 4.0]) / 7, (4, 1)))
+    assert (table == table[0]).all()
+    assert black_box.total_variation(table.astype(float)) == 0
+    with pytest.raises(BadInput, match="at most 65536 codes; got 65537"):
+        stream_codes.integers(np.ones((1, 2**16 + 1)))
+
+
+def test_zero_stays_zero():
+    table = stream_codes.integers(np.array([[0.3, 0.7, 0.0], [0.0, 0.0, 1.0]]))
+    assert not table[0, 2]
+    assert table[1].tolist() == [0, 0, 2**16]
+
+
+def test_donors_are_picked_evenly():
+    table = stream_codes.donors_within(2, 4)
+    Channel(table)
+    assert table.tolist() == [[1, 1, 1, 1, 0, 0, 0, 0], [0, 0, 0, 0, 1, 1, 1, 1]]
+    with pytest.raises(BadInput, match="power of two; got 3"):
+        stream_codes.donors_within(2, 3)

@@ -1,1 +1,0 @@
-"""Linear algebra of paper 000: cleaners, operators, LEACE, and how predictors are measured."""

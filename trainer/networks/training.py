@@ -1,0 +1,273 @@
+"""Training D_y and D_z on the first slice, with early stopping on a validation cut of it (section 5.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.util.atomic import atomic_path
+from edgeveil.trainer.datasets.base import Dataset, InputSpec
+from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs.prediction import predict
+from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.linear import LinearSection, linear_problem
+from edgeveil.trainer.networks.base import network
+from edgeveil.trainer.progress import progress, say
+from edgeveil.trainer.recipe.training_sections import NETWORKS, Budget, Classifiers
+from edgeveil.trainer.runs.run import Log, Run
+
+# Does D_y read y at all? A perturber that is trained against a dead one costs minutes and keeps nothing.
+
+
+MARGIN = 0.05  # of what is left above the commonest class, that D_y must read of it
+LOOK_POINTS = 0.10  # that it may lie below the look of `recipe new`
+
+
+def commonest(labels: np.ndarray) -> float:
+    """The accuracy of always guessing the commonest class of ``labels`` (n,)."""
+    return float(np.bincount(labels).max() / len(labels))
+
+
+def beats_guessing(accuracy: float, guessing: float) -> bool:
+    """Whether an accuracy is above that of always guessing the commonest class, by the margin."""
+    return accuracy >= guessing + MARGIN * (1 - guessing)
+
+
+def unseen_accuracy(dataset: Dataset, model: Any, *, most: int | None = None) -> tuple[float, float]:
+    """The accuracy of a classifier of y, and that of guessing, on the (first ``most``) rows of the second slice."""
+    part = dataset.part("perturber")
+    part = part.take(np.arange(min(len(part), most or len(part))))
+    right = predict(model, dataset.unit(part.x)).argmax(axis=1) == part.y
+    return float(right.mean()), commonest(part.y)
+
+
+def check_reads_y(run: Run, model: Any) -> None:
+    """Raise ``LimitNotMet`` where D_y does no better than guessing, or lies far below the recipe's own look.
+
+    It is asked of the second slice, which neither D_y nor the look's forest was trained on. Under the quick budget, and
+    for a recipe that does not ask for y in each release, it is only said.
+    """
+    recipe = run.recipe
+    found, guessing = unseen_accuracy(run.dataset().for_training(), model)
+    look = recipe.classifiers.look
+    far = look is not None and found < look - LOOK_POINTS
+    if beats_guessing(found, guessing) and not far:
+        return
+    seen = "" if look is None else f", and the look of `recipe new` read {look:.1%}"
+    another = NETWORKS[recipe.classifiers.architecture].load().another
+    smaller = " or, if that is enough for your use, lower `classifiers.look`" if far else ""
+    sentence = (
+        f"D_y reads y in {found:.1%} of the second slice; always guessing the commonest class is right in "
+        f"{guessing:.1%}{seen}."
+    )
+    if run.facts["budget"] == "quick" or recipe.limits.target_accuracy <= guessing:
+        say(sentence)
+        return
+    raise LimitNotMet(
+        f"{sentence} Training stops before the perturber: in another folder, take `classifiers.architecture = "
+        f'"{another}"`, more `budget.classifier_epochs` or more rows{smaller}.'
+    )
+
+
+NAMES = ("target", "sensitive")
+
+
+def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
+    """An untrained classifier for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
+    return network(architecture, spec).build(spec, settings=width, classes=classes)
+
+
+def train_classifiers(run: Run) -> None:
+    """Train D_y and D_z unless RUN/classifiers has them; an interrupted training resumes at its last epoch.
+
+    Raises ``LimitNotMet`` once D_y is there and does not read y.
+    """
+    import keras
+
+    dataset = run.dataset().for_training()
+    fit, choose = fit_and_validation(dataset, "classifiers")
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (fit.y, fit.z), (choose.y, choose.z), strict=True)
+    for number, (name, classes, labels, held) in enumerate(of_name):
+        if name == "sensitive":
+            check_reads_y(run, keras.models.load_model(classifier_path(run, "target")))
+        if classifier_path(run, name).is_file():
+            continue
+        keras.utils.set_random_seed((run.recipe.seed + number) % 2**32)
+        model = build(run.recipe.classifiers.architecture, dataset.input, len(classes))
+        with run.stage(f"classifier_{name}"):
+            accuracy = train_one(
+                model,
+                (dataset.unit(fit.x), labels),
+                (dataset.unit(choose.x), held),
+                settings=run.recipe.classifiers,
+                batch=run.recipe.budget.batch,
+                epochs=run.recipe.budget.classifier_epochs,
+                seed=run.recipe.seed,
+                log=run,
+                stage=name,
+            )
+        save_classifier(run, name, model, accuracy)
+        (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
+        (run.folder / "checkpoints" / f"{name}-best.npz").unlink(missing_ok=True)
+
+
+def train_joint(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:
+    """A classifier of what is priced, for a data set ``as_priced()``: trained on the first slice as D_z is."""
+    import keras
+
+    fit, choose = fit_and_validation(dataset, "classifiers")
+    keras.utils.set_random_seed(seed)
+    model = build(settings.architecture, dataset.input, len(dataset.z_names))
+    both = ((dataset.unit(part.x), part.z) for part in (fit, choose))
+    epochs = budget.classifier_epochs
+    train_one(model, *both, settings=settings, batch=budget.batch, epochs=epochs, seed=seed, log=log, stage="joint")
+    return model
+
+
+def train_labels(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:
+    """A classifier of y trained on the first two slices, as D_y is on the first, and chosen on both validation cuts."""
+    import keras
+
+    cuts = fit_and_validation(dataset, "classifiers"), fit_and_validation(dataset, "perturber")
+    rows = (dataset.rows(np.concatenate([part.index for part in parts])) for parts in zip(*cuts, strict=True))
+    both = ((dataset.unit(part.x), part.y) for part in rows)
+    keras.utils.set_random_seed(seed)
+    model = build(settings.architecture, dataset.input, len(dataset.y_names))
+    epochs = budget.classifier_epochs
+    train_one(model, *both, settings=settings, batch=budget.batch, epochs=epochs, seed=seed, log=log, stage="labels")
+    return model
+
+
+def classifier_path(run: Run, name: str) -> Path:
+    """The file of D_y or D_z, by its name in ``NAMES``."""
+    return run.folder / "classifiers" / f"{name}.keras"
+
+
+def save_classifier(run: Run, name: str, model: Any, accuracy: float) -> None:
+    """Save D_y or D_z whole or not at all, and record its accuracy."""
+    with atomic_path(str(classifier_path(run, name))) as temporary:
+        model.save(temporary)
+    run.record(classifiers={**run.facts.get("classifiers", {}), name: {"validation_accuracy": accuracy}})
+
+
+def train_one(
+    model: Any,
+    fit: tuple[np.ndarray, np.ndarray],
+    choose: tuple[np.ndarray, np.ndarray],
+    *,
+    settings: Classifiers,
+    batch: int,
+    epochs: int,
+    seed: int,
+    log: Log,
+    stage: str,
+    title: str = "",
+    enough: Callable[[], bool] = lambda: False,
+) -> float:
+    """Train ``model`` (unit cube to logits); at the end it has its best weights by validation loss.
+
+    ``fit`` and ``choose`` are samples in the unit cube with their labels, ``seed`` is of the batches' order, ``title``
+    of the progress that is shown. Asked after each epoch, ``enough`` ends the training.
+    Returns the accuracy on ``choose``. Raises ``LimitNotMet`` where the loss stops being a number.
+    """
+    import keras
+    import tensorflow as tf
+
+    (u, labels), batch = fit, min(batch, len(fit[1]))
+    steps = len(labels) // batch
+    optimizer = keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(settings.learning_rate, steps * epochs))
+    optimizer.build(model.trainable_variables)
+    inputs, targets = tf.constant(u), tf.constant(labels, tf.int32)
+    shift = settings.shift if u.ndim == 4 else 0
+
+    @tf.function(reduce_retracing=True)
+    def step(rows: tf.Tensor, offset: tf.Tensor) -> tf.Tensor:
+        x = tf.gather(inputs, rows)
+        if shift:
+            x = _moved(x, offset, shift)
+        with tf.GradientTape() as tape:
+            logits = model(x, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(tf.gather(targets, rows), logits))
+        optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
+        return loss
+
+    last = log.checkpoint(stage, model=model, optimizer=optimizer)
+    best = log.checkpoint(f"{stage}-best", model=model)
+    facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
+    shown = title or f"classifier of the {stage} attribute"
+    with whole_steps() as check, progress(shown, total=epochs, done=facts["epoch"]) as advance:
+        while facts["epoch"] < epochs and facts["since"] < settings.patience:
+            epoch = facts["epoch"] + 1
+            rng = np.random.default_rng([seed, epoch])
+            order = rng.permutation(len(labels))[: steps * batch].reshape(steps, batch)
+            losses = [float(step(tf.constant(rows), tf.constant(rng.integers(-shift, shift + 1, 2)))) for rows in order]
+            loss, accuracy = evaluate(model, *choose)
+            if not np.isfinite([loss, *losses]).all():
+                raise LimitNotMet(
+                    f"Training the {stage} classifier diverged in epoch {epoch}: the loss is no longer a number. "
+                    "Lower `classifiers.learning_rate` in the recipe and train into another folder."
+                )
+            log.metric(
+                stage=stage, step=epoch, loss=float(np.mean(losses)), validation_loss=loss, validation_accuracy=accuracy
+            )
+            better = facts["best"] is None or loss < facts["best"]
+            facts = {
+                "epoch": epoch,
+                "best": loss if better else facts["best"],
+                "accuracy": accuracy if better else facts["accuracy"],
+                "since": 0 if better else facts["since"] + 1,
+            }
+            if better:
+                best.save()
+            last.save(**facts)
+            advance(loss=float(np.mean(losses)), accuracy=accuracy)
+            check()
+            if enough():
+                break
+    best.restore()
+    return facts["accuracy"]
+
+
+def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, float]:
+    """Mean cross-entropy and accuracy of a classifier on unit-cube samples."""
+    logits = predict(model, u).astype(np.float64)
+    logits -= logits.max(axis=1, keepdims=True)
+    log_p = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return float(-log_p[np.arange(len(labels)), labels].mean()), float((logits.argmax(axis=1) == labels).mean())
+
+
+def _moved(x: Any, offset: Any, most: int) -> Any:
+    """All images of a batch moved by ``offset`` (down, right) within a border of zeros."""
+    import tensorflow as tf
+
+    height, width = x.shape[1], x.shape[2]
+    wide = tf.pad(x, [[0, 0], [most, most], [most, most], [0, 0]])
+    return tf.slice(wide, [0, most - offset[0], most - offset[1], 0], [-1, height, width, -1])
+
+
+# D_y and D_z by least squares, for cleaners: D_y sees A_d^T x, which a cleaner keeps, and D_z is paper 000's f_c.
+
+
+def train_linear(run: Run) -> None:
+    """Fit D_y and D_z on the whole first slice, unless RUN/classifiers has them."""
+    from edgeveil.models.classifiers import linear
+
+    dataset = run.dataset().for_training()
+    section = cast(LinearSection, run.recipe.perturber)  # only recipes of these kinds have linear classifiers
+    part = dataset.part("classifiers")
+    x = part.x.astype(np.float64)
+    _, choose = fit_and_validation(dataset, "classifiers")
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), (choose.y, choose.z), strict=True)
+    for name, classes, labels, held in of_name:
+        if classifier_path(run, name).is_file():
+            continue
+        operator = linear_problem(section, dataset).a_d if name == "target" else None
+        seen = x if operator is None else x @ operator
+        centre, share = seen.mean(axis=0), np.eye(len(classes))[labels]
+        weights = np.linalg.lstsq(seen - centre, share - share.mean(axis=0), rcond=None)[0]
+        model = linear(weights, share.mean(axis=0) - centre @ weights, operator)
+        save_classifier(run, name, model, evaluate(model, dataset.unit(choose.x), held)[1])

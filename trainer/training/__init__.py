@@ -1,1 +1,0 @@
-"""Training loops that perturbers share: classifiers, epochs, checkpoint scores."""
