@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.datasets import adult, readings
+from edgeveil.trainer.datasets import adult, kddcup
 from edgeveil.trainer.ext.private.estimators.perturbed_risk import CLOSE, Huber, Logistic, Loss, minimum, perturbation
 from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.measures.intervals import mean
@@ -57,9 +57,9 @@ def tables(data: str) -> dict[str, Table]:
     if data == "adult":
         found = {"Adult, complete rows": adult.load()}
     else:
-        lines, rng = readings.lines(), np.random.default_rng(0)
+        lines, rng = kddcup.lines(), np.random.default_rng(0)
         found = {
-            f"KDD Cup 99, {name}": readings.coded([some[at] for at in rng.choice(len(some), KDD_ROWS, replace=False)])
+            f"KDD Cup 99, {name}": kddcup.coded([some[at] for at in rng.choice(len(some), KDD_ROWS, replace=False)])
             for name, some in (("rows drawn", lines), ("different rows drawn", sorted(set(lines))))
         }
     return {name: Table(one.unit_rows(), np.where(one.label, 1.0, -1.0)) for name, one in found.items()}

@@ -15,15 +15,8 @@ from edgeveil.edge_runtime.opencv import film_name, opencv, read_picture
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.pairs import Order, Pairs, offset, paired
-from edgeveil.trainer.datasets.loaders.npz import (
-    KNOWN,
-    SMALLEST_SIDE,
-    checked_samples,
-    class_numbers,
-    known_labels,
-    read_arrays,
-)
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.loaders.npz import KNOWN, known_labels, read_arrays
+from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, Readings, checked_samples, class_numbers
 
 NEEDED, OPTIONAL = ("y", "z"), ("subject", "session")
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import priced, prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Sampling, Slices, Units, units_of
-from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings, table_file
+from edgeveil.trainer.datasets import columns, priced, prior, slicing
+from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, Units, units_of
+from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
 from edgeveil.trainer.recipe.data_section import SETS, Data, Series
@@ -32,6 +32,12 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     units = _units(recipe, readings, cluster_kind)
+    public = _public(recipe)
+    known = {
+        recipe.data.target: _known(readings.y, readings.y_names),
+        recipe.data.sensitive: _known(readings.z, readings.z_names),
+        **readings.known,
+    }
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])
         if units is None:
@@ -48,11 +54,6 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
-    known = {
-        recipe.data.target: _known(readings.y, readings.y_names),
-        recipe.data.sensitive: _known(readings.z, readings.z_names),
-        **readings.known,
-    }
     return Dataset(
         name=recipe.data.own[0] if recipe.data.own else recipe.data.source,
         x=readings.x,
@@ -61,9 +62,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         y_names=readings.y_names,
         z_names=readings.z_names,
         theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names), public=units is not None),
-        input=_unbounded(readings)
-        if recipe.perturber.unbounded
-        else input_spec(readings, training, recipe.data, public=_public(recipe)),
+        input=input_spec(readings, training, recipe.data, public=public, unbounded=recipe.perturber.unbounded),
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
@@ -116,7 +115,7 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     if data.columns is not None and kind != "images":
         if capture is not None:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
-        return table_file.load(kind, path, data.columns)
+        return columns.load(kind, path, data.columns)
     if data.columns is not None and data.labels is not None:
         return image_folder.load(path, Path(data.labels), data.columns, capture)
     readings = npz.load(path, wanted=data.wanted)
@@ -145,7 +144,3 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
 def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:
     """A label of the recipe's; numbers are taken as ordered."""
     return Known(values, names, ordered=all(name.lstrip("-").isdecimal() for name in names))
-
-
-def _unbounded(readings: Readings) -> InputSpec:
-    return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
+from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in any case: an empty cell
@@ -198,3 +200,46 @@ def _number(cell: str) -> float | None:
     except ValueError:
         return None
     return value if math.isfinite(value) and "_" not in cell else None
+
+
+def load(kind: str, path: Path, columns: Columns) -> Readings:
+    """The samples of a user's own table, ``csv:FILE`` or ``parquet:FILE``, one a row. Raises ``BadInput``.
+
+    Columns that are neither y, z, subject, session nor left out are the features of x, float32, in the file's order.
+    """
+    table = read_table(kind, path)
+    table.column(columns.target or "", "data.columns.target")
+    of_roles = labels(table, columns)
+    return labelled(checked_samples(features(table, columns), path), "vector", of_roles, path)
+
+
+def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
+    """Column and values (rows,) of each role that has one. Raises ``BadInput``."""
+    roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject", "session"))
+    return {role: (name, table.classes(name, f"data.columns.{role}")) for role, name in roles if name is not None}
+
+
+def features(table: Table, columns: Columns) -> np.ndarray:
+    """x (rows, features) float32. Raises ``BadInput`` for a feature of text or with cells missing."""
+    roles = {columns.target, columns.sensitive, columns.subject, columns.session}
+    for name in columns.leave_out or ():
+        table.column(name, "data.columns.leave_out")
+    names = [name for name in table.columns if name not in roles and name not in (columns.leave_out or ())]
+    if not names:
+        raise BadInput(f"{table.path}: no column is left for x: all {len(table.columns)} have another role.")
+    words = [name for name in names if not table.columns[name].is_number]
+    if words:
+        whose = "" if columns.subject is not None else " What says whose a row is goes to --subject."
+        raise BadInput(
+            f"{table.path}: x takes numbers, and {listed(words)} hold{'s' if len(words) == 1 else ''} text"
+            f"{table.columns[words[0]].first_text()}. Correct it, leave out with "
+            f"{' '.join(f'--leave-out {name!r}' for name in words[:3])}, or encode as numbers.{whose}"
+        )
+    gone = {name: int(table.columns[name].missing.sum()) for name in names if table.columns[name].missing.any()}
+    if gone:
+        worst = max(gone, key=lambda name: gone[name])
+        raise BadInput(
+            f'{table.path}: {len(gone)} of {len(names)} features have empty cells, "{worst}" {gone[worst]} of '
+            f"{table.rows} rows. Fill them, drop these rows, or leave the columns out."
+        )
+    return np.stack([table.columns[name].values for name in names], axis=1).astype(np.float32)

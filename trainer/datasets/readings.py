@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, cast
@@ -132,12 +131,16 @@ OF_PEOPLE = (
 )
 
 
-def input_spec(readings: Readings, training: np.ndarray, data: Data, *, public: str | None = None) -> InputSpec:
-    """Kind, shape, type and range of x. ``training`` are the rows that may be fitted on.
+def input_spec(
+    readings: Readings, training: np.ndarray, data: Data, *, public: str | None = None, unbounded: bool = False
+) -> InputSpec:
+    """Kind, shape, type and range of x; no range where it is ``unbounded``. ``training`` are rows to fit on.
 
     ``public`` is why bounds must be given or come with the data, and is what ``BadInput`` says where they do not; None
     where they may be those of the training rows.
     """
+    if unbounded:
+        return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)
     from_outside = None if data.bounds == FROM_TRAINING else public
     low: float | Ends
     high: float | Ends
@@ -313,93 +316,85 @@ def checked_path(name: str, *, sha256: str, source: str) -> Path:
     return path
 
 
-# A table of numbers and categories, coded by bounds and lists that are public: nothing is taken from its rows.
+# The checks of a user's own arrays.
 
 
-@dataclass(frozen=True)
-class Coded:
-    """``numbers`` (n, k) under the names of ``highest``, which bounds each; ``categories``: name -> texts (n,), one of
-    ``values`` each; ``label`` (n,) is true or false."""
-
-    numbers: np.ndarray
-    highest: Mapping[str, float]
-    categories: Mapping[str, np.ndarray]
-    values: Mapping[str, Sequence[str]]
-    label: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.label)
-
-    def take(self, rows: np.ndarray) -> Coded:
-        """Some of the rows."""
-        categories = {name: texts[rows] for name, texts in self.categories.items()}
-        return Coded(self.numbers[rows], self.highest, categories, self.values, self.label[rows])
-
-    def number(self, name: str) -> np.ndarray:
-        """One category as its place among its values, int64 (n,). Raises ``BadInput`` for a value that is no other."""
-        values = np.array(sorted(self.values[name]))
-        found = np.searchsorted(values, self.categories[name]).clip(max=len(values) - 1)
-        strange = values[found] != self.categories[name]
-        if strange.any():
-            row = int(np.flatnonzero(strange)[0])
-            raise BadInput(f"Expected one of {', '.join(values)} in {name}; row {row} has another value.")
-        return found
-
-    def unit_rows(self) -> np.ndarray:
-        """Numbers over their bounds and categories one-hot, every row of Euclidean norm 1; float64 (n, d)."""
-        scaled = np.minimum(self.numbers / np.array(list(self.highest.values())), 1)
-        hot = [np.eye(len(values))[self.number(name)] for name, values in self.values.items()]
-        rows = np.hstack([scaled, *hot])
-        return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
+SMALLEST_SIDE = 4
+FEWEST_STEPS = 8  # of a window of a series
+LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 
 
-# KDD Cup 1999: network connections of a simulated site, and which of them were attacks.
-#
-# S. Stolfo et al., from the DARPA 1998 evaluation of MIT Lincoln Laboratory; UCI KDD Archive. No licence is stated.
+def channels_first(shape: tuple[int, ...]) -> bool:
+    """Whether pictures of this shape (N, channels, height, width) are turned round: cameras give channels last."""
+    return len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) >= SMALLEST_SIDE
 
 
-SOURCE = "the UCI KDD Archive (kddcup.data_10_percent)"
-FILES = {"kddcup.data_10_percent.gz": "7bfaa8cef1350f72842018c32893e2fa4539d57efbb22f998eb74ecefc3da3b4"}
-CATEGORIES = {"protocol": 1, "service": 2, "flag": 3}  # columns; the last is the label
-SECONDS, BYTES, COUNTS, HOST_COUNTS = (0,), (4, 5), (22, 23), (31, 32)
-RATES = (*range(24, 31), *range(33, 41))
-# Public caps of log1p: a day of seconds or so, what a byte count can be, windows of 511 and 255 connections.
-CAPS = {SECONDS: 6e4, BYTES: 2e9, COUNTS: 511.0, HOST_COUNTS: 255.0, RATES: 1.0}
-OTHER_CAP = 1e4
-# The values that occur in the published file: the site was simulated, and no other list of them is known.
-VALUES = {
-    "protocol": "icmp tcp udp",
-    "service": "IRC X11 Z39_50 aol auth bgp courier csnet_ns ctf daytime discard domain domain_u echo eco_i ecr_i efs "
-    "exec finger ftp ftp_data gopher harvest hostnames http http_2784 http_443 http_8001 imap4 iso_tsap klogin kshell "
-    "ldap link login mtp name netbios_dgm netbios_ns netbios_ssn netstat nnsp nntp ntp_u other pm_dump pop_2 pop_3 "
-    "printer private red_i remote_job rje shell smtp sql_net ssh sunrpc supdup systat telnet tftp_u tim_i time urh_i "
-    "urp_i uucp uucp_path vmnet whois",
-    "flag": "OTH REJ RSTO RSTOS0 RSTR S0 S1 S2 S3 SF SH",
-}
+def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
+    """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
+    if str(x.dtype) not in DTYPES:
+        raise BadInput(f"{path}: `x` must be one of {', '.join(DTYPES)}; got {x.dtype}. Convert it with x.astype(...).")
+    if x.ndim in (2, 3, 4) and len(x) == 0:
+        raise BadInput(f"{path}: `x` has no rows; got shape {x.shape}. Save the samples again.")
+    if x.ndim not in (2, 3, 4) or 0 in x.shape:
+        raise BadInput(
+            f"{path}: `x` must be (N, features), (N, height, width) or (N, height, width, channels); got {x.shape}."
+        )
+    if x.ndim == 3:
+        x = x[..., None]
+    if channels_first(x.shape):
+        x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
+    if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
+        raise BadInput(
+            f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
+            f"{x.shape[2]}. Give vectors, x.reshape(len(x), -1), or say that they are a series: --rate and --channels, "
+            "`[data.series]` of a recipe."
+        )
+    if x.dtype.kind == "f":
+        rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
+        if len(rows):
+            raise BadInput(
+                f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, "
+                f"the first is row {rows[0]}. Fill or drop them."
+            )
+        if np.abs(x).max() > LARGEST:
+            raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")
+    return x
 
 
-def lines() -> list[str]:
-    """All 494,021 rows as they were published, of which 145,586 are distinct.
-
-    Raises ``BadInput`` where EDGEVEIL_DATA does not hold the published file.
-    """
-    ((file, sha256),) = FILES.items()
-    packed = checked_path(f"kddcup99/{file}", sha256=sha256, source=SOURCE).read_bytes()
-    return gzip.decompress(packed).decode().splitlines()
-
-
-def coded(rows: Sequence[str]) -> Coded:
-    """Some of ``lines``; numbers are log1p under public caps, and the label says that a connection was an attack."""
-    fields = np.array([line.split(",") for line in rows])
-    places = [at for at in range(fields.shape[1] - 1) if at not in CATEGORIES.values()]
-    return Coded(
-        numbers=np.log1p(fields[:, places].astype(np.float64)),
-        highest={str(at): float(np.log1p(_cap(at))) for at in places},
-        categories={name: fields[:, at] for name, at in CATEGORIES.items()},
-        values={name: values.split() for name, values in VALUES.items()},
-        label=fields[:, -1] != "normal.",
-    )
+def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
+    """``x`` (N, steps, channels) float32. Raises ``BadInput`` for another number of channels than the recipe names."""
+    channels = len(series.channels)
+    if x.ndim != 3 or x.shape[2] != channels or x.shape[1] < FEWEST_STEPS:
+        raise BadInput(
+            f"{path}: `x` of a series must be (N, steps, {channels}), a channel for each of `data.series.channels`, "
+            f"with at least {FEWEST_STEPS} steps; got {x.shape}. Turn it round with numpy.moveaxis, or correct them."
+        )
+    return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
 
 
-def _cap(column: int) -> float:
-    return next((cap for columns, cap in CAPS.items() if column in columns), OTHER_CAP)
+def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Class numbers (N,) and their names, sorted."""
+    if labels.ndim != 1 or len(labels) != rows:
+        raise BadInput(
+            f"{path}: `{name}` must have one value for each of the {rows} rows of x; got shape {labels.shape}."
+        )
+    if labels.dtype.kind not in "iubUS":
+        raise BadInput(
+            f"{path}: `{name}` must be whole numbers or text, one class per row; got {labels.dtype}. Convert it with "
+            f"{name}.astype(int), or cut it into classes with numpy.digitize."
+        )
+    if labels.dtype.kind == "S":
+        labels = np.char.decode(labels, "utf-8", "replace")
+    names, numbers = np.unique(labels, return_inverse=True)
+    return numbers.astype(np.int64), tuple(str(value) for value in names)
+
+
+def labelled(
+    x: Any, kind: Literal["image", "vector"], labels: Mapping[str, tuple[str, np.ndarray]], path: Path, **further: Any
+) -> Readings:
+    """Samples (N, ...) with the classes (N,) of each role, under the name of their column. Raises ``BadInput``."""
+    found = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}
+    (y, y_names), (z, z_names) = found.pop("target"), found.pop("sensitive")
+    groups: dict[str, Any] = {role: numbers for role, (numbers, _) in found.items()}
+    return Readings(x, y, z, y_names, z_names, kind, **groups, **further)

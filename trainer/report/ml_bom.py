@@ -231,14 +231,14 @@ RETAINED = (
         "depth camera's model of the floor.",
         (
             f"{_INSIDE}/test_isolation.py::test_no_file_grows_and_no_core_is_left",
-            f"{_EDGE}/loop/test_live.py::test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards",
-            f"{_EDGE}/loop/test_live.py::test_nothing_that_was_made_of_a_frame_on_its_way_is_left_in_memory",
+            f"{_EDGE}/pipeline/test_live.py::test_every_frame_comes_out_or_is_counted_and_is_zeros_afterwards",
+            f"{_EDGE}/pipeline/test_live.py::test_nothing_that_was_made_of_a_frame_on_its_way_is_left_in_memory",
         ),
     ),
     (
         "A person's track, where the perturber holds one, is forgotten when it ends.",
         (
-            f"{_EDGE}/loop/test_live.py::test_a_track_is_forgotten_after_the_frame_that_shows_its_end_and_before_the_next",
+            f"{_EDGE}/pipeline/test_live.py::test_a_track_is_forgotten_after_the_frame_that_shows_its_end_and_before_the_next",
         ),
     ),
     (

@@ -13,7 +13,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.columns import listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
-from edgeveil.trainer.datasets.loaders.npz import SMALLEST_SIDE, channels_first, header
+from edgeveil.trainer.datasets.loaders.npz import header
+from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, channels_first
 from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
 
 # What a person says of a series on the command line: how fast its steps come, and what its channels are.

@@ -15,6 +15,7 @@ from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
+from edgeveil.trainer.datasets.readings import checked_samples, class_numbers
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, is_folder, smaller, turned_round
@@ -124,7 +125,7 @@ def _subjects(given: Given, labels: Sequence[Label]) -> list[str]:
 def _npz(given: Given) -> Found:
     arrays = npz.read_arrays(given.path)
     raw = arrays["x"]
-    x, notes = npz.checked_samples(raw, given.path), list[str]()
+    x, notes = checked_samples(raw, given.path), list[str]()
     if turned_round(given):
         notes.append(
             f"x has channels first, {' x '.join(map(str, raw.shape[1:]))}; it is turned round, as cameras give pictures"
@@ -134,7 +135,7 @@ def _npz(given: Given) -> Found:
     labels = []
     for name, values in arrays.items():
         if name not in ("x", npz.LABELS):
-            npz.class_numbers(values, name, len(x), given.path)
+            class_numbers(values, name, len(x), given.path)
             labels.append(_label(name, Column(values, np.zeros(len(x), bool)), roles=()))
     if "subject" not in arrays and "groups" not in arrays:
         notes.append("no array says whose a row is (subject): rows of one person may be in training and in the test")

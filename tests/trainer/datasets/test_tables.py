@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import adult, readings
-from edgeveil.trainer.datasets.readings import Coded
+from edgeveil.trainer.datasets import adult, kddcup
+from edgeveil.trainer.datasets.adult import Coded
 
 
 def made(*colours):
@@ -40,15 +40,15 @@ def test_adult(data_folder):
 
 @pytest.mark.data
 def test_kdd_cup_99(data_folder):
-    lines = readings.lines()
+    lines = kddcup.lines()
     assert (len(lines), len(set(lines))) == (494_021, 145_586)
-    table = readings.coded(lines[::100])
+    table = kddcup.coded(lines[::100])
     assert np.allclose(np.linalg.norm(table.unit_rows(), axis=1), 1)
     assert table.label.mean() == pytest.approx(0.803, abs=0.02)
 
 
 def test_without_the_file_it_says_where_to_get_it(monkeypatch):
     monkeypatch.delenv("EDGEVEIL_DATA", raising=False)
-    for load in (adult.load, readings.lines):
+    for load in (adult.load, kddcup.lines):
         with pytest.raises(BadInput, match="EDGEVEIL_DATA"):
             load()

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -17,11 +16,9 @@ from edgeveil.edge_runtime import opencv
 from edgeveil.edge_runtime.errors import BadInput, Missing
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.columns import Table, listed, read_table
+from edgeveil.trainer.datasets.columns import Table, labels, listed, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
-from edgeveil.trainer.datasets.loaders.npz import checked_samples, class_numbers
-from edgeveil.trainer.datasets.loaders.table_file import classes, units
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.training_sections import Capture
@@ -85,25 +82,19 @@ def read_picture(path: Path) -> np.ndarray:
     return picture[:, :, None] if picture.ndim == 2 else np.ascontiguousarray(picture[:, :, ::-1])
 
 
-def load(folder: Path, labels: Path, columns: Columns, capture: Capture | None) -> Readings:
+def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) -> Readings:
     """Read and check the pictures; with ``capture`` they are frames of the sensor. Raises ``BadInput``."""
     pictures = find(folder)
-    table = matched(pictures, read_table("csv", labels))
-    if columns.target is None:
-        y, y_names = class_numbers(pictures.classes(), "y", len(pictures), folder)
-    else:
-        y, y_names = classes(table, columns.target, "target")
-    z, z_names = classes(table, columns.sensitive, "sensitive")
-    subject, session = units(table, columns)
+    table = matched(pictures, read_table("csv", file))
+    of_roles = {} if columns.target else {"target": ("y", pictures.classes())}
+    of_roles |= labels(table, columns)
     with progress("reading pictures", total=len(pictures)) as count:
         pictures = replace(pictures, count=count)
         if capture is not None:
-            frames: Any = pictures
-            readings = Readings(frames, y, z, y_names, z_names, "image", subject=subject, session=session)
-            return captured(readings, capture)
+            return captured(labelled(pictures, "image", of_roles, folder), capture)
         x = checked_samples(_stacked(pictures), folder)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
-    return Readings(x, y, z, y_names, z_names, "image", low, high, subject, session)
+    return labelled(x, "image", of_roles, folder, low=low, high=high)
 
 
 def matched(pictures: Pictures, table: Table) -> Table:

@@ -21,7 +21,14 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Known, Labels, Sampling
 from edgeveil.trainer.datasets.loaders.mulan import checked_labels
-from edgeveil.trainer.datasets.readings import UNREADABLE, Readings, why
+from edgeveil.trainer.datasets.readings import (
+    UNREADABLE,
+    Readings,
+    checked_samples,
+    checked_windows,
+    class_numbers,
+    why,
+)
 from edgeveil.trainer.recipe.messages import nearest
 
 NEEDED = ("x", "y", "z")
@@ -29,10 +36,6 @@ OPTIONAL = ("subject", "groups", "session")
 CONSENT = "consent"
 LABELS = "labels"
 KNOWN = re.compile(r"label_([a-z0-9][a-z0-9._-]{0,79})")  # the name is one of a recipe
-DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")  # what a manifest can name
-SMALLEST_SIDE = 4
-FEWEST_STEPS = 8  # of a window of a series
-LARGEST = 1e30  # of |x|: beyond it float32 has no room for a difference of two
 
 
 def load(path: Path, *, wanted: int | None = None, series: Sampling | None = None) -> Readings:
@@ -146,68 +149,3 @@ def header(path: Path) -> tuple[tuple[int, ...], str]:
     except UNREADABLE:
         x = read_arrays(path, needed=("x",))["x"]  # it says what is wrong
         return x.shape, str(x.dtype)
-
-
-def channels_first(shape: tuple[int, ...]) -> bool:
-    """Whether pictures of this shape (N, channels, height, width) are turned round: cameras give channels last."""
-    return len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) >= SMALLEST_SIDE
-
-
-def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
-    """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
-    if str(x.dtype) not in DTYPES:
-        raise BadInput(f"{path}: `x` must be one of {', '.join(DTYPES)}; got {x.dtype}. Convert it with x.astype(...).")
-    if x.ndim in (2, 3, 4) and len(x) == 0:
-        raise BadInput(f"{path}: `x` has no rows; got shape {x.shape}. Save the samples again.")
-    if x.ndim not in (2, 3, 4) or 0 in x.shape:
-        raise BadInput(
-            f"{path}: `x` must be (N, features), (N, height, width) or (N, height, width, channels); got {x.shape}."
-        )
-    if x.ndim == 3:
-        x = x[..., None]
-    if channels_first(x.shape):
-        x = np.ascontiguousarray(np.moveaxis(x, 1, -1))
-    if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
-        raise BadInput(
-            f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
-            f"{x.shape[2]}. Give vectors, x.reshape(len(x), -1), or say that they are a series: --rate and --channels, "
-            "`[data.series]` of a recipe."
-        )
-    if x.dtype.kind == "f":
-        rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
-        if len(rows):
-            raise BadInput(
-                f"{path}: `x` must be finite; {len(rows)} of {len(x)} rows have NaN or infinite values, "
-                f"the first is row {rows[0]}. Fill or drop them."
-            )
-        if np.abs(x).max() > LARGEST:
-            raise BadInput(f"{path}: `x` must lie within ±{LARGEST:g}; it has larger values. Scale it.")
-    return x
-
-
-def checked_windows(x: np.ndarray, series: Sampling, path: Path) -> np.ndarray:
-    """``x`` (N, steps, channels) float32. Raises ``BadInput`` for another number of channels than the recipe names."""
-    channels = len(series.channels)
-    if x.ndim != 3 or x.shape[2] != channels or x.shape[1] < FEWEST_STEPS:
-        raise BadInput(
-            f"{path}: `x` of a series must be (N, steps, {channels}), a channel for each of `data.series.channels`, "
-            f"with at least {FEWEST_STEPS} steps; got {x.shape}. Turn it round with numpy.moveaxis, or correct them."
-        )
-    return checked_samples(x.reshape(len(x), -1), path).reshape(x.shape).astype(np.float32)
-
-
-def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Class numbers (N,) and their names, sorted."""
-    if labels.ndim != 1 or len(labels) != rows:
-        raise BadInput(
-            f"{path}: `{name}` must have one value for each of the {rows} rows of x; got shape {labels.shape}."
-        )
-    if labels.dtype.kind not in "iubUS":
-        raise BadInput(
-            f"{path}: `{name}` must be whole numbers or text, one class per row; got {labels.dtype}. Convert it with "
-            f"{name}.astype(int), or cut it into classes with numpy.digitize."
-        )
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
-    names, numbers = np.unique(labels, return_inverse=True)
-    return numbers.astype(np.int64), tuple(str(value) for value in names)

@@ -11,8 +11,7 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Sampling
 from edgeveil.trainer.datasets.columns import Table, read_table
-from edgeveil.trainer.datasets.loaders.npz import checked_windows, class_numbers
-from edgeveil.trainer.datasets.readings import Readings
+from edgeveil.trainer.datasets.readings import Readings, checked_windows, class_numbers
 from edgeveil.trainer.recipe.data_section import Columns, Series
 
 
