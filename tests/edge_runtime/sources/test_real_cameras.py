@@ -1,6 +1,7 @@
 """Cameras through their true driver interfaces, with recordings, dummies and servers in place of the devices.
 
-Each runs in a process of its own (tests/support/boards/camera_probe.py). Skipped, loudly, where the system's libraries are not there.
+Each runs in a process of its own (tests/support/boards/camera_probe.py). Skipped, loudly, where the system's libraries
+are not there.
 """
 
 import contextlib
