@@ -21,6 +21,11 @@ def fact_of(registry: Registry, uri: str, name: str) -> Any:
     return None if kind is None else kind.facts.get(name)
 
 
+def reads_stdin(source: str) -> bool:
+    """Whether a source is the standard input: its kind has the form ``SCHEME:-``."""
+    return source.endswith(":-") and source in (fact_of(SOURCES, source, "forms") or ())
+
+
 def backends(*, every: bool = False) -> List[Kind]:
     """Our backends in the order in which they are tried; ``every`` one, those of other packages too, last."""
     found = list(BACKENDS.kinds().values())

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.ipc.counters import Counters, page_at, shared_page
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes, widen
 from edgeveil.edge_runtime.ipc.pipes import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record, RecordBroken, RecordReader
+from edgeveil.edge_runtime.kinds import reads_stdin
 from edgeveil.edge_runtime.machine import cpu_s
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.outside.process_table import Process, environment, process_table
@@ -436,6 +437,6 @@ def open_link(
         hang_after_s=settings.hang_after,
         open_limit_s=open_limit_s(settings.device),
         restarts=settings.restarts,
-        stdin=None if settings.source in ("csv:-", "arff:-") else subprocess.DEVNULL,
+        stdin=None if reads_stdin(settings.source) else subprocess.DEVNULL,
         clock=clock,
     )

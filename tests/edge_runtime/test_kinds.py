@@ -41,10 +41,12 @@ def run(request, tmp_path):
     )
     path = os.pathsep.join([str(PLUGINS)] + [str(PACKAGES)] * (request.param == "a checkout"))
 
-    def run(*more):
+    def run(*more, stdin=None):
         command = [sys.executable, *words, "run", str(made.path), "--trust", str(made.trust), *more]
         environment = dict(os.environ, PYTHONPATH=path)
-        done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False, input=stdin
+        )
         assert done.returncode == 0, done.stderr
         return parse(made.manifest)
 
@@ -57,7 +59,8 @@ def test_a_source_and_a_sink_of_a_package_run_file_to_file(run, tmp_path):
     assert (tmp_path / "sums").read_text().splitlines() == lines
 
 
-def test_a_networked_sink_of_a_package_gets_each_frame_from_the_service(run):
+@pytest.mark.parametrize(("source", "stdin"), [("ramp:8", None), ("ramp:-", "8\n")])
+def test_a_networked_sink_of_a_package_gets_each_frame_from_the_service(run, source, stdin):
     received = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -69,9 +72,8 @@ def test_a_networked_sink_of_a_package_gets_each_frame_from_the_service(run):
 
         receiver = threading.Thread(target=receive)
         receiver.start()
-        manifest = run(
-            "--source", "ramp:8", "--sink", f"collector://127.0.0.1:{server.getsockname()[1]}", "--health", "off"
-        )
+        sink = f"collector://127.0.0.1:{server.getsockname()[1]}"
+        manifest = run("--source", source, "--sink", sink, "--health", "off", stdin=stdin)
         receiver.join(10)
     form, data = wire.Format(manifest.outputs, manifest), b"".join(received)
     size = wire.HEADER_BYTES + form.payload_bytes

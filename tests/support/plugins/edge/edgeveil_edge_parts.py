@@ -1,6 +1,7 @@
 """A user's own source, sinks, backend: ``ramp:N`` counts up, ``tally:FILE`` writes sums, ``collector://`` sends."""
 
 import socket
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -27,16 +28,17 @@ class TwiceChecked(NumPy):
 
 
 class RampSource(Source):
-    """N frames, each of its number."""
+    """N frames, each of its number; ``-``: N is a line of the standard input."""
 
     schemes = ("ramp",)
-    forms = ("ramp:N",)
+    forms = ("ramp:N", "ramp:-")
     help = "N frames, each of its number"
     file = True  # all of them are there at once
     calls = ""
 
     def __init__(self, where, spec):
-        self.size, self._spec, self._next = int(where), spec, 0
+        self.size = int(sys.stdin.readline() if where == "-" else where)
+        self._spec, self._next = spec, 0
         self.name = "ramp"
 
     def next(self):
