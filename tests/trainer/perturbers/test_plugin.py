@@ -62,6 +62,9 @@ def test_its_keys_are_checked_as_ours_are(folder):
     assert '`perturber.shar` is not a key of a recipe (did you mean "share"?)' in done.stderr
 
 
-def test_without_the_package_its_kind_is_unknown(folder):
+def test_without_the_packages_its_kind_and_its_network_are_unknown(folder):
     done = python(folder, "-c", CHECK.format("mine"), plugin=False)
+    assert 'got "wide"' in done.stderr
+    (folder / "ours.toml").write_text((folder / "mine.toml").read_text().replace('"wide"', '"table1-wifi"'))
+    done = python(folder, "-c", CHECK.format("ours"), plugin=False)
     assert 'got "level"' in done.stderr

@@ -16,13 +16,12 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import export, golden
 from edgeveil.trainer.export import export as exporting
-from edgeveil.trainer.ext.private import cover
+from edgeveil.trainer.ext.private import cover, train_encoder
 from edgeveil.trainer.ext.private import noise as dpsgd
 from edgeveil.trainer.ext.private.noise import Secret, Shares
 from edgeveil.trainer.ext.private.per_example import Claim
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.runs.checkpoint_score import train_encoder
 from edgeveil.trainer.runs.run import Checkpoint, Run
 from edgeveil.trainer.train import train
 from tests.support.checkout import ROOT
