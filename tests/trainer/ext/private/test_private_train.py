@@ -16,7 +16,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import export, golden
 from edgeveil.trainer.export import export as exporting
-from edgeveil.trainer.ext.private import cover, train_encoder
+from edgeveil.trainer.ext.private import cover, encoder, train_encoder
 from edgeveil.trainer.ext.private import noise as dpsgd
 from edgeveil.trainer.ext.private.noise import Secret, Shares
 from edgeveil.trainer.ext.private.per_example import Claim
@@ -278,7 +278,7 @@ def test_the_average_is_that_of_the_second_half(tmp_path, monkeypatch):
 
         plain(model, *args, after=noted, **settings)
 
-    monkeypatch.setattr(dpsgd, "train", watched)
+    monkeypatch.setattr(encoder, "train", watched)
     model, _ = trained(tmp_path, average=True)
     expected = [np.mean(part, axis=0) for part in zip(*seen[20:], strict=True)]
     for one, other in zip(model.get_weights(), expected, strict=True):
