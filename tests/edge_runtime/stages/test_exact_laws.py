@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.manifest.spending import epsilon_of
+from edgeveil.edge_runtime.stages import STAGES
 from tests.support.promised import local_examples as local
 
 ALPHAS = (0.1, 1, 5)
@@ -277,3 +278,8 @@ def test_the_dummy_place_decides_where_the_others_are_even():
     }
     out = local.pipeline(parts, {}).run(np.full((4, 2), 16, np.uint8), draws)["report"]
     assert out.tolist() == [[-1, 1], [1, -1], [1, -1], [-1, 1]]
+
+
+def test_every_mechanism_is_among_the_examples():
+    mechanisms = {name.partition(" ")[2] for name in STAGES.kinds() if name.startswith("mechanism ")}
+    assert mechanisms - set(local.OPS) == {"rappor-again"}  # the second round of rappor: test_held_reports.py
