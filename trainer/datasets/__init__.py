@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import columns, priced, prior, slicing
+from edgeveil.trainer.datasets import priced, prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, Units, units_of
+from edgeveil.trainer.datasets.columns import load_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
@@ -27,15 +28,15 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     ``slices`` are those of an earlier load, instead of a new cut. Raises ``BadInput``: no such data, a wrong checksum,
     NaN, wrong shapes, too few rows of a class, an impossible prior.
     """
+    public = _public(recipe)
     readings = _read(recipe)
     if recipe.perturber.unbounded:
         readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
     units = _units(recipe, readings, cluster_kind)
-    public = _public(recipe)
     known = {
-        recipe.data.target: _known(readings.y, readings.y_names),
-        recipe.data.sensitive: _known(readings.z, readings.z_names),
+        recipe.data.target: Known.of(readings.y, readings.y_names),
+        recipe.data.sensitive: Known.of(readings.z, readings.z_names),
         **readings.known,
     }
     if slices is None:
@@ -115,7 +116,7 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     if data.columns is not None and kind != "images":
         if capture is not None:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
-        return columns.load(kind, path, data.columns)
+        return load_table(kind, path, data.columns)
     if data.columns is not None and data.labels is not None:
         return image_folder.load(path, Path(data.labels), data.columns, capture)
     readings = npz.load(path, wanted=data.wanted)
@@ -124,7 +125,9 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
 
 def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
     if kind == "csv" and data.columns is not None:
-        return recordings.load(path, data.columns, series, None if data.labels is None else Path(data.labels))
+        return recordings.load_recordings(
+            path, data.columns, series, None if data.labels is None else Path(data.labels)
+        )
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
     readings = npz.load(path, wanted=data.wanted, series=sampling)
     if series.hop is not None and series.hop > readings.x.shape[1]:
@@ -139,8 +142,3 @@ def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
             f"drops such windows; the first is {still[0]}. Leave them out."
         )
     return readings
-
-
-def _known(values: np.ndarray, names: tuple[str, ...]) -> Known:
-    """A label of the recipe's; numbers are taken as ordered."""
-    return Known(values, names, ordered=all(name.lstrip("-").isdecimal() for name in names))

@@ -208,6 +208,11 @@ class Known:
     def __getitem__(self, rows: np.ndarray) -> Known:
         return Known(self.values[rows], self.names, self.ordered)
 
+    @classmethod
+    def of(cls, values: np.ndarray, names: tuple[str, ...]) -> Known:
+        """A label of a recipe; numbers are taken as ordered."""
+        return cls(values, names, ordered=all(name.lstrip("-").isdecimal() for name in names))
+
 
 @dataclass(frozen=True)
 class Dataset:

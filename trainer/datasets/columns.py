@@ -202,7 +202,7 @@ def _number(cell: str) -> float | None:
     return value if math.isfinite(value) and "_" not in cell else None
 
 
-def load(kind: str, path: Path, columns: Columns) -> Readings:
+def load_table(kind: str, path: Path, columns: Columns) -> Readings:
     """The samples of a user's own table, ``csv:FILE`` or ``parquet:FILE``, one a row. Raises ``BadInput``.
 
     Columns that are neither y, z, subject, session nor left out are the features of x, float32, in the file's order.
@@ -210,7 +210,8 @@ def load(kind: str, path: Path, columns: Columns) -> Readings:
     table = read_table(kind, path)
     table.column(columns.target or "", "data.columns.target")
     of_roles = labels(table, columns)
-    return labelled(checked_samples(features(table, columns), path), "vector", of_roles, path)
+    x = features(table, columns)
+    return labelled(checked_samples(x, path), "vector", of_roles, path)
 
 
 def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
@@ -243,3 +244,72 @@ def features(table: Table, columns: Columns) -> np.ndarray:
             f"{table.rows} rows. Fill them, drop these rows, or leave the columns out."
         )
     return np.stack([table.columns[name].values for name in names], axis=1).astype(np.float32)
+
+
+# Recordings: a file each, with a time column and one for each channel; y and z are columns of every file, the same in
+# all its rows, or those of a table next to it (``data.labels``), with a column ``file``.
+
+
+FILE = "file"  # the column of the table that names a recording
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recording: ``time`` (n,) in seconds, of the column ``clock``, and ``values`` (n, channels)."""
+
+    path: Path
+    clock: str
+    time: np.ndarray
+    values: np.ndarray
+
+
+def read_recordings(
+    paths: Sequence[Path], columns: Columns, channels: Sequence[str], labels: Path | None
+) -> tuple[list[Recorded], dict[str, list[str]]]:
+    """The recordings of CSV files, and of each role that has a column the label of every one. Raises ``BadInput``."""
+    tables = [read_table("csv", path) for path in paths]
+    clock = columns.time or ""
+    recorded = [
+        Recorded(
+            table.path,
+            clock,
+            _numbers(table, clock, "data.columns.time"),
+            np.stack([_numbers(table, name, "data.series.channels") for name in channels], axis=1),
+        )
+        for table in tables
+    ]
+    beside = None if labels is None else _by_file(read_table("csv", labels))
+    roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject"))
+    return recorded, {
+        role: [_label(role, column, table, beside) for table in tables] for role, column in roles if column is not None
+    }
+
+
+def _numbers(table: Table, name: str, of: str) -> np.ndarray:
+    column = table.column(name, of)
+    if not column.is_number or column.missing.any():
+        raise BadInput(f'{table.path}: the column "{name}" must hold a number in every row. Fill or drop the others.')
+    return column.values.astype(np.float64)
+
+
+def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
+    files = [str(one) for one in table.column(FILE, "data.labels").values]
+    if len(set(files)) != len(files):
+        raise BadInput(f'{table.path}: the column "{FILE}" names a recording twice. Give each one row.')
+    return table, {name: row for row, name in enumerate(files)}
+
+
+def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, int]] | None) -> str:
+    of = f"data.columns.{role}"
+    if beside is None:
+        values = np.unique(table.column(column, of).values.astype(str))
+        if len(values) != 1:
+            raise BadInput(
+                f'{table.path}: the column "{column}" has {len(values)} values; a recording has one {role}. Cut it '
+                "into a file for each."
+            )
+        return str(values[0])
+    labels, rows = beside
+    if table.path.name not in rows:
+        raise BadInput(f'{labels.path}: no row has "{table.path.name}" in the column "{FILE}". Add it.')
+    return str(labels.column(column, of).values[rows[table.path.name]])

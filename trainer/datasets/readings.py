@@ -390,8 +390,19 @@ def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple
     return numbers.astype(np.int64), tuple(str(value) for value in names)
 
 
+def labelled_windows(
+    x: np.ndarray, series: Sampling, labels: Mapping[str, tuple[str, np.ndarray]], path: Path, **further: Any
+) -> Readings:
+    """Windows (N, steps, channels) of a series, as ``labelled``. Raises ``BadInput``."""
+    return labelled(checked_windows(x, series, path), "series", labels, path, series=series, **further)
+
+
 def labelled(
-    x: Any, kind: Literal["image", "vector"], labels: Mapping[str, tuple[str, np.ndarray]], path: Path, **further: Any
+    x: Any,
+    kind: Literal["image", "vector", "series"],
+    labels: Mapping[str, tuple[str, np.ndarray]],
+    path: Path,
+    **further: Any,
 ) -> Readings:
     """Samples (N, ...) with the classes (N,) of each role, under the name of their column. Raises ``BadInput``."""
     found = {role: class_numbers(values, name, len(x), path) for role, (name, values) in labels.items()}

@@ -125,7 +125,7 @@ def test_training_and_device_make_the_same_windows():
     time = np.cumsum(rng.uniform(0.01, 0.04, 300))
     values = rng.normal(size=(300, 2))
     steps = windows.resampled(time, values, RATE_HZ)
-    cut = windows.cut([steps], Series(length=32, hop=8)).x
+    cut = windows.cut_windows([steps], Series(length=32, hop=8)).x
     spec = Input("x", "series", (32, 2), "float32", [0, 0], [1, 1], None, Sampling(RATE_HZ, ("a", "b"), ("g", "g")))
     windower = Windower(spec, spec.series, Windows(8, 0.1, None))
     live = np.stack([one for t, row in zip(time, values, strict=True) for one in windower.push(t, row)])

@@ -10,8 +10,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Sampling
-from edgeveil.trainer.datasets.columns import Table, read_table
-from edgeveil.trainer.datasets.readings import Readings, checked_windows, class_numbers
+from edgeveil.trainer.datasets.columns import Recorded, read_recordings
+from edgeveil.trainer.datasets.readings import Readings, labelled_windows
 from edgeveil.trainer.recipe.data_section import Columns, Series
 
 
@@ -43,7 +43,7 @@ class Windowed:
     recording: np.ndarray
 
 
-def cut(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
+def cut_windows(recordings: Sequence[np.ndarray], series: Series) -> Windowed:
     """Windows of recordings (steps, channels), all of one rate; what is left over at a recording's end is not used.
 
     Raises ``BadInput`` where the recipe names no window, or a recording is shorter than one.
@@ -85,64 +85,45 @@ def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndar
 # column ``file``. A recording is a session; its samples are resampled to the recipe's rate.
 
 
-FILE = "file"  # the column of the table that names a recording
 MOST_STEPS = 3  # made of one sample
 
 
-def load(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
+def load_recordings(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
     """Windows of all recordings. The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``."""
     paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
     paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
     if not paths:
         raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    tables = [read_table("csv", path) for path in paths]
-    found = cut([_steps(table, columns, sampling, series.longest_gap_s) for table in tables], series)
+    recorded, of_roles = read_recordings(paths, columns, sampling.channels, labels)
+    found = cut_windows([_steps(one, sampling, series.longest_gap_s) for one in recorded], series)
     _check_moves(paths, found, series, sampling.rate_hz)
-    beside = None if labels is None else _by_file(read_table("csv", labels))
-    of = {role: _labels(role, getattr(columns, role), tables, beside) for role in ("target", "sensitive", "subject")}
-    (y, y_names), (z, z_names) = (
-        class_numbers(np.array(of[role])[found.recording], role, len(found.x), folder)
-        for role in ("target", "sensitive")
-    )
-    subject = of["subject"]
-    x = checked_windows(found.x, sampling, folder)
-    return Readings(
-        x,
-        y,
-        z,
-        y_names,
-        z_names,
-        "series",
-        subject=None if subject is None else np.unique(subject, return_inverse=True)[1][found.recording],
-        session=found.recording,
-        attributes={"energy": energy(x), "tempo": tempo(x, sampling.rate_hz)},
-        series=sampling,
-    )
+    attributes = {"energy": energy(found.x), "tempo": tempo(found.x, sampling.rate_hz)}
+    each = {role: (role, np.array(values)[found.recording]) for role, values in of_roles.items()}
+    return labelled_windows(found.x, sampling, each, folder, session=found.recording, attributes=attributes)
 
 
-def _steps(table: Table, columns: Columns, sampling: Sampling, longest_gap_s: float) -> np.ndarray:
+def _steps(recorded: Recorded, sampling: Sampling, longest_gap_s: float) -> np.ndarray:
     """The steps (n, channels) of one recording at the recipe's rate."""
-    time = _numbers(table, columns.time or "", "data.columns.time")
-    values = np.stack([_numbers(table, name, "data.series.channels") for name in sampling.channels], axis=1)
+    path, time, values = recorded.path, recorded.time, recorded.values
     passed = np.diff(time)
     if (passed <= 0).any():
         row = int(np.argmax(passed <= 0)) + 2
-        raise BadInput(f"{table.path}: the time in row {row} is not after that in the row before. Sort or drop rows.")
+        raise BadInput(f"{path}: the time in row {row} is not after that in the row before. Sort or drop rows.")
     if len(passed) and passed.min() > longest_gap_s:
         raise BadInput(
-            f"{table.path}: its samples are {np.median(passed):g} s apart, and `data.series.longest_gap_s` is "
-            f'{longest_gap_s:g}. If "{columns.time}" is not in seconds, convert it; else allow longer gaps.'
+            f"{path}: its samples are {np.median(passed):g} s apart, and `data.series.longest_gap_s` is "
+            f'{longest_gap_s:g}. If "{recorded.clock}" is not in seconds, convert it; else allow longer gaps.'
         )
     if len(passed) and passed.max() > longest_gap_s:
         row = int(passed.argmax()) + 1
         raise BadInput(
-            f"{table.path}: {passed.max():g} s without a sample after row {row}, and `data.series.longest_gap_s` is "
+            f"{path}: {passed.max():g} s without a sample after row {row}, and `data.series.longest_gap_s` is "
             f"{longest_gap_s:g}. Cut the recording there, in two files, or allow longer gaps."
         )
     if len(passed) and len(passed) * MOST_STEPS < (time[-1] - time[0]) * sampling.rate_hz:
         raise BadInput(
-            f"{table.path}: it has {1 / passed.mean():.3g} samples a second, and `data.series.rate_hz` is "
+            f"{path}: it has {1 / passed.mean():.3g} samples a second, and `data.series.rate_hz` is "
             f"{sampling.rate_hz:g}: most steps would be made up. Lower the rate, or leave the recording out."
         )
     return resampled(time, values, sampling.rate_hz)
@@ -160,42 +141,3 @@ def _check_moves(paths: Sequence[Path], found: Windowed, series: Series, rate_hz
         f"{paths[of]}: {here.sum()} of its {len(here)} windows do not move, as where the sensor is stuck, and a device "
         f"drops such windows; the first begins after {after_s:g} s. Cut the recording there, or leave it out."
     )
-
-
-def _numbers(table: Table, name: str, of: str) -> np.ndarray:
-    column = table.column(name, of)
-    if not column.is_number or column.missing.any():
-        raise BadInput(f'{table.path}: the column "{name}" must hold a number in every row. Fill or drop the others.')
-    return column.values.astype(np.float64)
-
-
-def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
-    files = [str(one) for one in table.column(FILE, "data.labels").values]
-    if len(set(files)) != len(files):
-        raise BadInput(f'{table.path}: the column "{FILE}" names a recording twice. Give each one row.')
-    return table, {name: row for row, name in enumerate(files)}
-
-
-def _labels(
-    role: str, column: str | None, tables: list[Table], beside: tuple[Table, dict[str, int]] | None
-) -> list[str] | None:
-    """The label of every recording; None where the recipe names no column."""
-    if column is None:
-        return None
-    return [_label(role, column, table, beside) for table in tables]
-
-
-def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, int]] | None) -> str:
-    of = f"data.columns.{role}"
-    if beside is None:
-        values = np.unique(table.column(column, of).values.astype(str))
-        if len(values) != 1:
-            raise BadInput(
-                f'{table.path}: the column "{column}" has {len(values)} values; a recording has one {role}. Cut it '
-                "into a file for each."
-            )
-        return str(values[0])
-    labels, rows = beside
-    if table.path.name not in rows:
-        raise BadInput(f'{labels.path}: no row has "{table.path.name}" in the column "{FILE}". Add it.')
-    return str(labels.column(column, of).values[rows[table.path.name]])

@@ -72,7 +72,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         signal, length, key = file["signal"], file["length"].astype(np.int64), file["sequence_key"].astype(np.int64)
     taken = np.flatnonzero(np.isin(key[:, 1], people))
     recordings = np.split(signal, np.cumsum(length)[:-1])
-    found = of_series.cut([recordings[one] for one in taken], series)
+    found = of_series.cut_windows([recordings[one] for one in taken], series)
     row = taken[found.recording]
     known = {
         "action": Known(key[row, 0] - 1, ACTIONS),

@@ -60,7 +60,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
             raise BadInput(f"`data.series.{key}`: these data say it themselves. Leave it out.")
     # A pickle runs code; this one is known by its checksum.
     stored = np.load(Wrist.path(), allow_pickle=True).item()
-    found = recordings.cut([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
+    found = recordings.cut_windows([part for one in stored["X"] for part in np.array_split(one, QUARTERS)], series)
     of = found.recording // QUARTERS
     exercise, person, arm = (stored[name][of].astype(np.int64) for name in ("y", "subject", "side"))
     known = {
