@@ -18,6 +18,20 @@ seeds.move()
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def machine_identifier(tmp_path_factory):
+    """Where the system has no /etc/machine-id (a container, a root of mmdebstrap), the tests' process has one."""
+    from edgeveil.edge_runtime import machine
+    from edgeveil.edge_runtime.errors import BadInput
+
+    try:
+        machine.machine_id()
+    except BadInput:
+        path = tmp_path_factory.mktemp("machine") / "machine-id"
+        path.write_text("0123456789abcdef" * 2 + "\n")
+        machine._MACHINE_IDS = (str(path),)
+
+
 @pytest.fixture(scope="session")
 def data_folder() -> Path:
     """The folder of real data sets named by EDGEVEIL_DATA; tests that need it are skipped where it is absent."""

@@ -42,6 +42,7 @@ PROGRAMS = {
     "softhsm2-util": "softhsm2",
     "ssh": "openssh-client",
     "ssh-keygen": "openssh-client",
+    "ssh-keyscan": "openssh-client",
     "sshd": "openssh-server",
     "strace": "strace",
     "sudo": "sudo",

@@ -9,10 +9,13 @@ import pytest
 
 from scripts.emulation import running
 from scripts.emulation.trees import NoBoard
+from tests.support.programs import need
 
 
+@pytest.mark.programs
 def test_a_board_whose_key_cannot_be_asked_is_not_left_running(tmp_path):
     """It says that it is an SSH server, once, and no more."""
+    need("ssh-keyscan")
     with contextlib.closing(socket.create_server(("127.0.0.1", 0))) as server:
 
         def answer():
