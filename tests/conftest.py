@@ -11,7 +11,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, wherever a test begins
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.support import programs, seeds
+from tests.support import machine_identifier, programs, seeds
 
 seeds.move()
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
@@ -19,17 +19,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
-def machine_identifier(tmp_path_factory):
-    """Where the system has no /etc/machine-id (a container, a root of mmdebstrap), the tests' process has one."""
-    from edgeveil.edge_runtime import machine
-    from edgeveil.edge_runtime.errors import BadInput
-
-    try:
-        machine.machine_id()
-    except BadInput:
-        path = tmp_path_factory.mktemp("machine") / "machine-id"
-        path.write_text("0123456789abcdef" * 2 + "\n")
-        machine._MACHINE_IDS = (str(path),)
+def identifier_of_this_machine(tmp_path_factory):
+    machine_identifier.make(tmp_path_factory.mktemp("machine"))
 
 
 @pytest.fixture(scope="session")

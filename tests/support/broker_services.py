@@ -14,8 +14,9 @@ from tests.support.checkout import ROOT
 START = """
 import json, sys
 sys.path[:0] = {paths!r}
-from tests.support import live_fakes
+from tests.support import live_fakes, machine_identifier
 from edgeveil.edge_runtime import kinds
+machine_identifier.use()
 facts = {{"sensor": "wifi", "gives": "WiFi strengths"}}
 kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["simulate"]._replace(facts=facts)
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table

@@ -26,7 +26,7 @@ from edgeveil.edge_runtime.errors import Disconnected, FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.sandbox import isolation
 from edgeveil.edge_runtime.sources.base import Source, now_ns
-from tests.support import bundles
+from tests.support import bundles, machine_identifier
 from tests.support.checkout import ROOT
 
 WIDE = 64
@@ -153,6 +153,7 @@ def _happened(fault: str) -> bool:
 
 def install() -> None:
     """In this process, ``fake:`` is a source."""
+    machine_identifier.use()
     real = sources.open_source
 
     def open_source(text: str, spec: Any, capture: Any = None, **options: Any) -> Source:
