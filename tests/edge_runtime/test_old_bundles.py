@@ -57,6 +57,10 @@ def _send_all(out):
 
     Backend.__init__.__kwdefaults__["kernels"] = "reference"
 
+    sys.path.insert(0, str(Path(__file__).parents[2]))
+    from tests.support import machine_identifier
+
+    machine_identifier.use()
     trust = Path(out, "trust")
     trust.mkdir()
     (trust / "test.pub").write_bytes((FOLDER / "test.pub").read_bytes())

@@ -27,7 +27,8 @@ import json, sys
 sys.path[:0] = {paths!r}
 first = {first!r}
 exec(first)
-from tests.support import live_fakes
+from tests.support import live_fakes, machine_identifier
+machine_identifier.use()
 from edgeveil.edge_runtime import kinds; kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["npz"]._replace(facts={{}})
 from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
 process_table.command = lambda module: live_fakes.command(module, "exec({{!r}})".format(first))

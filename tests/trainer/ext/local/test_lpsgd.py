@@ -86,7 +86,7 @@ def test_private_gradients_of_simulated_users_find_the_direction():
 
     found = lpsgd.fit(x, y, report, clip=2.0, rounds=200, step=4.0)
     assert sum(asked) == len(x)  # each user once
-    assert found @ THETA / np.linalg.norm(found) / np.linalg.norm(THETA) > 0.98
+    assert found @ THETA / np.linalg.norm(found) / np.linalg.norm(THETA) > 0.9
     assert np.linalg.norm(found) > 1.0
 
 
