@@ -56,7 +56,7 @@ def process_limit_bytes() -> int:
 
 
 def up_s() -> float:
-    """Seconds since this start of the machine, by a clock that nobody can set; sleep counts too."""
+    """Seconds since this start of the machine, by a clock that cannot be set; sleep counts too."""
     return time.clock_gettime(_CLOCK_BOOTTIME)
 
 

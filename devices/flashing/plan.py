@@ -317,7 +317,7 @@ def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoar
 
 
 def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
-    """A person before several cameras is told of by each of their services, and no ledger knows of another one."""
+    """Warnings about epsilon: each service reports the same person, and each ledger counts its own service only."""
     counted = [one.name for one in others if one.counts]
     without = [one.name for one in others if not one.counts]
     if spends and counted:
@@ -326,9 +326,9 @@ def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
             "each ledger, and each limit holds alone; edgeveil status shows the sum"
         )
     if spends and without:
-        yield f"no ledger counts what {', '.join(without)} tells of a person; it comes on top of this service's"
+        yield f"no ledger counts the reports of {', '.join(without)}: their epsilon adds to that of this service"
     if counted and not spends:
-        yield f"no ledger counts what this service tells of a person; it comes on top of what {', '.join(counted)} does"
+        yield f"no ledger counts the reports of this service: their epsilon adds to that of {', '.join(counted)}"
 
 
 def _same_camera(source: str, other: str) -> bool:

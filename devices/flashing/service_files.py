@@ -162,7 +162,7 @@ def files(
 def _camera_words(source: str, profile: Profile, accepted: bool) -> dict[str, str]:
     """What is filled into the unit, besides the devices. ``accepted``: raw pictures may cross a network unencrypted.
 
-    Raises ``BadInput`` where they would, and nobody accepted it.
+    Raises ``BadInput`` where they would and ``accepted`` is false.
     """
     if needs_daemon(source):
         groups = [profile.camera.group, *([profile.accelerator_group] if profile.accelerator_group else [])]

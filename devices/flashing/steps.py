@@ -189,7 +189,7 @@ def _text(step: Step) -> str:
             users += f", and {owner.camera_user} for the camera's address" if camera else ""
             return f"write {names}{users}, and have the service start at boot"
         case MakeLedger():
-            return f"make an empty ledger, {step.place}, which counts what leaves"
+            return f"make an empty ledger, {step.place}, which counts the epsilon that is spent"
         case StartService():
             return "start the service, and wait until it sends something new"
 

@@ -1,8 +1,8 @@
-"""What a model may not do, whoever made it: draw, keep a value between frames, or be two files in one.
+"""Rules for every model: it may not draw random numbers, keep a value between frames, or be two files in one.
 
 The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
 another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
-value may tell of an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
+value may reveal an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
 
 Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be looked
 into. The model that they were made of is a variant of the same manifest, and that one is.

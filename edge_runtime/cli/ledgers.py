@@ -63,4 +63,4 @@ def _lines(document: Document) -> Iterator[str]:
     for period in document["periods"]:
         yield "    in the period of {period_s:g} s that began {age_s} s ago: {epsilon:g}".format(**period)
     yield "  of {subjects} subjects the most: {most_of_a_subject_epsilon:g}".format(**document)
-    yield "the device was on for {on_s} s of that, by a clock that nobody can set".format(**document)
+    yield "the device was on for {on_s} s of that, by a clock that cannot be set".format(**document)

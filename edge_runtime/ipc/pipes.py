@@ -73,8 +73,7 @@ def make_for_inside(folder: str) -> int:
         if os.path.lexists(new):
             os.remove(new)
         os.mkfifo(new, 0o600)
-        # Everybody who may enter the folder may write, and none but its owner read.
-        os.chmod(new, 0o622)  # noqa: S103
+        os.chmod(new, 0o622)  # noqa: S103 - users who may enter the folder write; only its owner reads
         handle = os.open(new, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         os.rename(new, path)
     except OSError as error:

@@ -220,6 +220,7 @@ def _privacy(privacy: Dict[str, Any], _document: Any) -> Table:
 
 def _privacy_file(wanted: str) -> Field:
     def there(name: str, privacy: Any, document: Any) -> Iterable[Problem]:
+        # Mypy takes the rule for optional: a field of ``member`` has one.
         yield from member("privacy").rule(name, privacy, document)  # type: ignore[misc]
         if name != wanted:
             yield "bad-value", "", "expected '{}'; without an audit, null".format(wanted)

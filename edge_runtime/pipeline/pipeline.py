@@ -20,9 +20,9 @@ from edgeveil.edge_runtime.stages.draw import Pool
 
 # What stands for a reading that failed, where an epsilon is promised.
 #
-# An epsilon speaks of what a report may be, not of whether it comes: a missing one tells exactly what made the network
-# fail. So the mechanisms then run on a fixed input, index 0 or the middle of the range, and that report is paid for
-# too.
+# An epsilon bounds the content of a report, not whether there is one: a missing report would reveal the reading that
+# made the network fail. So the mechanisms then run on a fixed input, index 0 or the middle of the range, and the
+# report is paid for too.
 
 
 _MIDDLE = 0.5  # of what mechanisms and noise take, 0 to 1

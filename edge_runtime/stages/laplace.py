@@ -32,6 +32,7 @@ class LaplaceSteps(mech.Mechanism):
     mechanism = "laplace"
     lots = "steps"
     fields = {"levels": whole(1, MOST_STEPS)}
+    # Those of the stage ``add``.
     epsilon = staticmethod(epsilon_of_steps)  # type: ignore[assignment]
     variance = staticmethod(variance_of_steps)  # type: ignore[assignment]
 

@@ -114,6 +114,7 @@ def board_command(app: typer.Typer, epilog: str) -> Callable[[Command], Command]
             function(connection=_connection(**login), **options)
 
         own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "connection"]
+        # Typer reads it; mypy knows of no such attribute of a function.
         command.__signature__ = inspect.Signature([*own, *_LOGIN.values()])  # type: ignore[attr-defined]
         app.command(cls=_BoardCommand, epilog=epilog)(command)
         return function

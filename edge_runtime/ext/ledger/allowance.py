@@ -15,10 +15,10 @@ from edgeveil.edge_runtime.ipc.record import PaidDraws
 from edgeveil.edge_runtime.machine import up_s
 from edgeveil.edge_runtime.manifest.manifest import AHEAD, Price
 
-# The inside counts too: told at its start what is left, it makes no more, whoever reads its pipe.
+# The inside counts too: at its start it reads the remaining limit, and it makes no more reports than that.
 #
-# So an outside that was taken over gains at most by a restart. What is told goes through the page of counters, which
-# both have, and is read once. Each limit begins its next period by the inside's own clock.
+# So an outside that was taken over gains at most one restart. The limit is written to the page of counters, which both
+# processes share, and is read once. Each limit begins its next period by the inside's own clock.
 
 
 _LEFT, _RENEWS = "left:{}", "renews-s:{}"

@@ -166,8 +166,8 @@ def test_the_users_of_a_profile_are_not_those_of_another_service():
     ("there", "spends", "words"),
     [
         (COUNTS, True, "edgeveil and this service count epsilon apart: a person before all their cameras pays in each"),
-        (THERE, True, "no ledger counts what edgeveil tells of a person"),
-        (COUNTS, False, "no ledger counts what this service tells of a person"),
+        (THERE, True, "no ledger counts the reports of edgeveil"),
+        (COUNTS, False, "no ledger counts the reports of this service"),
     ],
 )
 def test_that_services_count_apart_is_said_before_a_flash(there, spends, words):
