@@ -71,10 +71,15 @@ def open_backend(
             raise
         except Exception as error:  # every interpreter has its own; nothing of a frame exists yet
             reasons.append("{} said: {}".format(kind.name, _first_line(error)))
-    installs = " or ".join("pip install {}".format(kind.facts["formats"][format]) for kind in kinds)
+    installs = " or ".join(_how_to_install(kind.facts["formats"][format]) for kind in kinds)
     if reasons:
         raise NoBackend("no installed backend can run this {} artefact ({})".format(format, "; ".join(reasons)))
     raise NoBackend("no backend for {} artefacts is installed here: {}".format(format, installs))
+
+
+def _how_to_install(what: str) -> str:
+    """The command of a package; a sentence that begins with "install" as it is, for what pip does not find."""
+    return what if what.startswith("install ") else "pip install {}".format(what)
 
 
 def _for_device(rows: List[Kind], format: str, model: bytes, kernels: str, device: str) -> List[Kind]:

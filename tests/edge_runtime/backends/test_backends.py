@@ -190,12 +190,20 @@ def test_bytes_that_are_no_model_are_refused_in_one_line(tiny, form):
     assert caught.value.exit_code == 2
 
 
-@pytest.mark.parametrize(("form", "install"), [("tflite", "ai-edge-litert"), ("onnx", "pip install onnxruntime")])
-def test_a_machine_without_interpreters_is_told_what_to_install(monkeypatch, form, install):
-    monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None)
+@pytest.mark.parametrize(
+    ("form", "device", "install"),
+    [
+        ("tflite", "cpu", "ai-edge-litert"),
+        ("onnx", "cpu", ": pip install onnxruntime"),
+        ("hef", "hailo8", ": install HailoRT's wheel from hailo.ai$"),
+    ],
+)
+def test_a_machine_without_interpreters_is_told_what_to_install(monkeypatch, form, device, install):
+    real, packages = select.importlib.util.find_spec, {kind.facts["package"] for kind in BACKENDS.kinds().values()}
+    monkeypatch.setattr(select.importlib.util, "find_spec", lambda name: None if name in packages else real(name))
     assert available(form) == []
     with pytest.raises(DeviceFailed, match=install) as caught:
-        open_backend(form, b"", {})
+        open_backend(form, b"", {}, device=device)
     assert caught.value.exit_code == 2
 
 
