@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import priced, prior, slicing
-from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, Units, units_of
-from edgeveil.trainer.datasets.columns import load_table
+from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
+from edgeveil.trainer.datasets.columns import load_table, read_recordings
 from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
@@ -30,10 +30,18 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     """
     public = _public(recipe)
     readings = _read(recipe)
-    if recipe.perturber.unbounded:
-        readings = without_range(readings, homogeneous=recipe.data.homogeneous)
     cluster, cluster_kind = slicing.clusters(readings.z, subject=readings.subject, session=readings.session)
-    units = _units(recipe, readings, cluster_kind)
+    units = None
+    if recipe.private is not None:
+        units = units_of(
+            len(readings.y),
+            recipe.private.unit,
+            subject=readings.subject,
+            session=readings.session,
+            kept_whole=cluster_kind,
+            people=readings.subject is not None or PERSON in (recipe.data.target, recipe.data.sensitive),
+            seed=recipe.seed,
+        )
     known = {
         recipe.data.target: Known.of(readings.y, readings.y_names),
         recipe.data.sensitive: Known.of(readings.z, readings.z_names),
@@ -55,6 +63,10 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     training = slices.training()
     y, z = readings.y[training], readings.z[training]
     slicing.check_hidden(y, z)
+    unbounded = recipe.perturber.unbounded
+    if unbounded:
+        readings = without_range(readings, homogeneous=recipe.data.homogeneous)
+    input_ = input_spec(readings, training, recipe.data, public=public, unbounded=unbounded)
     return Dataset(
         name=recipe.data.own[0] if recipe.data.own else recipe.data.source,
         x=readings.x,
@@ -63,7 +75,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         y_names=readings.y_names,
         z_names=readings.z_names,
         theta=prior.theta(recipe.prior, y, z, names=(readings.y_names, readings.z_names), public=units is not None),
-        input=input_spec(readings, training, recipe.data, public=public, unbounded=recipe.perturber.unbounded),
+        input=input_,
         slices=slices,
         cluster=cluster,
         cluster_kind=cluster_kind,
@@ -75,21 +87,6 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         units=units,
         seed=recipe.seed,
         homogeneous=recipe.data.homogeneous,
-    )
-
-
-def _units(recipe: Recipe, readings: Readings, kept_whole: Literal["subject", "session"] | None) -> Units | None:
-    """Whose the rows are, under [private]."""
-    if recipe.private is None:
-        return None
-    return units_of(
-        len(readings.y),
-        recipe.private.unit,
-        subject=readings.subject,
-        session=readings.session,
-        kept_whole=kept_whole,
-        people=readings.subject is not None or PERSON in (recipe.data.target, recipe.data.sensitive),
-        seed=recipe.seed,
     )
 
 
@@ -124,11 +121,11 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
 
 
 def _own_series(data: Data, kind: str, path: Path, series: Series) -> Readings:
-    if kind == "csv" and data.columns is not None:
-        return recordings.load_recordings(
-            path, data.columns, series, None if data.labels is None else Path(data.labels)
-        )
     sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
+    if kind == "csv" and data.columns is not None:
+        labels = None if data.labels is None else Path(data.labels)
+        recorded, of_roles = read_recordings(path, data.columns, sampling.channels, labels)
+        return recordings.windows_of(recorded, of_roles, sampling, series, path)
     readings = npz.load(path, wanted=data.wanted, series=sampling)
     if series.hop is not None and series.hop > readings.x.shape[1]:
         raise BadInput(

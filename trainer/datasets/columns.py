@@ -264,9 +264,16 @@ class Recorded:
 
 
 def read_recordings(
-    paths: Sequence[Path], columns: Columns, channels: Sequence[str], labels: Path | None
+    folder: Path, columns: Columns, channels: Sequence[str], labels: Path | None
 ) -> tuple[list[Recorded], dict[str, list[str]]]:
-    """The recordings of CSV files, and of each role that has a column the label of every one. Raises ``BadInput``."""
+    """The recordings of a folder's CSV files, and of each role that has a column the label of every one.
+
+    Raises ``BadInput``.
+    """
+    paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
+    paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
+    if not paths:
+        raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
     tables = [read_table("csv", path) for path in paths]
     clock = columns.time or ""
     recorded = [

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import Sampling
-from edgeveil.trainer.datasets.columns import Recorded, read_recordings
+from edgeveil.trainer.datasets.columns import Recorded
 from edgeveil.trainer.datasets.readings import Readings, labelled_windows
-from edgeveil.trainer.recipe.data_section import Columns, Series
+from edgeveil.trainer.recipe.data_section import Series
 
 
 def energy(x: np.ndarray) -> np.ndarray:
@@ -88,16 +88,19 @@ def resampled(time_s: np.ndarray, values: np.ndarray, rate_hz: float) -> np.ndar
 MOST_STEPS = 3  # made of one sample
 
 
-def load_recordings(folder: Path, columns: Columns, series: Series, labels: Path | None) -> Readings:
-    """Windows of all recordings. The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``."""
-    paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
-    paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
-    if not paths:
-        raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
-    sampling = Sampling(float(series.rate_hz or 0), tuple(series.channels or ()), tuple(series.units or ()))
-    recorded, of_roles = read_recordings(paths, columns, sampling.channels, labels)
+def windows_of(
+    recorded: Sequence[Recorded],
+    of_roles: Mapping[str, Sequence[str]],
+    sampling: Sampling,
+    series: Series,
+    folder: Path,
+) -> Readings:
+    """Windows of all recordings of a folder, with the label of each recording by its role.
+
+    The attributes are ``energy`` and ``tempo`` of all channels. Raises ``BadInput``.
+    """
     found = cut_windows([_steps(one, sampling, series.longest_gap_s) for one in recorded], series)
-    _check_moves(paths, found, series, sampling.rate_hz)
+    _check_moves(recorded, found, series, sampling.rate_hz)
     attributes = {"energy": energy(found.x), "tempo": tempo(found.x, sampling.rate_hz)}
     each = {role: (role, np.array(values)[found.recording]) for role, values in of_roles.items()}
     return labelled_windows(found.x, sampling, each, folder, session=found.recording, attributes=attributes)
@@ -129,7 +132,7 @@ def _steps(recorded: Recorded, sampling: Sampling, longest_gap_s: float) -> np.n
     return resampled(time, values, sampling.rate_hz)
 
 
-def _check_moves(paths: Sequence[Path], found: Windowed, series: Series, rate_hz: float) -> None:
+def _check_moves(recorded: Sequence[Recorded], found: Windowed, series: Series, rate_hz: float) -> None:
     """Raise ``BadInput`` for a recording whose sensor is stuck for a window."""
     still = still_windows(found.x)
     if not still.any():
@@ -138,6 +141,6 @@ def _check_moves(paths: Sequence[Path], found: Windowed, series: Series, rate_hz
     here = still[found.recording == of]
     after_s = here.argmax() * (series.hop or 1) / rate_hz
     raise BadInput(
-        f"{paths[of]}: {here.sum()} of its {len(here)} windows do not move, as where the sensor is stuck, and a device "
-        f"drops such windows; the first begins after {after_s:g} s. Cut the recording there, or leave it out."
+        f"{recorded[of].path}: {here.sum()} of its {len(here)} windows do not move, as where the sensor is stuck, and "
+        f"a device drops such windows; the first begins after {after_s:g} s. Cut the recording there, or leave it out."
     )
