@@ -5,7 +5,6 @@ frames, and the process with the raw frames must not load the code that sends.
 """
 
 import argparse
-import os
 import sys
 from typing import List, Optional
 
@@ -15,10 +14,15 @@ from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
 from edgeveil.edge_runtime.gone import refused
+from edgeveil.edge_runtime.util.atomic import flush_output
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
+    return flush_output(_run(argv))
+
+
+def _run(argv: Optional[List[str]]) -> int:
     try:
         gone = refused(sys.argv[1:] if argv is None else argv)
         if gone:
@@ -33,9 +37,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         sys.stderr.write("interrupted\n")
         return 130
     except BrokenPipeError:
-        # The reader of the output has closed it: print nothing more, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 4
+        return 4  # the reader of standard output has closed it
     except Exception as error:
         # Its text could hold a value of a frame: print only its place in the code.
         sys.stderr.write("error: stopped by an unexpected {}; please report this line\n".format(describe(error)))

@@ -29,7 +29,6 @@ def print_document(
     text = json.dumps(document, sort_keys=True, allow_nan=False) if as_json else "\n".join(lines(document))
     encoding = file.encoding or "utf-8"  # a path need not be text in it
     file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
-    file.flush()
 
 
 Call = Callable[[argparse.Namespace], Any]

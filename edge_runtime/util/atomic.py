@@ -8,6 +8,7 @@ import contextlib
 import errno
 import os
 import stat
+import sys
 import time
 from typing import IO, Iterator, Optional, Tuple, Union
 
@@ -200,6 +201,22 @@ def writing(path: Path, *, streams: bool = False) -> Iterator[None]:
         if streams and isinstance(error, BrokenPipeError):
             raise
         raise _failed(path, error, *(["It keeps what it got."] if streams else [])) from None
+
+
+def flush_output(code: int) -> int:
+    """The exit code of a command that ends with ``code``, once standard output is written; 2 where that fails.
+
+    That a reader has closed it is no failure.
+    """
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        # Print nothing more, not even at exit, where Python would end with a code of its own.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not code and not isinstance(error, BrokenPipeError):
+            sys.stderr.write("error: {}\n".format(_failed("standard output", error, "It keeps what it got.")))
+            return WriteFailed.exit_code
+    return code
 
 
 def write_atomic(path: Path, data: bytes, *, mode: int = 0o666, lasting: bool = True, keep_old: bool = False) -> None:

@@ -16,6 +16,7 @@ from typer.exceptions import TyperException
 
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
+from edgeveil.edge_runtime.util.atomic import flush_output
 from edgeveil.trainer.cli import (
     audit_command,
     bench_command,
@@ -438,7 +439,7 @@ def main() -> None:
     except TyperException as error:  # a wrong option or argument: usage, what was wrong, how to get help
         error.show()  # type: ignore[attr-defined]
         code = error.exit_code
-    sys.exit(code or 0)
+    sys.exit(flush_output(code or 0))
 
 
 if __name__ == "__main__":

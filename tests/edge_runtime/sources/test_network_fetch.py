@@ -73,7 +73,7 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
         assert b"secret" not in text, where
     assert code == 0, events
     assert document["frames_in"] == 70 == document["frames_out"] + sum(document["dropped"].values())
-    assert len(camera.asked) == 2  # it broke off once, and was asked again
+    assert len(camera.asked) >= 2  # it broke off, and was asked again
     assert "Basic d2hvOnRvcHNlY3JldA==" in camera.asked[0]
     assert "disconnected" in {event.get("kind") for event in events}
     (told,) = [event for event in events if event["event"] == "source"]

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -223,10 +224,27 @@ def test_a_stream_that_is_full_is_one_sentence(made, sink):
         timeout=60,
         check=False,
         cwd=Path(main.__file__).parents[1],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
     )
     assert done.returncode == 2
     assert f"error: cannot write {sink[4:]}: no space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["edge_runtime verify {0.path} --trust {0.trust}", "trainer.cli.main recipe list"])
+def test_what_a_verb_prints_into_a_stream_that_is_full_is_an_error(made, verb):
+    done = subprocess.run(
+        ["bash", "-c", f"{sys.executable} -m edgeveil.{verb.format(made)} > /dev/full"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(main.__file__).parents[1],
+        env={name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"},
+    )
+    assert done.returncode == 2
+    assert "error: cannot write standard output: no space left on device" in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz"])
