@@ -26,6 +26,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 PIECE = 24 * 1024  # bytes of a file that are acknowledged together: the most that a reboot loses
 TRIES = 8  # logins in a row that fail
 TYPED = 160  # characters of one line that is typed
+START_S = 10  # until our program, typed and started, is taken for lost
 _END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # a shell takes it for a comment: it has no control character that ends one
 _BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
@@ -291,7 +292,7 @@ class _Console:
         def failed() -> bool:
             return bool(re.search(rb"(rror:|Error|not found)", self._seen)) and self._asks(_PROMPT)
 
-        self._type(command, lambda: READY in self._seen or failed(), 10)
+        self._type(command, lambda: READY in self._seen or failed(), START_S)
         if READY in self._seen:
             return True
         # Perhaps only the program's first line was lost, and it takes what is typed for noise: end it.

@@ -61,6 +61,7 @@ def hall(tmp_path):
 @pytest.fixture
 def edgeveil(tmp_path, capfd, monkeypatch):
     """Runs ``edgeveil fleet hall.toml``; returns its exit code, the boards' states by ``--json``, and what it said."""
+    owners.few_interpreters(monkeypatch)
     command = output.in_process(monkeypatch, capfd)
 
     def run(*words):

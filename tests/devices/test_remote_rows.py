@@ -5,7 +5,6 @@ import json
 import subprocess
 import sys
 import zipfile
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -210,7 +209,6 @@ def test_frames_are_compared_under_the_noise_that_the_board_drew():
 
 @pytest.mark.slow
 def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatch, request):
-    from edgeveil.trainer.attacks import problem
     from edgeveil.trainer.attacks.families.fixed import Fixed
     from edgeveil.trainer.attacks.families.logistic import Logistic
     from edgeveil.trainer.audit.audit import audit
@@ -218,11 +216,11 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     from edgeveil.trainer.export.export import export
     from edgeveil.trainer.sealing.seal import keygen, seal
     from tests.support.export_runs import label_only_run
+    from tests.support.trial import short_audit
 
     running, home = server
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
-    full = problem.BUDGETS["quick"]
-    monkeypatch.setitem(problem.BUDGETS, "quick", replace(full, epochs=2, trees=5))
+    short_audit.shorten(monkeypatch)
     run, folder, bundle = tmp_path / "run", tmp_path / "export", tmp_path / "one.veil"
     label_only_run(run)
     export(run, ["workstation"], folder)

@@ -53,6 +53,35 @@ def edge(python, app, *arguments, **environment):
     )
 
 
+# Commands one after another in one process, as a board's are in several: what starts an interpreter is tried below.
+COMMANDS = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+from edgeveil.edge_runtime.cli.main import main
+done = []
+for words in json.loads(sys.argv[2]):
+    out, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        done.append([main(words)])
+    done[-1] += [out.getvalue(), said.getvalue()]
+print(json.dumps(done))
+"""
+
+
+def edges(python, app, *commands):
+    """Exit code, standard output and standard error of each of these commands."""
+    words = json.dumps([[str(word) for word in command] for command in commands])
+    done = subprocess.run(
+        [str(python), "-I", "-c", COMMANDS, str(app), words],
+        cwd=app.parent,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def test_every_environment_is_tried():
     assert set(CAN) | set(NUMPY_ALONE) == set(pythons.ROWS)
 
@@ -124,25 +153,35 @@ sys.path.insert(0, sys.argv[1])
 import numpy as np
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
-with Perturber.open(sys.argv[2], trust=sys.argv[3]) as perturber:
-    x = np.array([16, 0, 4, 12], np.uint8)
-    sent = perturber.perturb_batch([RawFrame(x, i) for i in range(4000)])
-np.save(sys.argv[4], np.stack([one.outputs["report"] for one in sent]))
+found, x = {}, np.array([16, 0, 4, 12], np.uint8)
+for op in sys.argv[4:]:
+    place = "{}/{}/".format(sys.argv[2], op)
+    with Perturber.open(place + "test.veil", trust=place + "trust") as perturber:
+        sent = perturber.perturb_batch([RawFrame(x, i) for i in range(4000)])
+    found[op] = np.stack([one.outputs["report"] for one in sent])
+np.savez(sys.argv[3], **found)
 """
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
-def test_a_promise_is_kept_everywhere(name, app, tmp_path):
-    """Its integers are checked and its golden report is that of this Python's; what it releases is as likely."""
-    python = python_of(name)
+@pytest.fixture(scope="module")
+def promised(tmp_path_factory):
+    """A folder with a bundle of each mechanism, and what each releases here."""
+    folder = tmp_path_factory.mktemp("promised")
     for op in local_examples.OPS:
-        made = bundles.make_bundle(tmp_path / op, example=local_examples.example(op))
-        out = tmp_path / f"{op}.npy"
-        command = [str(python), "-I", "-c", REPORTS, str(app), str(made.path), str(made.trust), str(out)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
-        sent = np.load(out).astype(float)
-        here = _reports(op, 4000)
+        bundles.make_bundle(folder / op, example=local_examples.example(op))
+    return folder, {op: _reports(op, 4000) for op in local_examples.OPS}
+
+
+@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+def test_a_promise_is_kept_everywhere(name, app, promised, tmp_path):
+    """Its integers are checked and its golden report is that of this Python's; what it releases is as likely."""
+    folder, released = promised
+    command = [python_of(name), "-I", "-c", REPORTS, app, folder, tmp_path / "sent.npz", *local_examples.OPS]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    there = np.load(tmp_path / "sent.npz")
+    for op, here in released.items():
+        sent = there[op].astype(float)
         z = (sent.mean(axis=0) - here.mean(axis=0)) / np.sqrt((sent.var(axis=0) + here.var(axis=0)) / 4000 + 1e-30)
         assert np.abs(z).max() < 6, op
 
@@ -156,48 +195,45 @@ def _reports(op, n):
 @pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
 def test_a_real_bundle_is_verified_and_a_tampered_one_refused(name, app, tiny, tmp_path):
     python = python_of(name)
-    done = edge(python, app, "verify", tiny.path, "--trust", tiny.trust, "--signature-only")
-    assert done.returncode == 0, done.stderr
     data = bytearray(tiny.path.read_bytes())
     data[len(data) // 2] ^= 1
     (tmp_path / "bad.veil").write_bytes(bytes(data))
-    done = edge(python, app, "verify", tmp_path / "bad.veil", "--trust", tiny.trust, "--signature-only")
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    if name in NUMPY_ALONE:
-        done = edge(python, app, "verify", tiny.path, "--trust", tiny.trust)
-        assert done.returncode == 2
-        assert "pip install" in done.stderr
+    good, bad = (["verify", path, "--trust", tiny.trust] for path in (tiny.path, tmp_path / "bad.veil"))
+    done = edges(python, app, [*good, "--signature-only"], [*bad, "--signature-only"], *[good] * (name in NUMPY_ALONE))
+    assert [code for code, _, _ in done] == [0, 2, 2][: len(done)], done
+    assert "Traceback" not in done[1][2]
+    assert name not in NUMPY_ALONE or "pip install" in done[2][2]
 
 
 @pytest.mark.parametrize("name", CAN)
-@pytest.mark.parametrize("variant", tiny_models.VARIANTS)
-def test_every_artefact_runs_where_it_can(name, variant, app, tiny, tmp_path):
+def test_every_artefact_runs_where_it_can(name, app, tiny, tmp_path):
     """verify holds it against the golden outputs made with LiteRT and ONNX Runtime; run must agree on a frame."""
     python = python_of(name)
     variants, backend = CAN[name]
     x = np.random.default_rng(0).integers(0, 256, (10, *tiny_models.SHAPE)).astype(np.uint8)
     np.savez(tmp_path / "in.npz", x=x)
-    place = ("--source", f"npz:{tmp_path}/in.npz", "--sink", f"npz:{tmp_path}/out.npz")
-    common = (tiny.path, "--trust", tiny.trust, "--artefact", variant)
-    verified = edge(python, app, "verify", *common, "--json")
-    ran = edge(python, app, "run", *common, *place, "--json")
-    if variant not in variants:
-        assert (verified.returncode, ran.returncode) == (2, 2)
-        assert "can run" in verified.stderr
-        assert not (tmp_path / "out.npz").exists()
-        return
-    assert verified.returncode == 0, verified.stderr
-    limit = tiny.manifest["models"]["generator"]["artefacts"][variant]["tolerance"]["max_abs"]
-    assert json.loads(verified.stdout)["self_test"]["max_abs"] <= limit
-    assert ran.returncode == 0, ran.stderr
-    document = json.loads(ran.stdout)
-    jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
-    assert document["backends"]["generator"]["backend"] == backend
-    assert (document["frames_in"], document["frames_out"], document["dropped"]) == (10, 10, {})
-    with np.load(tmp_path / "out.npz") as out:
-        assert out["x"].shape == x.shape
-        assert not (out["x"] == x).all(axis=(1, 2, 3)).any()
+    commands = []
+    for variant in tiny_models.VARIANTS:
+        common = (tiny.path, "--trust", tiny.trust, "--artefact", variant, "--json")
+        place = ("--source", f"npz:{tmp_path}/in.npz", "--sink", f"npz:{tmp_path}/{variant}.npz")
+        commands += [("verify", *common), ("run", *common, *place)]
+    done = edges(python, app, *commands)
+    for variant, verified, ran in zip(tiny_models.VARIANTS, done[::2], done[1::2], strict=True):
+        if variant not in variants:
+            assert (verified[0], ran[0]) == (2, 2)
+            assert "can run" in verified[2]
+            assert not (tmp_path / f"{variant}.npz").exists()
+            continue
+        assert (verified[0], ran[0]) == (0, 0), (variant, verified, ran)
+        limit = tiny.manifest["models"]["generator"]["artefacts"][variant]["tolerance"]["max_abs"]
+        assert json.loads(verified[1])["self_test"]["max_abs"] <= limit
+        document = json.loads(ran[1])
+        jsonschema.validate(document, json.loads((ROOT / "docs/reference/schemas/run.schema.json").read_text()))
+        assert document["backends"]["generator"]["backend"] == backend
+        assert (document["frames_in"], document["frames_out"], document["dropped"]) == (10, 10, {})
+        with np.load(tmp_path / f"{variant}.npz") as out:
+            assert out["x"].shape == x.shape
+            assert not (out["x"] == x).all(axis=(1, 2, 3)).any()
 
 
 @pytest.mark.parametrize("name", CAN)
@@ -292,7 +328,7 @@ def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_p
     python, made = python_of(name), tiny if name in CAN else bundles.make_bundle(tmp_path, example=_pictures())
     words = [made.path, "--trust", made.trust, "--sink", f"npz:{tmp_path}/out.npz"]
     words += ["--artefact", CAN[name][0][0]] if name in CAN else []
-    more = ("--source", "simulate:depth?fps=60", "--fps", 25, "--frames", 60, "--health", "off", "--log", "json")
+    more = ("--source", "simulate:depth?fps=200", "--fps", 50, "--frames", 60, "--health", "off", "--log", "json")
     done = edge(python, app, "run", *words, *more, "--json")
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
@@ -328,27 +364,28 @@ def test_training_and_every_board_cut_the_same_patches(name):
 def test_openvino_runs_what_was_asked_for_on_the_device_that_was(name, app, tiny):
     """HETERO is a device of its own, with the processor under it; MYRIAD is in no wheel."""
     python, words = python_of(name), ["verify", tiny.path, "--trust", tiny.trust, "--backend", "openvino"]
-    done = edge(python, app, *words, "--device", "openvino:HETERO:CPU", "--artefact", "onnx-float32", "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["device"] == "openvino:HETERO:CPU"
-    done = edge(python, app, "bench", *words[1:], "--device", "openvino:HETERO:CPU", "--min-seconds", 0, "--json")
-    (ran_on,) = json.loads(done.stdout)["ran_on"]
-    assert ran_on["device"] == "CPU"
     asked = dict.fromkeys(("myriad", "myriad,cpu", "openvino:HETERO:MYRIAD,CPU"), "MYRIAD")
     if name == "py311-openvino":
         asked |= {"openvino:GPU": "GPU", "openvino:NPU": "NPU"}  # whose plugins load here, and find nothing
-    for device, part in asked.items():
-        done = edge(python, app, *words, "--device", device, "--artefact", "onnx-float32")
-        assert (done.returncode, done.stdout) == (4, "")
-        assert f"device {part} was asked for, and OpenVINO" in done.stderr
-        assert "--device cpu" in done.stderr.splitlines()[-1]
+    both = ["--device", "openvino:HETERO:CPU", "--artefact", "onnx-float32", "--json"]
+    refused = [[*words, "--device", device, "--artefact", "onnx-float32"] for device in asked]
+    bench = ["bench", *words[1:], *both[:2], "--min-seconds", 0, "--json"]
+    verified, benched, *others = edges(python, app, [*words, *both], bench, *refused)
+    assert verified[0] == 0, verified
+    assert json.loads(verified[1])["device"] == "openvino:HETERO:CPU"
+    (ran_on,) = json.loads(benched[1])["ran_on"]
+    assert ran_on["device"] == "CPU"
+    for part, (code, out, said) in zip(asked.values(), others, strict=True):
+        assert (code, out) == (4, "")
+        assert f"device {part} was asked for, and OpenVINO" in said
+        assert "--device cpu" in said.splitlines()[-1]
 
 
 def test_the_jetsons_onnxruntime_refuses_a_gpu_that_it_was_built_without(app, tiny):
-    for device in ("cuda", "tensorrt,cpu"):
-        done = edge(python_of("py36"), app, "verify", tiny.path, "--trust", tiny.trust, "--device", device)
-        assert (done.returncode, done.stdout) == (4, "")
-        assert "onnxruntime 1.10.0 was built without it" in done.stderr
+    words = ["verify", tiny.path, "--trust", tiny.trust, "--device"]
+    for code, out, said in edges(python_of("py36"), app, [*words, "cuda"], [*words, "tensorrt,cpu"]):
+        assert (code, out) == (4, "")
+        assert "onnxruntime 1.10.0 was built without it" in said
 
 
 @pytest.mark.parametrize("name", ["py37", "py39-tflite", "py311-tflite"])

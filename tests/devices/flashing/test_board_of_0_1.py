@@ -105,6 +105,7 @@ def on_board(board, root, *words, code=0):
     return said.stdout.decode() + said.stderr.decode()
 
 
+@pytest.mark.nightly
 def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(older, board, owner, edgeveil, done):
     where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service", *board.options()]
     first = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)

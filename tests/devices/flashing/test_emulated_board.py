@@ -117,6 +117,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     )
 
 
+@pytest.mark.nightly
 def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypatch):
     """A generator with noise on digits, by the board's own int8 kernels, attacked there beside the workstation's."""
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
@@ -152,6 +153,7 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     emulated_boards.record("emulated_arm64_audit.json", {key: document[key] for key in keys})
 
 
+@pytest.mark.nightly
 def test_a_promise_is_kept_on_arm64(edgeveil, board, owner, wheels, tmp_path):
     """Integers are checked there, golden reports are those of here, and what is released is as likely; of every op."""
     folder, first, _ = owner

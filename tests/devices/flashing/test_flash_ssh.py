@@ -47,7 +47,8 @@ def flash(edgeveil, server, owner, bundle, *more):
     return edgeveil("flash", bundle, "--on", server.target, *common, *more)
 
 
-def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, owner, tmp_path):
+def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, owner, tmp_path, monkeypatch):
+    owners.few_interpreters(monkeypatch)
     _, first, second = owner
     code, _, said = flash(edgeveil, server, owner, first, "--dry-run")
     assert code == 0

@@ -154,7 +154,8 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", [{READY: 1}, {READY: 1, HANG_UP: 2}], ids=["ready", "ready-and-hang-up"])
-def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
+def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words, monkeypatch):
+    monkeypatch.setattr(serial, "START_S", 3)
     with lossy_serial_line.board(tmp_path) as board:
         SerialTransport(board.port).close()
     said = []
@@ -266,6 +267,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
+    owners.few_interpreters(monkeypatch)
     root, bundle, edgeveil = owners.trust(tmp_path), owners.bundle(tmp_path), output.in_process(monkeypatch, capfd)
     (tmp_path / "opt").mkdir()
     (tmp_path / "password").write_text(SECRET + "\n")

@@ -167,13 +167,10 @@ def test_verifying_needs_the_standard_library_alone(tmp_path):
     assert answers_of(sys.executable, made.trust, [made.path]) == [expected]
 
 
-@pytest.mark.pythons
-@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"])
-def test_every_python_gives_the_same_answers(tmp_path, version):
-    """Good bundles and the whole museum, read by a real interpreter of that version with nothing installed."""
-    python = runpy.run_path(str(ROOT / "scripts/environments/pythons.py"))["interpreter"](version)
-    if python is None:
-        pytest.skip(f"NO PYTHON {version} HERE: the reader of bundles was not tried on it")
+@pytest.fixture(scope="module")
+def answered(tmp_path_factory):
+    """A good bundle and the whole museum as files, the trust that they are read by, and the answers of this Python."""
+    tmp_path = tmp_path_factory.mktemp("museum")
     made = bundles.make_bundle(tmp_path, example=bundles.artefact_example())
     paths, expected = [made.path], [read_bundle(made.path, open_trust(made.trust)).manifest_sha256]
     for exhibit in museum.EXHIBITS.values():
@@ -183,4 +180,15 @@ def test_every_python_gives_the_same_answers(tmp_path, version):
             paths[-1].write_bytes(built)
             expected.append(exhibit.reason)
     assert len(paths) > 150
-    assert answers_of(python, made.trust, paths) == expected
+    return made.trust, paths, expected
+
+
+@pytest.mark.pythons
+@pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"])
+def test_every_python_gives_the_same_answers(answered, version):
+    """Read by a real interpreter of that version with nothing installed."""
+    python = runpy.run_path(str(ROOT / "scripts/environments/pythons.py"))["interpreter"](version)
+    if python is None:
+        pytest.skip(f"NO PYTHON {version} HERE: the reader of bundles was not tried on it")
+    trust, paths, expected = answered
+    assert answers_of(python, trust, paths) == expected

@@ -1,5 +1,6 @@
 """The owner of a board: a trust folder and bundles with the real runtime in them; and a line that is written down."""
 
+from edgeveil.devices.flashing import board
 from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -23,6 +24,17 @@ def bundle(folder, name="one.veil", *, example=None, version=None):
         members["runtime/edgeveil-edge.pyz"] = zipapp_bytes()
 
     return bundles.make_bundle(folder, example=example, change=change, name=name)
+
+
+def light(agent):
+    """The source of an agent; that of a board's facts looks for numpy alone, for others take a second each to load."""
+    return agent.replace(b'("libedgetpu",) + INTERPRETERS', b'("numpy",)')
+
+
+def few_interpreters(monkeypatch):
+    """Boards are asked for numpy alone; ``tests/devices/agents/test_gather_facts.py`` asks for all."""
+    read_agent = board.read_agent
+    monkeypatch.setattr(board, "read_agent", lambda name: light(read_agent(name)))
 
 
 class Recorded:
