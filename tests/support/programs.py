@@ -51,6 +51,7 @@ PROGRAMS = {
 }
 # Found as files.
 LIBRARIES = {
+    "machine-id": ("etc/machine-id", "systemd"),
     "fakenect": ("usr/lib/*/fakenect", "libfreenect-bin"),
     "libfreenect": ("usr/lib/*/libfreenect.so.0.5", "libfreenect0.5"),
     "OpenNI2": ("usr/lib/*/OpenNI2/Drivers/libDummyDevice.so.0", "libopenni2-0"),

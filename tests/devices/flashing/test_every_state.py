@@ -16,12 +16,12 @@ import tomli_w
 import tomllib
 
 from edgeveil.devices import profiles, transports
-from tests.support import bundles, output
+from tests.support import bundles, output, programs
 from tests.support.boards import owners
 from tests.support.boards.simulated_board import SimulatedBoard
 from tests.support.promised.counted_bundles import counted_example
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's"), pytest.mark.programs]
 STEPS = ["trust", "upload", "install", "service", "ledger", "start"]
 LATER = ["upload", "stop", "install", "service", "start"]
 NOTHING = "There is no EdgeVeil on board: flash it first."
@@ -30,6 +30,7 @@ NOTHING = "There is no EdgeVeil on board: flash it first."
 @pytest.fixture(scope="module")
 def owner(tmp_path_factory):
     """Two releases, the owner's trust, and a profile whose service has users of this machine."""
+    programs.need("machine-id")  # of a ledger
     folder = tmp_path_factory.mktemp("owner")
     owners.trust(folder)
     document = tomllib.loads((profiles.FOLDER / "workstation.toml").read_text())

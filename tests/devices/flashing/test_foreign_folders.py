@@ -35,6 +35,7 @@ from edgeveil.devices.transports.base import Completed
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import EdgeVeilError
 from edgeveil.edge_runtime.paths import ENGINES, LEDGER
+from tests.support import programs
 from tests.support.boards.owners import Recorded
 from tests.support.checkout import ROOT
 
@@ -185,8 +186,10 @@ def test_a_taken_over_outside_gets_no_file_of_roots_when_its_ledger_is_made(plac
 
 
 @needs_root
+@pytest.mark.programs
 @pytest.mark.parametrize("name", ["ledger", "ledger.tmp", "ledger.new"])
 def test_a_link_that_waits_under_a_name_is_not_followed(place, name):
+    programs.need("machine-id")
     before = facts(place / "victim")
     (place / "state" / name).symlink_to(place / "victim")
     try:
@@ -206,7 +209,9 @@ def test_a_folder_of_the_ledger_that_is_a_link_is_refused(place):
 
 
 @needs_root
+@pytest.mark.programs
 def test_the_ledger_is_its_users_and_one_that_is_there_stays(place):
+    programs.need("machine-id")
     board, ledger = Board(Here(), root=str(place / "opt")), place / "var/state/ledger"
     make_ledger(board, str(ledger), "daemon")
     assert (ledger.stat().st_uid, ledger.stat().st_gid, ledger.parent.stat().st_uid) == (1, 1, 1)

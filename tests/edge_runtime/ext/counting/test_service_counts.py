@@ -1,11 +1,13 @@
 """The whole service: a simulated doorway in, one record of counts a period out, until the ledger says no."""
 
 import json
+import signal
 import socket
 import struct
 import subprocess
 import sys
 import threading
+import time
 
 import jsonschema
 import pytest
@@ -15,7 +17,7 @@ from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.ext.ledger import book
 from edgeveil.edge_runtime.ext.ledger.book import Ledger
 from edgeveil.edge_runtime.manifest.schema import check_manifest
-from tests.support import bundles
+from tests.support import bundles, programs
 from tests.support.checkout import ROOT
 from tests.support.promised.counting_bundle import counting_example
 
@@ -42,7 +44,8 @@ class Receiver(threading.Thread):
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory):
-    """What a service sends in three periods whose budget is for two, its document, and its ledger."""
+    """What a service sends until the third period is told, whose budget is for two, its document, and its ledger."""
+    programs.need("machine-id")  # of a ledger
     folder = tmp_path_factory.mktemp("counts")
     made = bundles.make_bundle(folder, example=counting_example(noise=NOISE))
     book.create(str(folder / "ledger"))
@@ -50,24 +53,32 @@ def sent(tmp_path_factory):
     receiver.start()
     words = ["run", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth?seed=3&people=2&fps=10"]
     words += ["--sink", f"tcp://127.0.0.1:{receiver.port}", "--ledger", str(folder / "ledger"), "--health", "off"]
-    done = subprocess.run(
-        [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "33", "--json"],
-        capture_output=True,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "60", "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=120,
-        check=False,
     )
-    assert done.returncode == 0, done.stderr
+    while process.poll() is None and len(counts_of(receiver.messages)) < 3:
+        time.sleep(0.1)
+    process.send_signal(signal.SIGTERM)
+    out, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
     receiver.join(10)
-    return receiver.messages, json.loads(done.stdout), folder / "ledger"
+    return receiver.messages, json.loads(out), folder / "ledger"
+
+
+def counts_of(messages):
+    return [one for one in list(messages) if b"edgeveil-count" in one]
 
 
 @pytest.mark.slow
+@pytest.mark.programs
 def test_counts_leave_once_a_period_and_stop_with_the_budget(sent):
     messages, document, ledger = sent
-    counts = [json.loads(one) for one in messages if b"edgeveil-count" in one]
+    counts = list(map(json.loads, counts_of(messages)))
     assert len(counts) >= 3
-    assert len({len(one) for one in messages if b"edgeveil-count" in one}) == 1
+    assert len(set(map(len, counts_of(messages)))) == 1
     for one in counts:
         jsonschema.validate(one, SCHEMA)
     assert [one["state"] for one in counts[:3]] == ["part", "counted", "spent"]
@@ -79,16 +90,17 @@ def test_counts_leave_once_a_period_and_stop_with_the_budget(sent):
     assert 0 <= whole["zones"]["hall"]["occupancy"] <= 2
     assert counts[2]["lines"]["door"] == {"in": None, "out": None}
     assert whole["epsilon"] == 100.0
-    assert document["frames_out"] > 100
+    assert document["frames_out"] > 50
     assert Ledger(str(ledger)).book().lifetime == 2 * EPSILON
 
 
 @pytest.mark.slow
+@pytest.mark.programs
 def test_what_else_leaves_is_as_ever(sent):
     messages, _, _ = sent
     records = [one for one in messages if one.startswith(b"EVF1")]
     assert len({len(one) for one in records}) == 1
-    assert len(records) > 300
+    assert len(records) > 180  # ten a second, of two whole periods
 
 
 def test_an_owner_who_limits_what_is_told_takes_no_exact_counts():
