@@ -13,6 +13,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support import machine_identifier, programs, seeds
 
+LEFT_OUT = pytest.StashKey[int]()
 seeds.move()
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -32,9 +33,34 @@ def data_folder() -> Path:
     return Path(folder).resolve()
 
 
-def pytest_collection_modifyitems(items):
-    """The demo, the walk and the trainer's tests first: two workers that end with short files end together."""
+def pytest_addoption(parser):
+    parser.addoption("--nightly", action="store_true", help="run the tests marked nightly, and these alone")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Nightly tests or the others, but what is named by itself stays; the longest folders first."""
+    nightly = config.getoption("nightly")
+    kept, left = [], []
+    for item in items:
+        (kept if (item.get_closest_marker("nightly") is not None) == nightly else left).append(item)
+    if left and not any("::" in word for word in config.args):
+        config.hook.pytest_deselected(items=left)
+        items[:] = kept
+        config.stash[LEFT_OUT] = 0 if nightly else len(left)
+    # Two workers that end with short files end together.
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/scripts/", "tests/walk/", "tests/trainer/")))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session):
+    """A worker hands its number to the process that writes the summary; all workers collect the same."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["nightly"] = session.config.stash.get(LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    node.config.stash[LEFT_OUT] = getattr(node, "workeroutput", {}).get("nightly", 0)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -43,10 +69,13 @@ def pytest_runtest_setup(item):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_terminal_summary(terminalreporter):
-    """After pytest's own lists, and before its closing line: what was not tried for want of programs."""
+def pytest_terminal_summary(terminalreporter, config):
+    """After pytest's own lists, and before its closing line: what was not tried, for want of programs or of a night."""
     yield
     skipped = terminalreporter.stats.get("skipped", [])
     line = programs.summary(report.longrepr[2] for report in skipped if isinstance(report.longrepr, tuple))
     if line:
         terminalreporter.write_line(line)
+    if left_out := config.stash.get(LEFT_OUT, 0):
+        tests = "1 nightly test was" if left_out == 1 else f"{left_out} nightly tests were"
+        terminalreporter.write_line(f"{tests} left out: scripts/test --nightly")
