@@ -1,8 +1,10 @@
 """What every test shares: quiet TensorFlow, the helper modules beside the tests, and the real data sets."""
 
 import os
+import shutil
 import signal
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,7 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, wherever a test begins
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from tests.support import machine_identifier, programs, seeds
+from tests.support import machine_identifier, once, programs, seeds
 
 LEFT_OUT = pytest.StashKey[int]()
 seeds.move()
@@ -31,6 +33,17 @@ def data_folder() -> Path:
     if not folder or not Path(folder).is_dir():
         pytest.skip("EDGEVEIL_DATA does not name a folder: tests on real data sets are not run here")
     return Path(folder).resolve()
+
+
+def pytest_configure(config):
+    """A folder for what the workers of this session share; they inherit its name."""
+    if not hasattr(config, "workerinput"):
+        os.environ[once.FOLDER] = tempfile.mkdtemp(prefix="edgeveil-tests-")
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(os.environ[once.FOLDER], ignore_errors=True)
 
 
 def pytest_addoption(parser):

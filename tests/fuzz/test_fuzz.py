@@ -70,6 +70,7 @@ def _refuse(message: str) -> None:
     raise BundleRefused("reason", message)
 
 
+@pytest.mark.nightly
 def test_the_guided_run_works(tmp_path):
     record = tmp_path / "fuzz.json"
     command = [sys.executable, str(RUN), "--seconds", "2", "--seed", "7", "--out", str(record)]

@@ -144,6 +144,7 @@ def test_a_loop_that_one_picture_begins_ends_there_and_that_picture_does_not_lea
     assert LOOP in said
 
 
+@pytest.mark.nightly
 def test_without_its_limit_of_memory_a_model_has_what_it_asks_for():
     first = "hardening.limit_memory = lambda size_bytes: None"
     *_, peak = run("onnx constant_beyond_the_limit", first=first)

@@ -71,7 +71,7 @@ def test_the_examples_of_train_export_and_bundles_run(workplace):
 
 @pytest.mark.slow
 def test_the_example_of_audit_runs(workplace, monkeypatch):
-    short_audit.shorten(monkeypatch)
+    short_audit.shorten(monkeypatch, families=short_audit.FEW)
     if not (workplace / "runs/digits-export").is_dir():
         for name in ("train", "export"):
             run_example(name)

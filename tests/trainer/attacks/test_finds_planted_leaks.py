@@ -55,7 +55,7 @@ def at_chance(found: Findings) -> bool:
     return found.worst_adaptive.low <= max(found.chance) and found.most_bits.bits_counted_low <= 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_identity_scores_as_raw_data_does_for_every_family():
     x, y, z = rows()
     two_thirds = len(y) * 2 // 3

@@ -148,6 +148,7 @@ def test_what_leaks_of_fresh_rows_alone_takes_fresh_rows_to_find(leak):
     assert attacked(seeing, family).row.bits_counted > 0.9
 
 
+@pytest.mark.nightly
 @pytest.mark.data
 def test_of_the_bits_of_mnist_all_pairs_and_triples_are_searched(data_folder, monkeypatch):
     monkeypatch.setenv(readings.VARIABLE, str(data_folder))

@@ -9,19 +9,15 @@ import jsonschema
 import pytest
 
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
-from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
-from edgeveil.trainer.train import train
-from tests.support import seeds
+from tests.support import once
 from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
@@ -34,26 +30,18 @@ pytestmark = pytest.mark.slow
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``run`` and an export of each way to send its codes."""
     folder = tmp_path_factory.mktemp("codes")
-    recipe = Recipe.find("digits-codebook")
-    lenient = recipe.limits.model_copy(update={"target_accuracy": 0.6})
-    shorter = recipe.budget.quick.model_copy(update={"classifier_epochs": 8, "epochs": 4})
-    budget = recipe.budget.model_copy(update={"quick": shorter})
-    of_trial = {"limits": lenient, "budget": budget, "seed": seeds.seed(0)}
-    train(recipe.model_copy(update=of_trial), folder / "run", budget="quick")
+    once.copied(once.demo()[0] / "run", folder / "run")
     for way in WAYS:
         pool = receiver_pool(Run.open(folder / "run"), 8) if way == "pool" else None
-        export(folder / "run", ["workstation"], folder / way, emit="frame" if way == "frame" else "code", pool=pool)
+        export(folder / "run", ["coral-dev-board"], folder / way, emit="frame" if way == "frame" else "code", pool=pool)
     return folder
 
 
 @pytest.fixture(scope="module")
 def documents(work: Path) -> dict[str, dict]:
     """The audit of each, with few families."""
-    few = (Fixed(), Logistic(), CodeCounts())
     with pytest.MonkeyPatch.context() as patch:
-        short_audit.shorten(patch)
-        for module in ("audit.audit", "attacks.run_all", "audit.floor"):
-            patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
+        short_audit.shorten(patch, families=short_audit.FEW)
         return {way: audit(work / way, artefact="tflite-int8") for way in WAYS}
 
 

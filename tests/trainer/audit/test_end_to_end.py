@@ -19,12 +19,10 @@ from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
-from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
-from edgeveil.trainer.train import train
-from tests.support import seeds
+from tests.support import once
 from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
@@ -36,9 +34,7 @@ pytestmark = pytest.mark.slow
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with ``run`` and ``export``."""
     folder = tmp_path_factory.mktemp("digits")
-    recipe = Recipe.find("digits-prgan")
-    lenient = recipe.limits.model_copy(update={"target_accuracy": 0.6})
-    train(recipe.model_copy(update={"limits": lenient, "seed": seeds.seed(0)}), folder / "run", budget="quick")
+    once.copied(once.demo()[0] / "prgan", folder / "run")
     export(folder / "run", ["workstation"], folder / "export")
     return folder
 

@@ -10,8 +10,6 @@ import pytest
 import referencing
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
@@ -39,23 +37,8 @@ def edgeveil(*words: object) -> None:
 def trial():
     """Two adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     with pytest.MonkeyPatch.context() as patch:
-        short_audit.shorten(patch)
-        patch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+        short_audit.shorten(patch, families=short_audit.FEW)
         yield
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with mine.npz: people (z: their group) doing one of two things (y), eight readings of each person."""
-    folder = tmp_path_factory.mktemp("own")
-    rng = np.random.default_rng(0)
-    subject = np.repeat(np.arange(SUBJECTS), EACH)
-    y, z = np.arange(SUBJECTS * EACH) % 2, subject % 2
-    x = rng.normal(size=(len(y), 6)).astype(np.float32)
-    x[:, 0] += 4 * y
-    x[:, 1] += 4 * z
-    np.savez(folder / "mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
-    return folder
 
 
 CODEBOOK = """[perturber]
@@ -66,6 +49,32 @@ steps = 60
 fewest_subjects = 2
 
 [budget]"""
+
+
+@pytest.fixture(scope="module")
+def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with mine.npz: people (z: their group) doing one of two things (y), eight readings of each person.
+
+    Recipes for it: mine.toml as ``recipe new`` writes it, with less training, and own.toml, which sends codes.
+    """
+    folder = tmp_path_factory.mktemp("own")
+    rng = np.random.default_rng(0)
+    subject = np.repeat(np.arange(SUBJECTS), EACH)
+    y, z = np.arange(SUBJECTS * EACH) % 2, subject % 2
+    x = rng.normal(size=(len(y), 6)).astype(np.float32)
+    x[:, 0] += 4 * y
+    x[:, 1] += 4 * z
+    np.savez(folder / "mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
+    path = folder / "mine.toml"
+    words = ["--kind", "prgan", "--no-trial", "--out", path]
+    edgeveil("recipe", "new", "--data", f"npz:{folder / 'mine.npz'}", *words)
+    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 20, epochs = 15 }", path.read_text())
+    text = re.sub("target_accuracy = .*", "target_accuracy = 0.3", text)
+    path.write_text(text)
+    before, rest = text.split("[perturber]")
+    codes = before + CODEBOOK + rest.split("[budget]")[1] + "\n[certificate]\ntried = 2\n"
+    (folder / "own.toml").write_text(codes)
+    return folder
 
 
 def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
@@ -83,20 +92,6 @@ def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
 
 
 def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys):
-    edgeveil(
-        "recipe",
-        "new",
-        "--data",
-        f"npz:{work / 'mine.npz'}",
-        "--kind",
-        "prgan",
-        "--no-trial",
-        "--out",
-        work / "mine.toml",
-    )
-    text = (work / "mine.toml").read_text()
-    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 30, epochs = 60 }", text)
-    (work / "mine.toml").write_text(re.sub("target_accuracy = .*", "target_accuracy = 0.3", text))
     edgeveil("keygen", work / "keys", "--development")
     card = card_of(work, "mine", capsys)
     assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
@@ -112,9 +107,6 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
 
 def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):
     """The same recipe with another perturber: what leaves is a code, and codes are counted, on people never seen."""
-    text = (work / "mine.toml").read_text()
-    before, rest = text.split("[perturber]")
-    (work / "own.toml").write_text(before + CODEBOOK + rest.split("[budget]")[1] + "\n[certificate]\ntried = 2\n")
     card = card_of(work, "own", capsys)
     found = card["artefacts"][0]["certificate"]
     assert (found["units"], found["unit"], found["tried"]) == (SUBJECTS // 3, "subjects", 2)
@@ -124,6 +116,7 @@ def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, cap
     assert [one["sentence"] for one in card["guarantees"]] == [found["population_free"]]
 
 
+@pytest.mark.nightly
 def test_a_codebook_is_certified_over_several_splits_of_people(work, trial, monkeypatch, capsys):
     from scripts.codebooks import certify_people
 

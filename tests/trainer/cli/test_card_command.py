@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 import sys
-from dataclasses import replace
 
 import jsonschema
 import numpy as np
@@ -14,7 +13,6 @@ import referencing
 from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import same, save
 from edgeveil.trainer.export.export import export
@@ -24,8 +22,16 @@ from edgeveil.trainer.train import train
 from tests.support import bundles
 from tests.support.checkout import ROOT
 from tests.support.small_runs import small_recipe, write_npz
+from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short():
+    with pytest.MonkeyPatch.context() as patch:
+        short_audit.shorten(patch, families=short_audit.FEW)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +39,6 @@ def work(tmp_path_factory):
     """A folder with ``run``, ``other`` (a run of another recipe), ``export``, ``keys``, ``unaudited.veil``, ``it.veil``
     and ``lie.veil``, which the maker signed with a better attack than was measured."""
     folder = tmp_path_factory.mktemp("small")
-    full = problem.BUDGETS["quick"]
-    problem.BUDGETS["quick"] = replace(full, epochs=3, trees=10)
     data = write_npz(folder)
     with np.load(data) as file:
         arrays = dict(file)
@@ -57,8 +61,7 @@ def work(tmp_path_factory):
     document["verdict"]["upper"]["points"] = 95.0
     save(document, folder / "lie")
     seal(folder / "lie", key, folder / "lie.veil")
-    yield folder
-    problem.BUDGETS["quick"] = full
+    return folder
 
 
 def verify(work, bundle="it.veil", *more, run="run", trust="keys"):

@@ -12,10 +12,9 @@ import urllib.request
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold import first_look
 from tests.support import network_receivers
 from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
@@ -27,11 +26,19 @@ def edgeveil(*words):
     main.app([str(word) for word in words], standalone_mode=False)
 
 
+def shorter(path):
+    """Less training, from which less is asked."""
+    text = re.sub("(?m)^look = .*", "", path.read_text())
+    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 3, epochs = 3 }", text)
+    text = re.sub("dropout = .*", "steps = 20", re.sub(r"\bsteps = \d+", "", text))  # no folds, each with a network
+    path.write_text(re.sub("target_accuracy = .*", "target_accuracy = 0.3", text))
+
+
 @pytest.fixture
 def little(monkeypatch):
     """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
-    short_audit.shorten(monkeypatch)
-    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+    short_audit.shorten(monkeypatch, families=short_audit.FEW)
+    monkeypatch.setattr(first_look, "TRIAL_S", 4.0)
 
 
 def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_path, monkeypatch, capsys):
@@ -45,6 +52,7 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
 
     words = ["--sensitive", "group", "--subject", "person", "--capture", "640x480x3", "--crop", "480x480"]
     edgeveil("recipe", "new", "--data", "images:pictures", *words, "--size", "32x32", "--out", "mine.toml")
+    shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
     edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")
     edgeveil("export", "runs/mine", "--for", "workstation", "--out", "runs/mine-export")

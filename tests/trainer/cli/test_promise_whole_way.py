@@ -12,8 +12,6 @@ from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.trainer.attacks.families.fixed import Fixed
-from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.sealing.keys import Signer
 from tests.support import small_runs
@@ -48,8 +46,7 @@ def made(request, tmp_path_factory):
     trainer("keygen", folder / "keys", "--development")
     data = {"source": f"npz:{small_runs.write_npz(folder)}", "target": "y", "sensitive": "z", "low": LOW, "high": HIGH}
     with pytest.MonkeyPatch.context() as patch:
-        short_audit.shorten(patch)
-        patch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
+        short_audit.shorten(patch, families=short_audit.FEW)
         for name, releases in (("whole", N), ("few", FEW)):
             recipe = small_runs.small_recipe(
                 None,
@@ -61,7 +58,8 @@ def made(request, tmp_path_factory):
             )
             (folder / f"{name}.toml").write_text(recipe.toml())
             run, export = folder / name, folder / f"{name}-export"
-            trainer("train", folder / f"{name}.toml", "--out", run)
+            lent = [] if name == "whole" else ["--classifiers", folder / "whole"]
+            trainer("train", folder / f"{name}.toml", "--out", run, *lent)
             trainer("export", run, "--for", "workstation", "--out", export)
             if name == "whole":
                 variant = json.loads((export / "manifest.json").read_text())["preference"][:1] or ["numpy"]

@@ -65,9 +65,7 @@ def edgeveil(*words):
 
 
 def test_a_codebook_of_recordings_runs_on_a_device(data, run, tmp_path, monkeypatch):
-    short_audit.shorten(monkeypatch)
-    families = (Logistic(), CodeCounts(), SignalBoosting())
-    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: families)
+    short_audit.shorten(monkeypatch, families=(Logistic(), CodeCounts(), SignalBoosting()))
     exported = tmp_path / "exported"
     edgeveil("export", run.folder, "--for", "coral-dev-board", "--out", exported)
     manifest = json.loads((exported / "manifest.json").read_text())

@@ -304,8 +304,11 @@ print(json.dumps(off))
     ("environment", "backend", "artefacts"),
     [
         ("py37", "tflite-runtime", ["tflite-int8", "tflite-float32"]),
-        ("py39-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32"]),
-        ("py311-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32", "tflite-float16"]),
+        pytest.param("py39-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32"], marks=pytest.mark.nightly),
+        pytest.param(
+            *("py311-tflite", "tflite-runtime", ["tflite-int8", "tflite-float32", "tflite-float16"]),
+            marks=pytest.mark.nightly,
+        ),
         ("py36", "onnxruntime", ["onnx-float32", "onnx-int8", "onnx-float16"]),
         ("py39-openvino", "openvino", ["onnx-float32"]),
     ],

@@ -106,7 +106,7 @@ print(float(max(off)))
 """
 
 
-@pytest.mark.parametrize("processor", ["Haswell", "EPYC-Rome"])
+@pytest.mark.parametrize("processor", [pytest.param("Haswell", marks=pytest.mark.nightly), "EPYC-Rome"])
 def test_int8_on_a_processor_without_vnni_is_what_plain_kernels_give(two, processor, tmp_path):
     if platform.machine() != "x86_64":
         pytest.skip("int8 is tried on an x86-64 processor without VNNI; this is none of x86-64")

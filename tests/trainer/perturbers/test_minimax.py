@@ -1,5 +1,7 @@
 """Minimax: adversaries that learn, start anew, and are not asked which checkpoint to keep."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -129,7 +131,8 @@ def test_a_checkpoint_that_fresh_adversaries_read_least_is_chosen():
 
 
 @pytest.mark.slow
-def test_it_draws_noise_on_the_board(tmp_path):
+def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
+    monkeypatch.setattr(adversarial_score, "SMALL", replace(adversarial_score.SMALL, epochs=2, trees=10))
     run = train(small_recipe(write_npz(tmp_path), epochs=3, perturber=SECTION), tmp_path / "run")
     lines = run.metrics("perturber")
     assert [("validation_fresh_accuracy" in line) for line in lines] == [False, True, True]

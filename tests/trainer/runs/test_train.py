@@ -265,7 +265,7 @@ def test_a_classifier_that_does_not_fit_the_data_is_refused(tmp_path):
         train(recipe, tmp_path / "run")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_the_embedded_default_meets_its_limits(tmp_path):
     """What scripts/demo trains: parity kept, less-than-five hidden from the fixed adversary."""
     from edgeveil.trainer.recipe.schema import Recipe

@@ -24,10 +24,20 @@ def made(folder, data, **words):
     return Recipe.find(folder / "mine.toml"), (folder / "mine.toml").read_text()
 
 
+def trained(recipe, folder):
+    """A run of it, cut short."""
+    few = recipe.budget.quick.model_copy(update={"classifier_epochs": 3, "epochs": 2})
+    changes = {
+        "budget": recipe.budget.model_copy(update={"quick": few}),
+        "classifiers": recipe.classifiers.model_copy(update={"look": None}),
+    }
+    return train(recipe.model_copy(update=changes), folder / "run", budget="quick")
+
+
 def test_it_trains_on_vectors(tmp_path):
     recipe, _ = made(tmp_path, write_npz(tmp_path))
     assert recipe.name == "small-codebook"
-    run = train(recipe, tmp_path / "run", budget="quick")
+    run = trained(recipe, tmp_path)
     assert run.perturber().input.kind == "vector"
 
 
@@ -39,7 +49,7 @@ def test_it_trains_on_images(tmp_path):
     x[z == 1, :, :6] += 60
     recipe, _ = made(tmp_path, write_npz(tmp_path, x=x, y=y, z=np.where(z, "Zoë", 'a "quoted" name')), kind="prgan")
     assert recipe.perturber.generator.halvings == 1
-    run = train(recipe, tmp_path / "run", budget="quick")
+    run = trained(recipe, tmp_path)
     assert run.perturber().input.shape == (10, 12, 1)
 
 
@@ -68,7 +78,7 @@ def test_one_report_need_not_say_y(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["prgan", "cleaner"])
 def test_what_was_asked_for_trains(kind, tmp_path):
-    run = train(made(tmp_path, write_npz(tmp_path), kind=kind)[0], tmp_path / "run", budget="quick")
+    run = trained(made(tmp_path, write_npz(tmp_path), kind=kind)[0], tmp_path)
     assert run.perturber().kind == kind
 
 

@@ -49,7 +49,14 @@ def made(n=2000, d=4, seed=0):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("estimator", [*CLASSIFIERS, REGRESSION], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        pytest.param(one, marks=pytest.mark.nightly) if isinstance(one, DPSGDClassifier) else one
+        for one in (*CLASSIFIERS, REGRESSION)
+    ],
+    ids=lambda one: type(one).__name__,
+)
 def test_scikit_learns_checks(estimator):
     """With a seed: three of the checks want two fits alike."""
     check_estimator(clone(estimator).set_params(random_state=0))

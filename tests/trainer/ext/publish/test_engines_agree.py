@@ -100,7 +100,7 @@ def test_a_worker_that_dies_alone_is_replaced(archive):
     assert archive.parts("worker") == archive.parts("one")
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 def test_a_ray_cluster_makes_the_same(archive):
     pytest.importorskip("ray")
     archive.published("ray", chunk_rows=256, jobs=2, engine="ray")

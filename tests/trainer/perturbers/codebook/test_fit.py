@@ -20,17 +20,22 @@ QUICK = {"epochs": 12, "classifier_epochs": 1}
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory):
-    """``fitted(**changes of the section)``: run and perturber of a short training, without D_y and D_z."""
+    """``fitted(**changes of the section)``: run and perturber of a short training, without D_y and D_z.
 
-    def make(data=None, **changes):
-        recipe = Recipe.find("digits-codebook")
-        recipe = recipe.model_copy(update={"data": recipe.data.model_copy(update=data or {})})
-        section = recipe.perturber.model_copy(update={"steps": 60, **changes})
-        recipe = recipe.model_copy(
-            update={"perturber": section, "budget": recipe.budget.model_copy(update=QUICK), "seed": seeds.seed(0)}
-        )
-        run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
-        return run, fit_codebook(run)
+    Trained once for the same changes; with ``fit=False`` the run alone.
+    """
+    made = {}
+
+    def make(family=None, fit=True, **changes):
+        key = repr((family, fit, changes))
+        if key not in made:
+            recipe = Recipe.find("digits-codebook")
+            parts = {"data": {"family": family}, "perturber": {"steps": 60, **changes}, "budget": QUICK}
+            update = {name: getattr(recipe, name).model_copy(update=part) for name, part in parts.items()}
+            recipe = recipe.model_copy(update={**update, "seed": seeds.seed(0)})
+            run = Run.create(tmp_path_factory.mktemp("codebook") / "run", recipe)
+            made[key] = run, fit_codebook(run) if fit else None
+        return made[key]
 
     return make
 
@@ -166,7 +171,7 @@ def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
 
 
 def test_a_pool_is_for_donors_alone(fitted):
-    run, _ = fitted(synthesis="centroid")
+    run, _ = fitted(fit=False, synthesis="centroid")
     with pytest.raises(BadInput, match=r'`perturber.synthesis` is not "donor"'):
         receiver_pool(run, 32)
 
@@ -174,7 +179,7 @@ def test_a_pool_is_for_donors_alone(fitted):
 def test_a_price_on_the_digit_hides_it_too(fitted):
     told = {}
     for family in (None, "finest"):
-        run, perturber = fitted(data={"family": family}, steps=300, price=8.0)
+        run, perturber = fitted(family, steps=300, price=8.0)
         part = run.dataset().part("test")
         counts = count(
             part.y,

@@ -1,0 +1,49 @@
+"""What several files of tests read and is slow to make: made once in a session, by the worker that comes first.
+
+A test that changes it works on a copy.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from pathlib import Path
+from subprocess import CompletedProcess
+
+FOLDER = "EDGEVEIL_TEST_SESSION"  # the variable that names the session's folder, which tests/conftest.py sets
+
+
+def demo():
+    """(folder, completed process) of scripts/demo, ``--quick`` and with short audits, without a terminal.
+
+    Its runs ``prgan`` and ``run`` (a codebook) are of seed 0 whatever ``EDGEVEIL_TEST_SEED`` is.
+    """
+    out = _made("demo", _demo) / "out"
+    return out, CompletedProcess(*json.loads((out.parent / "said.json").read_text()))
+
+
+def copied(run, out):
+    """A copy of a run in the folder ``out``, without what an audit kept."""
+    return shutil.copytree(run, out, ignore=shutil.ignore_patterns("audit-cache"))
+
+
+def _demo(folder):
+    from tests.support.output import command
+
+    words = ("-m", "tests.support.trial.short_audit", "scripts/demo.py", "--quick", "--out", folder / "out")
+    done = command(*words)
+    (folder / "said.json").write_text(json.dumps(["demo", done.returncode, done.stdout, done.stderr]))
+
+
+def _made(name, make) -> Path:
+    """The folder that ``make(folder)`` fills once for all workers."""
+    base = Path(os.environ[FOLDER])
+    folder = base / name
+    with (base / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (base / f"{name}.done").exists():
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            make(folder)
+            (base / f"{name}.done").touch()
+    return folder
