@@ -17,7 +17,7 @@ import tomllib
 
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.scaffold import first_look
-from tests.support import once
+from tests.support import once, programs
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.output import in_process
 from tests.support.trial import short_audit
@@ -142,9 +142,12 @@ def _sh(script: str, here: Path, *, check: bool = False) -> subprocess.Completed
 
 
 @pytest.mark.slow
+@pytest.mark.programs
 @pytest.mark.parametrize("step", TABLE["run"], ids=lambda step: step["do"])
 def test_an_example_runs(folder, step, monkeypatch, capfd):
     """Of edgeveil in this process, unless a shell has something to do with it; of all else in one."""
+    for name in step.get("needs", ()):
+        programs.need(name)
     line = step["do"]
     for word, other in {**NOBODY, **step.get("swap", {})}.items():
         line = line.replace(word, other)
