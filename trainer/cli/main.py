@@ -244,7 +244,7 @@ def sweep(
         print_json(frontier)
     else:
         print(as_text(frontier, kept=kept or ()))
-        say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
+    say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
 @app.command(
