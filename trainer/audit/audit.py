@@ -102,7 +102,7 @@ def audit(
             opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
         )
         advance()
-        found = examine(dataset, perturbed.released, classifiers, tries, seed, done)
+        found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
         what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
         if floor_is_there is not None:
@@ -112,7 +112,7 @@ def audit(
         advance()
         floor.recall()
         advance.begin("certificate and probes")
-        measured = _sections(about)
+        measured = _sections(replace(about, attack=found.most_bits))
         raw = raw_rates(dataset, classifiers)
         advance()
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.document import same
@@ -22,6 +23,7 @@ from edgeveil.trainer.audit.verdict import (
     LEAKS,
     attack_line,
     board_name,
+    by_reader,
     column_title,
     guess,
     notes,
@@ -52,7 +54,9 @@ NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames
 # Fields that the card copies from an audit; those of ``_FURTHER`` and the sections are not in every audit.
 _WHOLE = ("artefact", "speaks_of", "pipeline", "created", "budget", "seed", "intervals", "target", "raw", "chance")
 _ATTACKS = ("adversaries", "not_run", "worst_adaptive", "most_bits", "label_only")
-_FURTHER = ("limits", "permutation", "counting", "learning_curve", "warnings", "parts", "what_else", "probes")
+_FURTHER = (
+    "fixed_reader", "limits", "permutation", "counting", "learning_curve", "warnings", "parts", "what_else", "probes",
+)  # fmt: skip
 _PROVENANCE = ("backends", "versions", "machine")
 _FORMED = ("sentence", "verdict", "leakage_about_others")
 _TOP = (
@@ -170,6 +174,9 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         if part in document and not document[part]["given"]
     )
     stream = manifest.get("stream") or {}
+    if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):
+        found = (audit.get("streams") or {}).get("headline")
+        yield f"{outlets.UNHELD[:1].upper()}{outlets.UNHELD[1:]}." + (f" {found}" if found else "")
     if stream.get("hold") == "frame":
         yield (
             "A code of its own leaves with every frame; over many frames of one person codes add up, and say who it "
@@ -275,9 +282,10 @@ def closing(document: Mapping[str, Any]) -> list[str]:
     raw = document["raw"]["target"]["accuracy"]
     gained = {"mean": bits["bits_counted"], "low": bits.get("bits_counted_low"), "high": bits.get("bits_counted_high")}
     return [
-        f"Kept: {y} is read right {rate(document['target'])} (of raw samples {percent(raw)}).",
+        f"Kept: {y} is read right {rate(document['target'])}{by_reader(document)} (of raw samples {percent(raw)}).",
         f"Leaks beyond {y}: {_word(document)}. The best attack found ({worst['name']}) reads {z} right {rate(worst)}, "
         f"and {y} alone gives {percent(guess(document))}; most bits: {span(gained, '+.3f')} ({bits['name']}).",
+        *_of_streams(document),
         *([f"Promised: {document['spending']['sentence']}"] if document.get("spending") else []),
         *([f"Of training: {document['training']['sentence']}"] if "training" in document else []),
         *measured_spending(document),
@@ -320,6 +328,12 @@ def _spent(row: Mapping[str, Any]) -> str:
         f"{row['runs']:,} runs of each of two neighbours"
         + (", not above the claim." if row["holds"] else ": the claim does not hold. Do not ship this, and report it.")
     )
+
+
+def _of_streams(document: Mapping[str, Any]) -> list[str]:
+    """What the longest tracks tell, where the bundle is for a camera or a series."""
+    found = document.get("streams") or {}
+    return [f"Streams: {found['headline']}"] if "headline" in found else []
 
 
 def _of_head(document: Mapping[str, Any], y: str) -> list[str]:

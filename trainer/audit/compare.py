@@ -11,13 +11,6 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.families.boosting import GradientBoosting
-from edgeveil.trainer.attacks.families.cnn import BatchNormCNN
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.forest import Forest
-from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
-from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
@@ -26,6 +19,7 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
+from edgeveil.trainer.audit import readers
 from edgeveil.trainer.audit.card import rate
 from edgeveil.trainer.audit.document import Audited, Making, interval, kept_answers, same
 from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
@@ -113,16 +107,7 @@ def sentence(document: Mapping[str, Any]) -> str:
 # The audit of pairs: y read before and after, z attacked before and after, and the verdict.
 
 ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
-READERS: tuple[Adversary, ...] = (
-    Logistic(),
-    ShrinkageLDA(),
-    GradientBoosting(),
-    Forest(),
-    CodeCounts(),
-    BatchNormMLP(),
-    BatchNormCNN(),
-    Transfer(),  # trained on rows before, tried on rows after
-)  # of y, and of z in rows before: a reference needs no more
+READERS = (*readers.READERS, Transfer())  # of y, and of z in rows before; one learned on rows before, tried on after
 NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",

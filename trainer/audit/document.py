@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
+from edgeveil.trainer.audit.findings import FIXED, Finding
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
@@ -47,16 +48,24 @@ class Audited:
     """One perturber under attack: how well it keeps y, and what was found about z.
 
     ``most_bits`` is the attack with most bits on validation, ``parts`` are the rows on which it was tested apart.
+    ``readers`` are those of y, the best first, whose figure ``target`` is; none where y was not asked of them.
     """
 
     target: Interval
     findings: Findings
     most_bits: Scored | None = None
     parts: Sequence[Part] = ()
+    readers: Sequence[Finding] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """The part of the document that a perturber and label-only share."""
-        return {"target": interval(self.target), **attacked(self.findings, self.parts)}
+        found = {"target": interval(self.target), **attacked(self.findings, self.parts)}
+        for one in self.readers[:1]:
+            found["target"]["by"] = one.name
+        for one in self.readers:
+            if one.name == FIXED:
+                found["fixed_reader"] = interval(measured(one))
+        return found
 
 
 def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
@@ -75,6 +84,11 @@ def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
         "counting": None if found.counting is None else shorts(found.counting._asdict()),
         "parts": [_part(one) for one in parts],
     }
+
+
+def measured(one: Finding) -> Interval:
+    """A finding that has a value and both ends, as an estimate with its interval."""
+    return Interval(cast(float, one.value), *cast(tuple[float, float], one.interval))
 
 
 def interval(value: Interval) -> dict[str, float]:

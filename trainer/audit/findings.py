@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from edgeveil.trainer.measures.intervals import Interval
 
 SENT, LABEL_ONLY, RAW, DONOR = "sent", "label-only", "raw", "donor"
+FIXED = "D_y"  # the reader of y that learned on raw samples
 
 
 class Figure(NamedTuple):
@@ -55,8 +56,8 @@ class Finding:
     in its unit. ``rows`` are the test rows, pairs, units or runs behind it, ``learned_on`` those of
     ``attacks.findings.Row``. ``of`` is whose output it is: what is sent, label-only, raw samples or donors.
     ``chosen_by`` is the same figure on validation rows, ``p`` the p-value of the finding's own test. ``bound``: the
-    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached. ``not_run``
-    is why there is no figure, and what it would need. ``more`` are further facts, as JSON.
+    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached.
+    ``not_run`` is why there is no figure, and what it would need. ``more`` are further facts, as JSON.
     """
 
     question: str

@@ -27,7 +27,8 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
-from edgeveil.trainer.audit.document import Audited, interval, versions
+from edgeveil.trainer.audit import readers
+from edgeveil.trainer.audit.document import Audited, interval, measured, versions
 from edgeveil.trainer.audit.sections import retained, what_else
 from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
@@ -50,20 +51,22 @@ def examine(
     done: Done | None = None,
     *,
     families: Families | None = None,
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> Audited:
-    """Every adversary against the outputs for the rows of all slices, in their order; and D_y on them.
+    """Every adversary against the outputs for the rows of all slices, in their order; and every reader of y.
 
-    ``families`` chooses among the adversaries of the registry, by the problem.
+    ``families`` chooses among the adversaries of the registry, by the problem. ``labels`` are the labels among the
+    outputs, by name, (n,) each.
     """
     question = question_of(dataset, released, budget, classifiers, seed=seed)
     chosen = None if families is None else families(question.whole)
     test = released.take(places(dataset).test)
-    read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
     ran = run(question, seed=seed, done=done, families=chosen)
     found = summed_up(question, ran, seed=seed)
     most = ran.most_bits
     apart: tuple[Part, ...] = ()
     if most is not None and most.test.row is not None:
+        read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
         of_row = np.empty(len(dataset.y), np.int64)
         of_row[dataset.slices.test] = read
         of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
@@ -75,7 +78,8 @@ def examine(
             label=Labels(of_choose, of_row[most.test.row]),
             rng=np.random.default_rng([seed, 10]),
         )
-    return Audited(intervals.rate(read == test.y, test.cluster), found, most, apart)
+    of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
+    return Audited(measured(of_y[0]), found, most, apart, of_y)
 
 
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -181,7 +185,8 @@ class Floor:
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
             label, name = sent.outputs["label"], self.budget.name
             useful = retained.label_only(dataset, sent.released.x, label, name, self.seed, named=self.named)
-            found = examine(dataset, sent.released, self.classifiers, fewer, self.seed, families=families)
+            about = dataset, sent.released, self.classifiers, fewer, self.seed
+            found = examine(*about, families=families, labels=sent.labels)
             what = what_else.section(dataset, sent.released, fewer, self.seed, of_z=found.most_bits)
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)

@@ -182,7 +182,9 @@ def _figures(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[
     y, z = again["data"]["target"], again["data"]["sensitive"]
     sides = recorded, again
     attacked = [f"{z}, best attack", f"label-only: {z}, best attack"]
-    yield _figure(f"{y} kept", "share", *(_ends(part["target"]) for part in sides))
+    # An older card has y by D_y alone.
+    fixed = "by" not in recorded["target"] and "fixed_reader" in again
+    yield _figure(f"{y} kept", "share", _ends(recorded["target"]), _ends(again["fixed_reader" if fixed else "target"]))
     yield _figure(attacked[0], "share", *(_ends(part["worst_adaptive"]) for part in sides))
     yield _figure(f"{z}, most bits", "bits", *(_ends(part["most_bits"], "bits", "bits_") for part in sides))
     yield _figure(attacked[1], "share", *(_ends(part["label_only"]["worst_adaptive"]) for part in sides))

@@ -11,6 +11,7 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.run_all import LEARNED_ON
+from edgeveil.trainer.audit.findings import FIXED
 from edgeveil.trainer.measures.intervals import wider
 
 WORDS = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
@@ -272,6 +273,15 @@ def words(part: Mapping[str, Any]) -> str:
     if found["word"] != HOLDS:
         return str(found["word"])
     return f"holds to within {_to_within(found)}"
+
+
+def by_reader(part: Mapping[str, Any]) -> str:
+    """Which reader of y the figure kept is of, and what the fixed one reads; "" for an audit of D_y alone."""
+    by, fixed = part["target"].get("by"), part.get("fixed_reader")
+    if by is None:
+        return ""
+    named = "" if fixed is None or by == FIXED else f"; the fixed reader {FIXED} {percent(fixed['accuracy'])}"
+    return f" by {by}{named}"
 
 
 def guess(part: Mapping[str, Any]) -> float:

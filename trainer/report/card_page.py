@@ -69,6 +69,7 @@ def environment() -> Any:
         thousands=lambda n: f"{n:,}",
         spread=spread,
         score=score,
+        by_reader=verdict.by_reader,
         probe=probe,
         span=span,
         what_else=what_else_sentence,
@@ -147,7 +148,7 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     worst = floor["worst_adaptive"]
     yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
     yield from (f"  {line}" for line in verdict.board_lines(part))
-    yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
+    yield f"  keeps {target}: {score(part['target'])}{verdict.by_reader(part)}; label-only {score(floor['target'])}"
     yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
     for row in part["adversaries"]:
         if row["kind"] != "adaptive":
@@ -156,9 +157,12 @@ def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[s
     for found in (certificate or {}).get("per_code"), certificate:
         if found and not found["given"]:
             yield f"  {found['sentence']}"
+    if "headline" in part.get("streams", {}):
+        yield f"  {part['streams']['headline']}"
     for row in part.get("streams", {}).get("tracks", []):
         if "right" in row:
-            most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))
+            most = percent(max(row["right"].values()))
+            nothing = percent(max(row["people_shuffled"].values())) if "people_shuffled" in row else "not tried"
             yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
     yield from (f"  {line}" for line in what_else_lines(part))
     yield from part_lines(part)

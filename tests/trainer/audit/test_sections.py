@@ -9,7 +9,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit import card as limits
-from edgeveil.trainer.audit.card import card
+from edgeveil.trainer.audit.card import as_text, card
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
@@ -335,6 +335,39 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
     assert Recipe.find("mnist-codebook").certificate.tried > 1
+
+
+@pytest.mark.parametrize(
+    ("op", "capture", "held", "warned"),
+    [
+        ("argmax_within", {}, None, True),
+        ("argmax_within", {}, {"hold": "period"}, False),  # what is held adds up no further
+        ("argmax_within", None, None, False),  # samples that do not belong together
+        ("argmax", {}, None, False),  # the class alone
+    ],
+)
+def test_codes_that_nothing_holds_are_warned_of_where_the_bundle_is_for_a_camera(op, capture, held, warned):
+    audit = document()
+    audit["streams"] = {"hold": "none", "tracks": [], "headline": "Over 256 readings of one track it is found."}
+    manifest = {**MANIFEST, "stages": [{"stage": "table", "op": op}], "capture": capture, "stream": held}
+    said = [line for line in card(audit, manifest)["warnings"] if "nothing holds it" in line]
+    assert bool(said) == warned
+    assert all(line.endswith("Over 256 readings of one track it is found.") for line in said)
+
+
+def test_one_value_of_y_kept_is_on_a_page_with_its_reader():
+    from edgeveil.trainer.report.card_page import as_lines, render
+
+    audit = document()
+    audit["target"] = {"accuracy": 0.873, "low": 0.85, "high": 0.89, "by": "the label that is sent"}
+    audit["fixed_reader"] = {"accuracy": 0.126, "low": 0.11, "high": 0.14}
+    audit["collateral"]["perturbed"]["read_from_it"]["y"] = {"accuracy": 0.671, "low": 0.65, "high": 0.69}
+    made = card(audit, {**MANIFEST, "stages": []})
+    page = render(made)
+    for text in (page, "\n".join(as_lines(made)), as_text(audit)):
+        assert "87.3 %" in text
+        assert "67.1 %" not in text
+        assert "by the label that is sent; the fixed reader D_y 12.6 %" in text
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():

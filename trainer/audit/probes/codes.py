@@ -1,8 +1,8 @@
 """Attackers of a codebook's codes who link T releases of one source: as strong as networks on x', in a hundredth of the
 time.
 
-T = 1, 4 and 16 different samples with one (y, z) are put together, as if an attacker knew that they belong together.
-Three attackers, all given y: *Bayes knowing the channel* sums log P(c' | y, z) with the true Q, *sum of
+T = 1, 4, 16, 64 and 256 different samples with one (y, z) are put together, as if an attacker knew that they belong
+together. Three attackers, all given y: *Bayes knowing the channel* sums log P(c' | y, z) with the true Q, *sum of
 log-posteriors* counts c' as it arrives, and the *forest* looks at the histogram of a track's codes and at how they
 follow each other, which no sum sees. Each learns on all rows but the test slice, and again on the fresh ones of them
 alone: codes tell less of the rows that they were learned on. At T = 1 the first is right as often as the certificate's
@@ -27,6 +27,7 @@ from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
 from edgeveil.trainer.measures.intervals import rate
 
 LENGTHS = (1, 4, 16)
+LONGER = tuple(length for length in sequences.LENGTHS if length not in LENGTHS)  # asked last
 MOST_TRACKS = 6000  # for the forest to learn from
 SHRINKAGE = 4.0  # rows that P(z|y) counts for in every code
 
@@ -59,7 +60,7 @@ class LinkedCodes(Probe):
         tables = {on: _knowing(released.take(part), prior) for on, part in learns.items()}
         received = codes.received.astype(np.int64)
         found = []
-        for (on, part), length in product(learns.items(), LENGTHS):
+        for (on, part), length in (*product(learns.items(), LENGTHS), *product(learns.items(), LONGER)):
             try:
                 fit, test = (
                     sequences.pooled(received[of], released.y[of], released.z[of], length=length, rng=rng)

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.registry import Registry
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgeveil.trainer.attacks.findings import Scored
     from edgeveil.trainer.attacks.problem import Budget, Released
     from edgeveil.trainer.audit.sections.board_section import OnBoard
     from edgeveil.trainer.audit.subject import Perturbed, Subject
@@ -29,6 +30,7 @@ class About:
     """What is audited, what left, with which data and classifiers, how hard, and what was asked of the certificate.
 
     ``there`` are a board's outputs, None where it runs here. ``spending``: what a training spends is measured too.
+    ``attack`` is the one on z with most bits, None before the attacks have run.
     """
 
     subject: Subject
@@ -42,6 +44,7 @@ class About:
     there: OnBoard | None
     spending: bool
     perturbed: Perturbed
+    attack: Scored | None = None
 
     @property
     def released(self) -> Released:

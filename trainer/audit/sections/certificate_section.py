@@ -166,7 +166,7 @@ def _rounded_up(number: float) -> int:
 
 # The ``certificate`` section of an audit: counted on the codes of the very artefact that was audited.
 
-RELEASES = (1, 4, 16)
+RELEASES = (1, 4, 16)  # of one x; of different ones more
 DRAWS = 20_000
 HALVINGS = 8
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
@@ -229,7 +229,7 @@ def section(
         cluster=test.cluster,
         rng=np.random.default_rng([seed, 12]),
     )
-    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng)
+    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng, seed)
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
     bound = per_code_section(
@@ -284,7 +284,9 @@ def _same_samples(
     return found
 
 
-def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+def _linked_samples(
+    dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator, seed: int
+) -> list[dict[str, Any]]:
     """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
     ``code`` is c' of the rows of all slices; the attack learns on fresh ones, where there are any.
@@ -293,7 +295,8 @@ def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.rand
     learn = dataset.part(name)
     classes, code = (len(dataset.y_names), len(dataset.z_names)), code.astype(np.int64)
     found: list[dict[str, Any]] = []
-    for t in RELEASES:
+    for t in sequences.LENGTHS:
+        rng = rng if t in RELEASES else np.random.default_rng([seed, 14, t])  # what is drawn after stays as it was
         try:
             fit = sequences.pooled(code[dataset.slices.places(name)], learn.y, learn.z, length=t, rng=rng)
             tracks = sequences.pooled(code[at.test], test.y, test.z, length=t, rng=rng)

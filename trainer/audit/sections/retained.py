@@ -435,8 +435,9 @@ class Collateral(Section):
         yield "Trained on, and read from, the output (with raw samples and label-only to compare):"
         for row in table["rows"]:
             for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
-                if key in row:
-                    figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
+                if key in row:  # what is sent is read by other readers of y
+                    clean = key == "train_on_it"
+                    figures = [f"{document['data']['target']} {score(row[key]['y'])}"] if clean else []
                     figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
                     yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
         for row in table["rows"]:

@@ -99,7 +99,8 @@ def measure(
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
     chosen = partial(_families, attacks, fitted.kind)
-    audited = examine(dataset, perturbed.released, two, BUDGETS["quick"], seed, families=chosen)
+    about = dataset, perturbed.released, two, BUDGETS["quick"], seed
+    audited = examine(*about, families=chosen, labels=perturbed.labels)
     found, outputs = audited.findings, perturbed.outputs
     worst = found.worst_adaptive
     leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
