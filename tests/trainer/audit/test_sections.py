@@ -147,7 +147,7 @@ def test_a_certificate_states_its_assumptions_and_counts_subjects():
     assert clean["over_null"]["low"] < 0 < clean["over_null"]["high"]
     assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
     assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
-    assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
+    assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16, 64, 256]
     assert clean["per_code"]["of_class"]["given"]
     assert clean["per_code"]["of_class"]["factor"] < 1.8 < leaky["per_code"]["of_class"]["factor"]
     unseen = np.concatenate([data.slices.attack, data.slices.test])
