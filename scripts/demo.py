@@ -19,7 +19,7 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
-from edgeveil.trainer.audit.verdict import sentence
+from edgeveil.trainer.audit.findings import about_label_only
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.label_only import from_classifier
@@ -72,7 +72,7 @@ def demo(out: Path, *, quick: bool) -> str:
     step(4, f"audit {ARTEFACT} of both: adversaries fixed, transfer and adaptive, beside label-only", started)
     beside = audit(out / "prgan-export", artefact=ARTEFACT, budget="quick", seed=0)
     save(beside, out / "prgan-export")
-    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=beside["label_only"])
+    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=about_label_only(beside))
     save(document, out / "export")
     shutil.copyfile(out / "export" / "audit.json", out / "audit.json")
     (out / "comparison.png").write_bytes(compared(paper, beside, run, document, out))
