@@ -33,7 +33,7 @@ ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says lit
 
 KIND = {"kind": "certificate"}
 CHANNEL, CODES = "channel", "codes"  # what is asked, where it is not z: of the channel alone, and of linked codes
-EVERY, OF_CLASS = "every code", "every code, given the class that is sent"
+EVERY, OF_CLASS = "worst code", "worst code, given the class that is sent"
 
 
 def per_code_section(
@@ -41,7 +41,6 @@ def per_code_section(
     code: np.ndarray,
     z: np.ndarray,
     *,
-    of: str,
     shape: tuple[int, int, int],
     cluster: np.ndarray | None,
     confidence: float,
@@ -54,10 +53,10 @@ def per_code_section(
 ) -> list[Finding]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
-    ``of`` is the question: the name of z where the bound is of all that is sent. ``shape`` is (classes of y, codes,
-    classes of z). ``sendable`` (codes,) are those that can leave at all, where those of each y-hat are together, so
-    that a code tells it; None: a code does not, or tells nothing else. ``unit`` names the independent units,
-    ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many linked ``releases``.
+    ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
+    of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else. ``unit`` names
+    the independent units, ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many
+    linked ``releases``.
     """
     asked: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **asked)
@@ -85,30 +84,33 @@ def per_code_section(
         "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
         **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
     }
-    found = [_bounded(of if needed is None else CHANNEL, EVERY, bound, text, given=given, more=more)]
+    found = [_bounded(EVERY, bound, text, given=given, more=more)]
     if sendable is not None:
         predicted = code // (shape[1] // shape[0])
         one = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
         codes = int(sendable.sum())
         more = {**KIND, "codes": codes, "unseen": codes - one.pairs, "fewest": one.fewest if codes == one.pairs else 0}
         given = more["fewest"] >= FEWEST
-        found.append(_bounded(CHANNEL, OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
+        found.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
     if given or found[0].bound:
         text = "F if the codes are independent given y and z: compare the attack on linked codes"
         linked = [(t, bound.linked(t)) for t in releases if t > 1]
         found += [
-            Finding(CODES, f"{t} linked, at most if independent", "factor", factor, rows=bound.units, text=text, more=KIND)
+            Finding(
+                CODES, f"{t} linked, at most if independent", "factor", factor, rows=bound.units, text=text, more=KIND
+            )
             for t, factor in linked
             if math.isfinite(factor)
         ]
     return found
 
 
-def _bounded(question: str, name: str, found: PerCode, text: str, *, given: bool, more: Mapping[str, Any]) -> Finding:
+def _bounded(name: str, found: PerCode, text: str, *, given: bool, more: Mapping[str, Any]) -> Finding:
     """The factor as a bound with its sentence, or why there is none; its figures are kept either way."""
     if not given:
-        return Finding(question, name, not_run=text, rows=found.units, more={**more, **_finite(factor=found.factor)})
-    return Finding(question, name, "factor", found.factor, rows=found.units, bound=True, text=text, more=more)
+        return Finding(CHANNEL, name, not_run=text, rows=found.units, more={**more, **_finite(factor=found.factor)})
+    facts: dict[str, Any] = {"rows": found.units, "bound": True, "text": text, "more": more}
+    return Finding(CHANNEL, name, "factor", found.factor, (found.estimate, found.factor), **facts)
 
 
 def _finite(**numbers: float) -> dict[str, float]:
@@ -180,7 +182,7 @@ HELD = "a held {unit} is one release, counted as if each sample were a whole one
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
 
 
-AVERAGE, OVER_NULL, CAPACITY = "codes counted, on average", "codes counted, over z shuffled", "capacity of the channel"
+AVERAGE, OVER_NULL, CAPACITY = "counted channel", "counted channel, over z shuffled", "capacity"
 
 
 def section(
@@ -249,7 +251,6 @@ def section(
         unseen.y,
         released.astype(np.int64),
         unseen.z,
-        of=question,
         shape=(classes[0], q.shape[1], classes[1]),
         cluster=unseen.cluster,
         slices="attack and test" if len(dataset.slices.attack) else "test",
@@ -293,7 +294,17 @@ def _averaged(
     if not found.sufficient:
         return Finding(question, AVERAGE, not_run=found.sentence(unit), **facts)
     text = f"{found.sentence(unit)} {people}"
-    return Finding(question, AVERAGE, "right", found.bound, null=chance, bound=True, text=text, **facts)
+    return Finding(
+        question,
+        AVERAGE,
+        "right",
+        found.bound,
+        (found.plug_in, found.bound),
+        null=chance,
+        bound=True,
+        text=text,
+        **facts,
+    )
 
 
 def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | None:
