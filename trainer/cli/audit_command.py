@@ -114,10 +114,11 @@ def audit(
     """
     given = {name for name, value in locals().items() if value not in (None, CPU) and value is not False}
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.card import as_text, measured_spending, next_step, sentences, summary
     from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save
     from edgeveil.trainer.audit.frozen import audit_on_board, same_export
     from edgeveil.trainer.audit.rerun import audit_on_simulator
+    from edgeveil.trainer.audit.text import as_text, measured_spending, next_step, summary
+    from edgeveil.trainer.audit.verdict import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:

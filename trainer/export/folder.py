@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import take_name, write_atomic
 from edgeveil.trainer.datasets.base import Dataset
@@ -68,7 +69,7 @@ class ExportFolder:
             manifest=manifest,
             members=members,
             report=report,
-            audit=_json(folder / "audit.json") if (folder / "audit.json").exists() else None,
+            audit=_audit(folder / "audit.json") if (folder / "audit.json").exists() else None,
             run=run if run is not None and (run / "run.json").is_file() else None,
         )
 
@@ -140,6 +141,15 @@ def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], 
         raise BadInput(f"Cannot write the export folder {out}: {error.strerror}. Choose another place.") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _audit(path: Path) -> dict[str, Any]:
+    """An audit.json, as schema 2."""
+    document = _json(path)
+    try:
+        return as_schema_2(document)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}): audit again.") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

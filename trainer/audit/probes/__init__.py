@@ -1,7 +1,7 @@
 """Probes: attacks other than attribute inference (linkage, membership, copies, codes), one class a file.
 
-The registry finds them, and a probe returns findings, from which the text, the card and the page are made: one more
-needs one file. ``attacks.rows.places`` says which of the rows of all slices are to learn on and to test on.
+The registry finds them. A probe returns findings about what it ``asks``. ``attacks.rows.places`` says which of the rows
+of all slices are to learn on and to test on.
 """
 
 from __future__ import annotations
@@ -12,17 +12,14 @@ from edgeveil.trainer.audit.sections import About
 
 
 class Probe:
-    """A probe by its ``name``; of those that ask the same, the ones with a lower ``order`` come first.
-
-    ``asks`` is the question of its findings, and their ``more`` has the kind "probe".
-    """
+    """A probe by its ``name``; of those that ask the same, the ones with a lower ``order`` come first."""
 
     name: str
     asks: str
     order = 1
 
     def run(self, about: About) -> list[Finding]:
-        """What it finds."""
+        """What it finds, with ``asks`` as the question."""
         raise NotImplementedError
 
 
@@ -30,6 +27,6 @@ PROBES = Registry(__name__, key="name", word="probe")
 
 
 def run_all(about: About) -> list[Finding]:
-    """The findings of every probe, by what they ask."""
+    """The findings of every probe, by what it asks."""
     kinds = sorted(PROBES.kinds().values(), key=lambda kind: (kind.facts["asks"], kind.facts.get("order", 1)))
     return [finding for kind in kinds for finding in kind.load()().run(about)]
