@@ -218,12 +218,12 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
     found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families)
-    made = audit_rows.part(found.findings("y", "z"), "y", "z")
+    fields = audit_rows.part(found.findings("y", "z"), "y", "z")
     kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,
         "sha256": hashes(export)[SHIPS],
-        **{name: made[name] for name in kept},
+        **{name: fields[name] for name in kept},
         "wall_time_s": round(time.monotonic() - started, 1),
     }
 
