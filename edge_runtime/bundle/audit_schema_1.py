@@ -213,14 +213,14 @@ def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, 
     if name == "certificate":
         one = found.get("per_code") or {}
         bounds = (
-            (z, "codes counted, on average", "right", found, found.get("bound"), "plug_in"),
-            ("channel", "every code", "factor", one, one.get("factor"), "estimate"),
+            (z, "counted channel", "right", found, found.get("bound"), "plug_in"),
+            ("channel", "worst code", "factor", one, one.get("factor"), "estimate"),
         )
         for question, law, figure, part, value, estimate in bounds:
             if part.get("given") and value is not None:
-                more = {"kind": name, estimate: part[estimate], "tried": part["tried"]}
+                more = {"kind": name, "tried": part["tried"]}
                 facts = {"question": question, "name": law, "figure": figure, "value": value, "bound": True}
-                yield dict(facts, text=str(part.get("sentence", "")), more=more)
+                yield dict(facts, interval=[part[estimate], value], text=str(part.get("sentence", "")), more=more)
     yield {"question": name, "name": name, "text": sentence, "more": dict(found, kind=name)}
 
 

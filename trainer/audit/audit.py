@@ -23,7 +23,7 @@ from edgeveil.trainer.audit.sections import About, board_section, sections, what
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
-from edgeveil.trainer.audit.verdict import check, judge, limits_of
+from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
@@ -132,7 +132,7 @@ def audit(
     }
     limits = opened.run.recipe.limits
     document["verdict"] = judge(document, limits_of(limits))
-    return {**document, "limits": check(limits, document["verdict"])}
+    return {**document, "limits": held_to(limits, document["verdict"])}
 
 
 def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:

@@ -42,10 +42,10 @@ class Finding:
     in its unit. ``rows`` are the test rows, pairs, units or runs behind it, ``learned_on`` those of
     ``attacks.findings.Row``. ``of`` is whose output it is: what is sent, label-only, raw samples or donors.
     ``chosen_by`` is the same figure on validation rows, ``p`` the p-value of the finding's own test. ``bound``: the
-    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached. ``not_run``
-    is why there is no figure, and what it would need. ``more`` are further facts, as JSON: ``kind`` is what kind of
-    finding it is (adaptive, fixed and transfer attacks; reader, guess, test, counting, part, curve, label, side, probe,
-    or the section that made it), ``about`` what tells findings of one kind and name from each other.
+    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached.
+    ``not_run`` is why there is no figure, and what it would need. ``more`` are further facts, as JSON: ``kind`` is what
+    kind of finding it is (adaptive, fixed and transfer attacks; reader, guess, test, counting, part, curve, label,
+    side, probe, or the section that made it), ``about`` what tells findings of one kind and name from each other.
     """
 
     question: str
@@ -191,9 +191,11 @@ def guess(document: Mapping[str, Any], of: str = SENT) -> float:
 
 
 def kept(document: Mapping[str, Any], of: str = SENT) -> Finding:
-    """How often D_y reads y right."""
+    """How often y is read right by D_y; where there is none, by the reader that was best on validation rows."""
     y = document["data"]["target"]
-    return next(one for one in findings(document, of) if (one.question, one.name, one.kind) == (y, "D_y", "reader"))
+    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
+    fixed = [one for one in found if one.name == "D_y"]
+    return fixed[0] if fixed else max(found, key=lambda one: one.chosen_by or 0.0)
 
 
 def written(value: float, form: str) -> str:

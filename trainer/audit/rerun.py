@@ -196,11 +196,11 @@ def _figures(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[
     yield _figure(f"{z}, most bits", "bits", *(_ends(most_bits(part).figures["bits-counted"]) for part in sides))
     floors = (_ends(best(part, LABEL_ONLY).figures["right"]) for part in sides)
     yield _figure(f"label-only: {z}, best attack", "share", *floors)
-    for name, figure, estimate in (
-        ("factor of the worst code, at most", "factor", "estimate"),
-        (f"{z}, right at most", "right", "plug_in"),
+    for name, law, figure in (
+        ("factor of the worst code, at most", "worst code", "factor"),
+        (f"{z}, right at most", "counted channel", "right"),
     ):
-        found = [_bound(part, figure, estimate) for part in sides]
+        found = [_bound(part, law, figure) for part in sides]
         if found != [None, None]:
             yield _figure(name, "share" if figure == "right" else figure, *found)
 
@@ -231,13 +231,12 @@ def _ends(one: Finding) -> Ends:
     return {"estimate": value, "low": low, "high": high}
 
 
-def _bound(part: Mapping[str, Any], figure: str, estimate: str) -> Ends | None:
+def _bound(part: Mapping[str, Any], law: str, figure: str) -> Ends | None:
     """A bound, as wide on both sides as it is away from its estimate; None where there is none."""
-    found = (one for one in findings(part, SENT) if one.kind == "certificate" and estimate in one.more)
-    one = next((one for one in found if one.bound and one.figure == figure and one.value is not None), None)
+    one = next((one for one in findings(part, SENT) if one.bound and (one.name, one.figure) == (law, figure)), None)
     if one is None or one.value is None:
         return None
-    least = float(one.more[estimate])
+    least = one.value if one.interval[0] is None else one.interval[0]
     return {"estimate": one.value, "low": least, "high": round(2 * one.value - least, 6)}
 
 

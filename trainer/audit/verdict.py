@@ -304,7 +304,7 @@ _UNKNOWN = (
 )
 
 
-def check(limits: Limits, verdict: Mapping[str, Any]) -> dict[str, Any]:
+def held_to(limits: Limits, verdict: Mapping[str, Any]) -> dict[str, Any]:
     """The ``limits`` section: what was asked, what was ``found``, and ``exceeded``, a list with what and by how much.
 
     ``verdict`` is the document's. What is found are upper ends of the attacks' 95 % intervals: points over the better
