@@ -180,6 +180,8 @@ def check_audit(
             _untrue(at + "schema", "expected 1 or {}, got {}".format(SCHEMA, show(part["schema"])))
         if _value(part, "kind", at) != KIND:
             _untrue(at + "kind", "expected '{}', got {}".format(KIND, show(part["kind"])))
+        if part["schema"] == SCHEMA and part.get("verdict") is None:
+            _untrue(at + "verdict", "it is missing")
         _check_names(part, at)
     try:
         whole_document = as_schema_2(document)

@@ -84,7 +84,8 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     leaks = [*_surely(rows, mine, limit, data.get("target", "y")), *recognises(rows, _chosen(rows, mine))]
     gains = list(_gains(rows, mine))
     leaks += [one for one in gains if (one.finding.value or 0.0) > limit.bits]
-    tiny = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
+    small = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
+    tiny = [one._replace(words=f"sure but tiny: {one.words}") for one in small]
     upper = upper_ends(document, of)
     bound = bounds(document) if of == SENT else {}
     fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
