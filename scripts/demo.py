@@ -19,7 +19,7 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
-from edgeveil.trainer.audit.findings import about_label_only, findings
+from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, about_label_only, findings
 from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
 from edgeveil.trainer.audit.verdict import words
 from edgeveil.trainer.export.export import export
@@ -130,14 +130,13 @@ def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> b
     return pictures.draw(
         dataset.input,
         [
-            pictures.Row("x, the digits themselves", x),
-            pictures.Row("PR-GAN's x'", sent[0], beside, pictures.kept(beside)),
-            pictures.Row("the codebook's x'", sent[1], document, pictures.kept(document)),
-            pictures.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
+            pictures.Row("x, the digits themselves", x, document, RAW),
+            pictures.Row("PR-GAN's x'", sent[0], beside, kept=pictures.kept(beside)),
+            pictures.Row("the codebook's x'", sent[1], document, kept=pictures.kept(document)),
+            pictures.Row("label-only: the floor", floor.perturb(x)["frame"], document, LABEL_ONLY, {}),
         ],
         target=document["data"]["target"],
         sensitive=document["data"]["sensitive"],
-        raw=document["raw"],
     )
 
 

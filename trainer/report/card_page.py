@@ -19,7 +19,6 @@ from edgeveil.trainer.audit.findings import (
     LABEL_ONLY,
     RAW,
     SENT,
-    Answer,
     Finding,
     best,
     findings,
@@ -28,7 +27,7 @@ from edgeveil.trainer.audit.findings import (
     most_bits,
     written,
 )
-from edgeveil.trainer.audit.text import Block, blocks, board_lines, line, lines
+from edgeveil.trainer.audit.text import Block, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
     BOUNDED,
     CANNOT_TELL,
@@ -42,11 +41,12 @@ from edgeveil.trainer.audit.verdict import (
 
 FOLDER = Path(__file__).parent / "templates"
 DASH = "\N{EN DASH}"
+LEARNED = "rows learned from"
 TONES = {LEAKS: "bad", BOUNDED: "good", NOTHING_FOUND: "good", CANNOT_TELL: "some"}
 _SURE = {
     LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
     BOUNDED: "As surely as its assumptions hold: no attack can do better, tried or not.",
-    NOTHING_FOUND: "Not a guarantee: {attacks} attacks were tried on {rows:,} test rows, and a stronger one may find more.",
+    NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
     CANNOT_TELL: "Not sure: with {rows:,} test rows, the intervals of {attacks} attacks reach above what is allowed.",
 }
 _NEXT = {
@@ -77,7 +77,14 @@ class Table(NamedTuple):
 
 def tables(found: Sequence[Finding]) -> list[Table]:
     """A table for each question: name, learned on, figure with its interval, what y alone reaches, rows."""
-    return [_attacks(block) if block.attacked else _answers(block) for block in blocks(found)]
+    made = [_attacks(block) if block.attacked else _answers(block) for block in blocks(found)]
+    attacked = {one.title for one in made if one.head[-1] == LEARNED}
+    return [
+        one._replace(title=f"{one.title}: tests, parts and bounds")
+        if one.title in attacked and one.head[-1] != LEARNED
+        else one
+        for one in made
+    ]
 
 
 def _attacks(block: Block) -> Table:
@@ -87,15 +94,16 @@ def _attacks(block: Block) -> Table:
     for row in block.rows:
         chosen = any(one.more.get("chosen") for one in row.figures.values())
         right = row.figures.get("right")
-        mark = "best attack found" if right is not None and right.more.get("chosen") else ""
-        mark = mark or ("non-adaptive" if row.kind in ("fixed", "transfer") else "")
+        mark = "most bits" if chosen else "non-adaptive" if row.kind in ("fixed", "transfer") else ""
+        mark = "best attack found" if right is not None and right.more.get("chosen") else mark
         look = "best" if chosen else "non" if row.kind != "adaptive" else ""
         shown = tuple(_shown(row.figures.get(name)) for name in names)
         seed = "" if not row.seed else f", seed {row.seed}"
         count = row.first.more.get("train_samples")
-        cells = (f"{row.name}{seed}", row.learned_on, *shown, "" if count is None else f"{count:,}")
+        name = f"y alone, by {row.name}" if row.kind == "guess" else f"{row.name}{seed}"
+        cells = (name, row.learned_on, *shown, "" if count is None else f"{count:,}")
         rows.append(Row(cells, mark, look, row.first.not_run and f"not run: {row.first.not_run}"))
-    head = ("", "learned on", *(FIGURES[name].words for name in names), "rows")
+    head = ("", "learned on", *(FIGURES[name].words for name in names), LEARNED)
     return Table(block.title, block.of, head, tuple(rows))
 
 
@@ -153,24 +161,26 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     y, z, judged = document["data"]["target"], document["data"]["sensitive"], verdict(document)
     tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
     if not tried["attacks"]:  # too few rows to attack
-        return [("What leaks", f"{words(document)}.")]
+        return []
     reader, fixed = readers(document)
     shown, needed = figures(document), judged["needed"]
-    keeps = f"{y}: {reader.name} reads it right {reader.shown()} from what is sent"
-    keeps += "" if reader.name == fixed.name else f" ({fixed.name}, which is fixed, {fixed.shown()})"
+    by = (
+        reader.name if reader.name == fixed.name else f"{reader.name}; by {fixed.name}, which is fixed, {fixed.shown()}"
+    )
+    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
     beside = (
         ("kept_raw", "from raw samples"),
         ("kept_floor", "from label-only, which sends the predicted class alone"),
     )
     keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
     leak = (
-        f"{words(document)}. The best attack found ({shown['best']}) reads {z} right {shown['attack']}, and a guess "
-        f"from {y} alone is right {shown['chance']}"
+        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} alone "
+        f"is right {shown['chance']}"
     )
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
     return [
         ("What is kept", f"{keeps}."),
-        ("What leaks", f"{leak[0].upper()}{leak[1:]}."),
+        ("What leaks", f"{leak}."),
         ("How sure", _SURE[judged["word"]].format(**tried)),
         ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
     ]

@@ -11,7 +11,6 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import SUBSTITUTED
-from edgeveil.trainer.audit.verdict import sentence
 from edgeveil.trainer.report import frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
 from tests.support.audit_documents import before, document
