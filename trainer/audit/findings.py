@@ -129,8 +129,8 @@ class Answer:
 
     @property
     def label(self) -> str:
-        """Its name, and what it learned on where it is an attack that learns."""
-        return f"{self.name} on {self.learned_on} rows" if self.kind == "adaptive" else self.name
+        """Its name, and what it learned on where it is an attack that learned."""
+        return f"{self.name} on {self.learned_on} rows" if self.kind == "adaptive" and self.learned_on else self.name
 
     @property
     def first(self) -> Finding:

@@ -141,6 +141,12 @@ def summary(document: Mapping[str, Any]) -> str:
     reader = max(reads, key=lambda one: (one.chosen_by is not None, one.chosen_by or 0.0))
     also = "" if reader.name == "D_y" else f"; by D_y, which is fixed, {kept(document).shown()}"
     right = worst.figures["right"]
+    read = [one for one in found if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
+    also_read = [
+        f"Also read: {one.about}, AUC {one.shown()}, the worst of the labels that the data know."
+        for one in read
+        if one.more["read"]
+    ]
     promised = [f"Promised: {one.text}" for one in found if one.bound and one.text and one.of == SENT]
     return "\n".join(
         [
@@ -149,6 +155,7 @@ def summary(document: Mapping[str, Any]) -> str:
             f"Kept: {y} is read right {reader.shown()} by {reader.name}{also} (of raw samples {percent(raw.value)}).",
             f"Leaks beyond {y}: the best attack found ({worst.label}) reads {z} right {right.shown()}, and {y} alone "
             f"gives {percent(guess(document))}.",
+            *also_read,
             *promised,
             headline(document),
         ]
@@ -160,7 +167,8 @@ def as_text(document: Mapping[str, Any]) -> str:
     found: list[str] = []
     for block in blocks(findings(document)):
         found += ["", *lines(block)]
-    return "\n".join([*found[1:], "", *board_lines(document), *document.get("warnings", ()), "", summary(document)])
+    too_little = [f"Too little: {warning}" for warning in document.get("warnings", ())]
+    return "\n".join([*found[1:], "", *board_lines(document), *too_little, "", summary(document)])
 
 
 def headline(document: Mapping[str, Any]) -> str:

@@ -63,8 +63,8 @@ def test_a_part_of_the_rows_on_which_much_is_surely_gained_leaks():
     made["parts"][0].update(p=0.01, bits={"mean": 0.2, "low": 0.1, "high": 0.3})
     assert judged(made)["word"] == LEAKS
     assert judged(made)["line"] == (
-        "logistic regression surely gains at least 0.100 bits about 30 rows (surest twentieth; permutation test, corrected "
-        "p = 0.010)"
+        "logistic regression surely gains at least 0.100 bits about 30 rows (surest twentieth; permutation test, "
+        "corrected p = 0.010)"
     )
     made["parts"][0]["bits"] = {"mean": 0.01, "low": -0.01, "high": 0.3}  # little, though surely
     assert (judged(made)["word"], gains(made)) == (NOTHING_FOUND, True)
