@@ -174,8 +174,8 @@ def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
     )
     keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
     leak = (
-        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} alone "
-        f"is right {shown['chance']}"
+        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} "
+        f"alone is right {shown['chance']}"
     )
     more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
     return [
