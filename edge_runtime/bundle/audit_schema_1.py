@@ -1,6 +1,6 @@
 """Audits of schema 1, of which each kind of fact had a form of its own, read as the findings of schema 2.
 
-Bundles and export folders of versions up to 0.2 have such audits. They are read for ever, and nothing writes them.
+Bundles and export folders of older versions have such audits. They are read for ever, and nothing writes them.
 """
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional
