@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -340,7 +341,7 @@ def test_the_short_view_is_25_lines_at_most_and_names_what_matters(tmp_path, key
 def test_a_card_of_many_warnings_and_artefacts_is_told_in_ten_lines(tmp_path, keys, exported):
     out = seal(exported, keys / "signing.key", tmp_path / "b.veil")
     card = inspect(out, keys).document()["card"]
-    part = {**card["artefacts"][0], "what_else": None}
+    part = card["artefacts"][0]
     found = {"artefact": "tflite-int8", "sentence": "At most 70 %."}
     many = {**card, "warnings": list("abcdefg"), "artefacts": [part] * 5, "guarantees": [found] * 6}
     lines = list(brief_lines(many))
@@ -355,7 +356,7 @@ def test_view_as_json(tmp_path, keys, exported):
     assert document["verified"] is True
     assert document["audited"] == ["tflite-int8"]
     assert document["not_audited"] == ["onnx-float32"]
-    assert document["audit"] == json.loads((exported / "audit.json").read_text())
+    assert document["audit"] == as_schema_2(json.loads((exported / "audit.json").read_text()))
     assert document["manifest"]["name"] == "artefact-example"
     assert "manifest" not in verify(out, keys).document()
 
@@ -378,7 +379,7 @@ def test_a_card_of_an_unknown_form_is_no_traceback_and_plays_no_tricks(tmp_path,
     change_json(exported / "audit.json", rename)
     text = inspect(seal(exported, keys / "signing.key", tmp_path / "a.veil"), keys).text()
     assert "\x1b" not in text
-    change_json(exported / "audit.json", lambda audit: audit.pop("raw"))
+    change_json(exported / "audit.json", lambda audit: audit.pop("not_covered"))
     with pytest.raises(BadInput, match="lacks what a privacy card must say"):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     strange = bundles.make_bundle(tmp_path, example=bundles.artefact_example())
