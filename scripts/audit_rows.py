@@ -73,7 +73,7 @@ def part(found: list[Finding], y: str, z: str) -> dict[str, Any]:
         "permutation": tests.get("test"),
         "counting": tests.get("counting"),
         "parts": [_part(one) for one in answers(of_z, "part")],
-        "what_else": _labels(found),
+        "what_else": labels_of(found),
     }
 
 
@@ -137,7 +137,8 @@ def _curve(found: list[Finding]) -> dict[str, Any] | None:
     return {"name": gain.name, "seed": gain.seed, "points": rows, **ends, "rising": gain.more["rising"]}
 
 
-def _labels(found: Iterable[Finding]) -> dict[str, Any]:
+def labels_of(found: Iterable[Finding]) -> dict[str, Any]:
+    """What else can be read."""
     labels, skipped, worst = [], [], None
     for one in answers(found, "label", "side"):
         if one.first.not_run:

@@ -1,22 +1,22 @@
 """Audits of schema 1, of which each kind of fact had a form of its own, read as the findings of schema 2.
 
-Bundles and export folders of versions up to 0.2 have such audits. They are read for ever, and nothing writes them.
+Bundles and export folders of older versions have such audits. They are read for ever, and nothing writes them.
 """
 
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 # Of an attack, after the figure: its value, both ends, and what y alone reaches.
 _ATTACK = (
-    ("right", "accuracy", "low", "high", None),
-    ("auc", "auc", None, None, None),
-    ("bits", "bits", "bits_low", "bits_high", None),
-    ("bits-counted", "bits_counted", "bits_counted_low", "bits_counted_high", None),
+    ("right", "accuracy", "low", "high", ""),
+    ("auc", "auc", "", "", ""),
+    ("bits", "bits", "bits_low", "bits_high", ""),
+    ("bits-counted", "bits_counted", "bits_counted_low", "bits_counted_high", ""),
     ("balanced", "balanced", "balanced_low", "balanced_high", "balanced_chance"),
-    ("recognised", "tpr", "tpr_low", "tpr_high", None),
+    ("recognised", "tpr", "tpr_low", "tpr_high", ""),
     ("worst-class", "worst_class", "worst_class_low", "worst_class_high", "worst_class_chance"),
 )
 # The rows and the p-value behind a figure.
-_ROWS = {"recognised": ("tpr_rows", "tpr_p"), "worst-class": ("worst_class_rows", None)}
+_ROWS = {"recognised": ("tpr_rows", "tpr_p"), "worst-class": ("worst_class_rows", "")}
 _CHOSEN_BY = {"right": "validation_accuracy", "bits-counted": "validation_bits"}
 _NULL = {"auc": 0.5, "bits": 0.0, "bits-counted": 0.0, "recognised": 0.01}
 _CHOSEN = {"right": "worst_adaptive", "bits-counted": "most_bits"}
@@ -122,18 +122,18 @@ def _question(z: str, row: Mapping[str, Any]) -> Dict[str, Any]:
 
 def _attack(row: Mapping[str, Any], z: str, chance: float, chosen: List[str]) -> Iterator[Dict[str, Any]]:
     for figure, value, low, high, base in _ATTACK:
-        ends = [None if end is None else row.get(end) for end in (low, high)]
-        rows, p = _ROWS.get(figure, (None, None))
+        ends = [row.get(end) for end in (low, high)]
+        rows, p = _ROWS.get(figure, ("", ""))
         facts = [row.get(value), *ends, row.get(base), row.get(rows) or None]
         if facts == [None] * 5 and figure not in _CHOSEN:
             continue
         found = dict(_question(z, row), figure=figure, value=row.get(value), more={"kind": row["kind"]})
         if ends != [None, None]:
             found["interval"] = ends
-        null = chance if figure == "right" else _NULL.get(figure) if base is None else row.get(base)
+        null = chance if figure == "right" else row.get(base) if base else _NULL.get(figure)
         if null is not None:
             found["null"] = null
-        if row.get(_CHOSEN_BY.get(figure)) is not None:
+        if row.get(_CHOSEN_BY.get(figure, "")) is not None:
             found["chosen_by"] = row[_CHOSEN_BY[figure]]
         if figure == "right":
             found["more"].update({name: row[name] for name in ("train_samples", "seconds", "members") if row.get(name)})

@@ -66,20 +66,20 @@ class Audited:
 def attacked(found: Findings, z: str, parts: Sequence[Part] = (), *, of: str = SENT) -> list[Finding]:
     """What was found about ``z``: chance, attacks, what did not run, tests, parts of the rows and the curve."""
     asked = partial(Finding, z, of=of)
+    adaptive = any(row.kind == "adaptive" for row in found.rows)
+    best, most = (found.worst_adaptive, found.most_bits) if adaptive else (None, None)
     rows = [asked(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
     for row in found.rows:
-        chosen = {"right": row is found.worst_adaptive, "bits-counted": row is found.most_bits}
+        chosen = {"right": row is best, "bits-counted": row is most}
         rows += _attack(row, z, max(found.chance), chosen, of)
     rows += [asked(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
-    adaptive = [row for row in found.rows if row.kind == "adaptive"]
-    most = found.most_bits if adaptive else None
-    about = {} if most is None else {"learned_on": most.learned_on, "seed": most.seed}
+    about: dict[str, Any] = {} if most is None else {"learned_on": most.learned_on, "seed": most.seed}
     name = "" if most is None else most.name
     for kind, test in (("test", found.permutation), ("counting", found.counting)):
         if test is not None:
-            of_test = (name, about) if kind == "test" else (CodeCounts.name, {"learned_on": "crossed"})
+            who, how = (name, about) if kind == "test" else (CodeCounts.name, {"learned_on": "crossed"})
             more = {"kind": kind, "null_high": test.null_high, "shuffles": test.shuffles, "swapped": test.swapped}
-            rows.append(asked(of_test[0], "gain", test.gain, p=test.p, more=more, **of_test[1]))
+            rows.append(Finding(z, who, "gain", test.gain, of=of, p=test.p, more=more, **how))
     for part in parts:
         facts = {"rows": part.rows, "of": of, **about}
         facts["more"] = {"kind": "part", "about": part.name, "cut": part.kind, "units": part.units}
@@ -114,8 +114,8 @@ _FIGURES: tuple[tuple[str, str, float | str | None], ...] = (
 
 def _attack(row: Row, z: str, guess: float, chosen: Mapping[str, bool], of: str) -> Iterator[Finding]:
     """A row of the attacks, one finding for each of its figures."""
-    facts = {"learned_on": row.learned_on, "seed": row.seed, "of": of}
-    about = {"kind": row.kind, "train_samples": row.train_samples, "seconds": row.seconds}
+    facts: dict[str, Any] = {"learned_on": row.learned_on, "seed": row.seed, "of": of}
+    about: dict[str, Any] = {"kind": row.kind, "train_samples": row.train_samples, "seconds": row.seconds}
     about |= {"members": row.members} if row.members else {}
     about |= {"chosen": True} if chosen["right"] else {}
     right = Interval(row.accuracy, row.low, row.high)

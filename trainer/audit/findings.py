@@ -154,7 +154,8 @@ def findings(document: Mapping[str, Any], of: str | None = None) -> list[Finding
 
 def about_label_only(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """The findings of a document about label-only, as JSON, for an audit of the same run."""
-    return [one for one in document["findings"] if one.get("of") == LABEL_ONLY]
+    floor = [one for one in document["findings"] if one.get("of") in (LABEL_ONLY, DONOR, RAW)]
+    return [one for one in floor if one["more"]["kind"] == "collateral" or one["of"] == LABEL_ONLY]
 
 
 def answers(found: Iterable[Finding], *kinds: str) -> list[Answer]:

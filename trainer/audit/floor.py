@@ -28,7 +28,7 @@ from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.audit.document import Audited, interval, versions
-from edgeveil.trainer.audit.findings import LABEL_ONLY, as_findings
+from edgeveil.trainer.audit.findings import LABEL_ONLY
 from edgeveil.trainer.audit.sections import retained, what_else
 from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
@@ -192,7 +192,8 @@ class Floor:
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
         findings = [*found.findings(self.target, self.sensitive, of=LABEL_ONLY), *what]
-        return [one.as_json() for one in [*findings, *as_findings("collateral", useful, of=LABEL_ONLY)]]
+        # Of raw samples, and of donors: they stand next to label-only, and are the same whatever artefact is audited.
+        return [one.as_json() for one in [*findings, *retained.findings_of(useful, self.target)]]
 
     @cached_property
     def _path(self) -> Path:

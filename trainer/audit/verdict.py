@@ -232,7 +232,7 @@ def _reached(
 ) -> Iterator[_Shown]:
     """What no attack surely passed: the bound, or the attacks that reach furthest, with what they may reach."""
     at = next(one for one in mine if one.kind == "guess") if not rows else rows[0].first
-    furthest = {}
+    furthest: dict[str, tuple[float, Finding]] = {}
     for row in rows:
         for name, one, estimate, _, high in _figures(row):
             reach = estimate if high is None else high

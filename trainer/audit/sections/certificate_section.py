@@ -70,7 +70,7 @@ def per_code_section(
     given = every.fewest >= FEWEST or (often is not None and often.share >= COVERED)
     needed = None if every.fewest >= FEWEST else _rounded_up(every.units * FEWEST / max(every.fewest, 1))
     text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
-    more = {
+    more: dict[str, Any] = {
         **KIND,
         **_finite(
             estimate=bound.estimate,

@@ -9,7 +9,7 @@ tracks and holds for all of its releases; where nothing is held a certificate is
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from scipy import special
 from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.rows import freshest
 from edgeveil.trainer.attacks.sequences import Tracks, timed
+from edgeveil.trainer.audit.findings import Finding, as_findings
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import track_perturber
 from edgeveil.trainer.datasets.base import Dataset, Part
@@ -233,13 +234,14 @@ class Streams(Section):
         """Where the bundle is for a stream, and runs here."""
         return about.there is None and about.subject.manifest.get("stream") is not None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
-        """As ``section``."""
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
+        """As ``section``; the bound over tracks, where enough of them were counted."""
         perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest["stream"]
         trees, tried = about.budget.trees, about.asked.tried
-        return section(stream, about.dataset, perturb, trees=trees, seed=about.seed, tried=tried)
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """The bound over tracks, where enough of them were counted."""
-        if found.get("certificate", {}).get("given"):
-            yield found["sentence"]
+        found = section(stream, about.dataset, perturb, trees=trees, seed=about.seed, tried=tried)
+        made = as_findings(self.name, found)
+        counted = found.get("certificate", {})
+        if not counted.get("given"):
+            return made
+        facts = {"bound": True, "text": found["sentence"], "more": {"kind": self.name}}
+        return [*made, Finding("tracks", "counted channel", "right", counted["bound"], rows=counted["rows"], **facts)]
