@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
@@ -344,7 +343,7 @@ def test_a_card_of_many_warnings_and_artefacts_is_told_in_ten_lines(tmp_path, ke
     many = {**card, "warnings": list("abcdefg"), "artefacts": [part] * 5, "guarantees": [found] * 6}
     lines = list(brief_lines(many))
     assert len(lines) <= 10
-    assert [line for line in lines if "more" in line] == ["  and 4 more warnings", "  and 2 more artefacts"]
+    assert [line for line in lines if line.startswith("  and ")] == ["  and 4 more warnings", "  and 2 more artefacts"]
     assert "  certified (tflite-int8): At most 70 %." in lines
 
 
@@ -354,7 +353,7 @@ def test_view_as_json(tmp_path, keys, exported):
     assert document["verified"] is True
     assert document["audited"] == ["tflite-int8"]
     assert document["not_audited"] == ["onnx-float32"]
-    assert document["audit"] == as_schema_2(json.loads((exported / "audit.json").read_text()))
+    assert document["audit"] == json.loads((exported / "audit.json").read_text())
     assert document["card"]["schema"] == 2
     assert document["manifest"]["name"] == "artefact-example"
     assert "manifest" not in verify(out, keys).document()
