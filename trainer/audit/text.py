@@ -50,7 +50,8 @@ class Block(NamedTuple):
     @property
     def title(self) -> str:
         """The question, and whose output it is about."""
-        return self.question if self.of == SENT else f"{self.question} ({OF[self.of]})"
+        asked = f"{self.question}, by attackers" if self.attacked else self.question
+        return asked if self.of == SENT else f"{asked} ({OF[self.of]})"
 
 
 def blocks(found: Iterable[Finding]) -> list[Block]:
@@ -147,7 +148,6 @@ def summary(document: Mapping[str, Any]) -> str:
         for one in read
         if one.more["read"]
     ]
-    promised = [f"Promised: {one.text}" for one in found if one.bound and one.text and one.of == SENT]
     return "\n".join(
         [
             *first,
@@ -156,7 +156,6 @@ def summary(document: Mapping[str, Any]) -> str:
             f"Leaks beyond {y}: the best attack found ({worst.label}) reads {z} right {right.shown()}, and {y} alone "
             f"gives {percent(guess(document))}.",
             *also_read,
-            *promised,
             headline(document),
         ]
     )
@@ -168,7 +167,8 @@ def as_text(document: Mapping[str, Any]) -> str:
     for block in blocks(findings(document)):
         found += ["", *lines(block)]
     too_little = [f"Too little: {warning}" for warning in document.get("warnings", ())]
-    return "\n".join([*found[1:], "", *board_lines(document), *too_little, "", summary(document)])
+    promised = [f"Promised: {one.text}" for one in findings(document, SENT) if one.bound and one.text]
+    return "\n".join([*found[1:], "", *board_lines(document), *promised, *too_little, "", summary(document)])
 
 
 def headline(document: Mapping[str, Any]) -> str:
