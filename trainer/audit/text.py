@@ -42,16 +42,10 @@ _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes f
 class Block(NamedTuple):
     """The answers to one question, about one output; ``attacked`` where they are attacks on z."""
 
-    question: str
+    title: str
     of: str
     attacked: bool
     rows: tuple[Answer, ...]
-
-    @property
-    def title(self) -> str:
-        """The question, and whose output it is about."""
-        asked = f"{self.question}, by attackers" if self.attacked else self.question
-        return asked if self.of == SENT else f"{asked} ({OF[self.of]})"
 
 
 def blocks(found: Iterable[Finding]) -> list[Block]:
@@ -59,9 +53,12 @@ def blocks(found: Iterable[Finding]) -> list[Block]:
     grouped: dict[tuple[str, str, bool], list[Answer]] = {}
     for row in answers(found):
         grouped.setdefault((row.of, row.question, row.kind in (*ATTACKS, "guess")), []).append(row)
-    order = list(OF)
-    keys = sorted(grouped, key=lambda key: order.index(key[0]))
-    return [Block(question, of, attacked, tuple(grouped[of, question, attacked])) for of, question, attacked in keys]
+    order, made = list(OF), []
+    for of, question, attacked in sorted(grouped, key=lambda key: order.index(key[0])):
+        title = question if of == SENT else f"{question} ({OF[of]})"
+        title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
+        made.append(Block(title, of, attacked, tuple(grouped[of, question, attacked])))
+    return made
 
 
 def attack_line(row: Answer) -> str:
@@ -92,7 +89,7 @@ def line(row: Answer) -> str:
 
 def lines(block: Block) -> Iterator[str]:
     """A block for a terminal."""
-    yield f"{block.title}:"
+    yield block.title
     if not block.attacked:
         yield from map(line, block.rows)
         return

@@ -161,7 +161,7 @@ def test_text_calls_every_non_adaptive_number_that():
     assert [line for line in lines if "best attack found" in line and line.strip().startswith("BatchNorm MLP")]
     assert "not run: gradient boosting stands in" in text
     assert "prior 60.0 %, majority 59.0 %" in text
-    assert "less-than-five, by attackers (label-only, the floor):" in lines
+    assert "less-than-five (label-only, the floor)" in lines
 
 
 def test_one_attack_is_one_line_of_one_block():
