@@ -11,6 +11,8 @@ from typing import Any
 
 import tomllib
 
+from edgeveil.edge_runtime.bundle.audit_figures import best_attack, chances
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 
 
@@ -122,11 +124,12 @@ def _audits(root: Path) -> Iterator[tuple[Path, Attack]]:
     for path in sorted(_below(root, "audit.json")):
         folder = path.parent
         try:
-            report, found = json.loads((folder / "export.json").read_text()), json.loads(path.read_text())
-            worst, chance = found["worst_adaptive"], max(found["chance"].values())
+            report = json.loads((folder / "export.json").read_text())
+            found = as_schema_2(json.loads(path.read_text()))
+            worst, chance = best_attack(found), max(chances(found).values())
             run = (folder / report["run"]).resolve()
-            yield run, Attack(str(folder), str(found.get("artefact", "")), float(worst["accuracy"]), float(chance))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            yield run, Attack(str(folder), str(found.get("artefact", "")), float(worst["value"]), float(chance))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
             continue  # no export of ours, or one of another version: it is no figure of a run
 
 

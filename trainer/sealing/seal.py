@@ -86,7 +86,7 @@ def seal(
         if audit is not None:
             files[PRIVACY_MEMBER], document = audit
             spoken, of = spoken_of(document), manifest["perturber"]
-            check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
+            document = check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
             manifest["privacy"] = {**PRIVACY_FILES, **spoken}
             files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
             countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])

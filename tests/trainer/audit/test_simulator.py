@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from edgeveil.edge_runtime.bundle.policy import audits_of
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.rerun import audit_on_simulator, simulated
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import perturb_rows
+from edgeveil.trainer.audit.text import board_lines
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
@@ -58,7 +58,7 @@ def test_the_column_is_of_the_schema_and_says_what_computed_it(document):
     (frame,) = [row for row in there["compared"] if row["kind"] == "frame"]
     assert 0 < frame["differ"] <= there["rows"]
     assert frame["max_abs"] <= 1
-    lines = "\n".join(verdict.board_lines(document))
+    lines = "\n".join(board_lines(document))
     assert "By a simulator, on no board (rknn-toolkit2's simulator" in lines
     assert "no board ran it" in lines
 

@@ -20,8 +20,8 @@ from edgeveil.trainer.attacks import sequences
 from edgeveil.trainer.attacks.families.code_counts import shrunk, through_channel
 from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.document import short
-from edgeveil.trainer.audit.probes import Finding, Probe
+from edgeveil.trainer.audit.findings import Finding
+from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
 from edgeveil.trainer.measures.intervals import rate
@@ -29,6 +29,8 @@ from edgeveil.trainer.measures.intervals import rate
 LENGTHS = (1, 4, 16)
 LONGER = tuple(length for length in sequences.LENGTHS if length not in LENGTHS)  # asked last
 MOST_TRACKS = 6000  # for the forest to learn from
+MEANING = "how often z is right from y and linked codes of different samples"
+KIND = {"kind": "probe"}
 SHRINKAGE = 4.0  # rows that P(z|y) counts for in every code
 
 
@@ -51,12 +53,12 @@ class LinkedCodes(Probe):
         released, dataset = about.released, about.dataset
         codes, classes = released.codes, (len(dataset.y_names), len(dataset.z_names))
         if codes is None:
-            return [Finding("linked codes", not_run="no code leaves")]
+            return [Finding(self.asks, "linked codes", not_run="no code leaves", more=KIND)]
         at = places(dataset)
         rng = np.random.default_rng([about.seed, 7])
         number = int(codes.received.max()) + 1 if codes.channel is None else codes.channel.shape[1]
         prior = counted_prior(released.y[at.learn], released.z[at.learn], classes)
-        learns = {"": at.learn, ", fresh rows": at.fresh} if len(dataset.slices.attack) else {"": at.learn}
+        learns = {"both": at.learn, "fresh": at.fresh} if len(dataset.slices.attack) else {"old": at.learn}
         tables = {on: _knowing(released.take(part), prior) for on, part in learns.items()}
         received = codes.received.astype(np.int64)
         found = []
@@ -67,7 +69,7 @@ class LinkedCodes(Probe):
                     for of in (part, at.test)
                 )
             except BadInput as error:
-                found.append(Finding(f"{length} linked codes{on}", not_run=str(error)))
+                found.append(Finding(self.asks, f"{length} linked", learned_on=on, not_run=str(error), more=KIND))
                 continue
             table = tables[on]
             some = fit.take(rng.permutation(len(fit))[:MOST_TRACKS])
@@ -83,9 +85,9 @@ class LinkedCodes(Probe):
                 answers["Bayes knowing the channel"] = np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(
                     axis=1
                 )
-            chance = short(accuracy(prior[test.y], test.z))
+            facts = {"null": accuracy(prior[test.y], test.z), "rows": len(test), "text": MEANING, "more": KIND}
             for name, p in answers.items():
                 right = rate(p.argmax(axis=1) == test.z)
-                meaning = "how often z is right from y and linked codes of different samples"
-                found.append(Finding(f"{length} linked, {name}{on}", right, len(test), chance, meaning))
+                one = f"{length} linked, {name}"
+                found.append(Finding.measured(self.asks, one, "right", right, learned_on=on, **facts))
         return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
@@ -27,7 +27,6 @@ from edgeveil.trainer.attacks.findings import Scored
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS_PER_VALUE
 from edgeveil.trainer.attacks.rows import freshest, prior
 from edgeveil.trainer.attacks.sequences import LENGTHS, Tracks, added_up, timed
-from edgeveil.trainer.audit.document import short
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import track_perturber
@@ -168,16 +167,18 @@ def section(
     tried: int = 1,
     attack: Scored | None = None,
     sent: Mapping[str, np.ndarray] | None = None,
-) -> dict[str, Any]:
-    """The document's ``streams``. ``stream`` is the manifest's; ``tried`` configurations were compared on these rows.
+) -> list[Finding]:
+    """What tracks reveal, and the bound over them. ``stream`` is the manifest's; ``tried`` configurations were compared
+    on these rows.
 
     ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
     ``attack`` is the one with most bits on single releases, for outputs that are no codes. Of a stream that holds
     nothing ``sent`` may be given in place of ``perturb``'s: the outputs for the rows of all slices, in their order.
     """
-    found: dict[str, Any] = dict(stream or UNHELD)
-    if dataset.cluster is None and found["hold"] not in ("none", "frame"):
-        return {**found, "not_run": "the data have neither subjects nor sessions, so tracks are not known"}
+    hold = "none" if stream is None else stream["hold"]
+    if dataset.cluster is None and hold not in ("none", "frame"):
+        reason = "the data have neither subjects nor sessions, so tracks are not known"
+        return [Finding(TRACKS, "tracks", not_run=reason, more=KIND)]
     place = np.empty(len(dataset.y), np.int64)
     place[dataset.slices.rows()] = np.arange(len(dataset.slices.rows()))
 
@@ -188,17 +189,18 @@ def section(
         return perturb(part.x, np.unique(unit, return_inverse=True)[1].reshape(-1))
 
     slices = {"learn": _slice(dataset.part(freshest(dataset)), outputs), "test": _slice(dataset.part("test"), outputs)}
-    measured = tracks(found["hold"], dataset, slices, trees=trees, seed=seed, attack=attack)
-    found["tracks"] = _rows(measured)
-    if (text := headline(measured)) is not None:
-        found["headline"] = text
-    if found["hold"] == "track" and "label" in slices["test"][1]:
+    found = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
+    most = longest(found)
+    if most is not None:
+        found[found.index(most)] = replace(most, text=headline(found) or "", more={**most.more, "headline": True})
+    if hold == "track" and "label" in slices["test"][1]:
         classes = len(dataset.y_names), len(dataset.z_names)
-        found |= _certified(dataset, slices["test"], classes, seed, tried)
+        found += _certified(dataset, slices["test"], classes, seed, tried)
     return found
 
 
-UNHELD = {"hold": "none", "votes": None, "period_s": None, "acknowledged": None}
+KIND = {"kind": "streams"}
+TRACKS = "tracks"
 Slice = tuple[Part, Mapping[str, np.ndarray]]
 
 
@@ -264,23 +266,23 @@ def _of_length(
     wide = intervals.wider(len(answers))
     for name, p in answers.items():
         about = {"rows": len(test), "learned_on": LEARNED_ON[freshest(dataset)], "seed": seed}
-        more: dict[str, Any] = {"kind": "streams", "releases": length, "of": of}
+        more: dict[str, Any] = {**KIND, "about": f"{length} readings", "releases": length, "of": of}
         if name in shuffled:
-            more["shuffled"] = short(accuracy(shuffled[name], test.z))
+            more["shuffled"] = accuracy(shuffled[name], test.z)
         right = intervals.rate(p.argmax(axis=1) == test.z, unit)
-        yield Finding.measured("tracks", name, "right", right, null=chance, more=more, **about)
+        yield Finding.measured(TRACKS, name, "right", right, null=chance, more=more, **about)
         area = attack_metrics.auc_interval(p, test.y, test.z, unit)
         # The best of several families is named, so that the interval holds for all of them at once.
         area = Interval(area.estimate, *(area.estimate + wide * (end - area.estimate) for end in area[1:]))
         area = Interval(area.estimate, max(0.0, area.low), min(1.0, area.high))
-        yield Finding.measured("tracks", name, "auc", area, null=NOTHING, more=more, **about)
+        yield Finding.measured(TRACKS, name, "auc", area, null=NOTHING, more=more, **about)
 
 
 LEARNED_ON = {"attack": "fresh", "perturber": "old"}
 
 
 def _not_run(length: int, reason: str) -> Finding:
-    return Finding("tracks", f"{length} releases", not_run=reason, more={"kind": "streams", "releases": length})
+    return Finding(TRACKS, f"{length} readings", not_run=reason, more={**KIND, "releases": length})
 
 
 def longest(found: Sequence[Finding]) -> Finding | None:
@@ -301,26 +303,6 @@ def headline(found: Sequence[Finding]) -> str | None:
         f"Over {releases} readings of one track ({right.rows:,} tracks, {of}) the best attack found ({most.name}) has "
         f"AUC {most.shown()} and is right {right.shown()}, where y alone gives {100 * cast(float, right.null):.1f} %."
     )
-
-
-def _rows(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """The document's rows, one for each length."""
-    rows: dict[int, dict[str, Any]] = {}
-    for one in found:
-        row = rows.setdefault(one.more["releases"], {"releases": one.more["releases"]})
-        if one.not_run:
-            row["not_run"] = one.not_run
-            continue
-        row |= {"tracks": one.rows, "of": one.more["of"]}
-        if one.figure == "right":
-            row.setdefault("right", {})[one.name] = one.value
-            row["chance"] = one.null
-            if "shuffled" in one.more:
-                row.setdefault("people_shuffled", {})[one.name] = one.more["shuffled"]
-        else:
-            ends = {"mean": one.value, "low": one.interval[0], "high": one.interval[1]}
-            row.setdefault("auc", {})[one.name] = ends
-    return list(rows.values())
 
 
 def _slice(part: Part, outputs: Outputs) -> Slice:
@@ -372,12 +354,12 @@ def _codes(outs: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
     return np.split(number, np.cumsum([len(one[name]) for one in outs])[:-1])
 
 
-def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> dict[str, Any]:
+def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> list[Finding]:
     """The bound on an adversary who knows y and the held class of a track, counted over tracks that have voted."""
     part, out = test
     held = ends(part, np.asarray(out["label"]), 1)
     if held is None:
-        return {}
+        return []
     held = held.take(held.code[:, 0] < classes[0])
     prior = counted_prior(part.y, part.z, classes)
     found = certificate.certify(
@@ -392,7 +374,11 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
     )
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
-    return {"certificate": {"given": found.sufficient, **asdict(found)}, "sentence": whole}
+    more = {**KIND, "plug_in": found.plug_in, "tried": tried}
+    if not found.sufficient:
+        return [Finding(TRACKS, "counted channel", not_run=whole, rows=found.units, more=more)]
+    facts: dict[str, Any] = {"rows": found.units, "bound": True, "text": whole, "more": more}
+    return [Finding(TRACKS, "counted channel", "right", found.bound, (found.plug_in, found.bound), **facts)]
 
 
 class Streams(Section):
@@ -406,19 +392,9 @@ class Streams(Section):
         manifest = about.subject.manifest
         return about.there is None and (manifest.get("stream") or manifest.get("capture")) is not None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``."""
         perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest.get("stream")
         facts: dict[str, Any] = {"trees": about.budget.trees, "seed": about.seed, "tried": about.asked.tried}
         facts |= {"attack": about.attack, "sent": about.perturbed.outputs if stream is None else None}
         return section(stream, about.dataset, perturb, **facts)
-
-    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
-        """The headline, and the best family of each length."""
-        if "headline" in found:
-            yield found["headline"]
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """The bound over tracks, where enough of them were counted."""
-        if found.get("certificate", {}).get("given"):
-            yield found["sentence"]
