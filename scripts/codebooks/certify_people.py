@@ -55,6 +55,7 @@ def certify_split(
         dataset,
         perturbed.bottleneck,
         perturbed.outputs,
+        of=opened.subject.manifest["perturber"]["sensitive"],
         table=perturbed.table,
         tried=asked.tried * splits,
         confidence=asked.confidence,
@@ -62,14 +63,13 @@ def certify_split(
         seed=seed,
         stream=opened.subject.manifest.get("stream"),
     )
-    if "bound" not in found:
-        raise BadInput(found["sentence"])
+    average = next(one for one in found if one.name == certificate_section.AVERAGE)
     test = dataset.part("test")
     return {
         "seed": seed,
         "limit_met": opened.run.facts["limit_met"],
         "label_right": float((perturbed.outputs["label"][-len(test) :] == test.y).mean()),
-        "certificate": found,
+        "certificate": {**average.more, "given": average.bound, "sentence": average.text or average.not_run},
     }
 
 
