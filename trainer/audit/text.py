@@ -42,15 +42,10 @@ _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes f
 class Block(NamedTuple):
     """The answers to one question, about one output; ``attacked`` where they are attacks on z."""
 
-    question: str
+    title: str
     of: str
     attacked: bool
     rows: tuple[Answer, ...]
-
-    @property
-    def title(self) -> str:
-        """The question, and whose output it is about."""
-        return self.question if self.of == SENT else f"{self.question} ({OF[self.of]})"
 
 
 def blocks(found: Iterable[Finding]) -> list[Block]:
@@ -58,9 +53,12 @@ def blocks(found: Iterable[Finding]) -> list[Block]:
     grouped: dict[tuple[str, str, bool], list[Answer]] = {}
     for row in answers(found):
         grouped.setdefault((row.of, row.question, row.kind in (*ATTACKS, "guess")), []).append(row)
-    order = list(OF)
-    keys = sorted(grouped, key=lambda key: order.index(key[0]))
-    return [Block(question, of, attacked, tuple(grouped[of, question, attacked])) for of, question, attacked in keys]
+    order, made = list(OF), []
+    for of, question, attacked in sorted(grouped, key=lambda key: order.index(key[0])):
+        title = question if of == SENT else f"{question} ({OF[of]})"
+        title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
+        made.append(Block(title, of, attacked, tuple(grouped[of, question, attacked])))
+    return made
 
 
 def attack_line(row: Answer) -> str:
@@ -91,7 +89,7 @@ def line(row: Answer) -> str:
 
 def lines(block: Block) -> Iterator[str]:
     """A block for a terminal."""
-    yield f"{block.title}:"
+    yield block.title
     if not block.attacked:
         yield from map(line, block.rows)
         return
@@ -147,7 +145,6 @@ def summary(document: Mapping[str, Any]) -> str:
         for one in read
         if one.more["read"]
     ]
-    promised = [f"Promised: {one.text}" for one in found if one.bound and one.text and one.of == SENT]
     return "\n".join(
         [
             *first,
@@ -156,7 +153,6 @@ def summary(document: Mapping[str, Any]) -> str:
             f"Leaks beyond {y}: the best attack found ({worst.label}) reads {z} right {right.shown()}, and {y} alone "
             f"gives {percent(guess(document))}.",
             *also_read,
-            *promised,
             headline(document),
         ]
     )
@@ -168,7 +164,8 @@ def as_text(document: Mapping[str, Any]) -> str:
     for block in blocks(findings(document)):
         found += ["", *lines(block)]
     too_little = [f"Too little: {warning}" for warning in document.get("warnings", ())]
-    return "\n".join([*found[1:], "", *board_lines(document), *too_little, "", summary(document)])
+    promised = [f"Promised: {one.text}" for one in findings(document, SENT) if one.bound and one.text]
+    return "\n".join([*found[1:], "", *board_lines(document), *promised, *too_little, "", summary(document)])
 
 
 def headline(document: Mapping[str, Any]) -> str:

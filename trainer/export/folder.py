@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +30,13 @@ class ExportFolder:
     """An export folder on disk. Read it with ``ExportFolder.open``.
 
     ``manifest`` is without ``members`` and audit; ``members`` has the bytes of every file it names; ``report`` is
-    export.json, ``audit`` is audit.json or None, ``run`` the folder of the run it was exported from, or None where that
-    was moved.
+    export.json, ``run`` the folder of the run it was exported from, or None where that was moved.
     """
 
     folder: Path
     manifest: dict[str, Any]
     members: dict[str, bytes]
     report: dict[str, Any]
-    audit: dict[str, Any] | None
     run: Path | None
 
     @classmethod
@@ -69,9 +68,14 @@ class ExportFolder:
             manifest=manifest,
             members=members,
             report=report,
-            audit=_audit(folder / "audit.json") if (folder / "audit.json").exists() else None,
             run=run if run is not None and (run / "run.json").is_file() else None,
         )
+
+    @cached_property
+    def audit(self) -> dict[str, Any] | None:
+        """audit.json as schema 2; None where the folder was not audited. Raises ``BadInput`` for what is no audit."""
+        path = self.folder / "audit.json"
+        return _audit(path) if path.exists() else None
 
     def text(self) -> str:
         """What was exported, for a terminal: boards first, then parity with Keras."""

@@ -77,14 +77,7 @@ class Table(NamedTuple):
 
 def tables(found: Sequence[Finding]) -> list[Table]:
     """A table for each question: name, learned on, figure with its interval, what y alone reaches, rows."""
-    made = [_attacks(block) if block.attacked else _answers(block) for block in blocks(found)]
-    attacked = {one.title for one in made if one.head[-1] == LEARNED}
-    return [
-        one._replace(title=f"{one.title}: tests, parts and bounds")
-        if one.title in attacked and one.head[-1] != LEARNED
-        else one
-        for one in made
-    ]
+    return [_attacks(block) if block.attacked else _answers(block) for block in blocks(found)]
 
 
 def _attacks(block: Block) -> Table:

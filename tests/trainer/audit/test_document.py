@@ -161,7 +161,7 @@ def test_text_calls_every_non_adaptive_number_that():
     assert [line for line in lines if "best attack found" in line and line.strip().startswith("BatchNorm MLP")]
     assert "not run: gradient boosting stands in" in text
     assert "prior 60.0 %, majority 59.0 %" in text
-    assert "less-than-five (label-only, the floor):" in lines
+    assert "less-than-five (label-only, the floor)" in lines
 
 
 def test_one_attack_is_one_line_of_one_block():
@@ -239,7 +239,7 @@ def test_what_is_promised_is_said():
     made = document()
     bound = Finding("training", "dp-sgd", "epsilon", 3.0, bound=True, text="A promise.")
     made["findings"].append(bound.as_json())
-    assert "Promised: A promise." in summary(made).splitlines()
+    assert "Promised: A promise." in as_text(made).splitlines()
 
 
 def test_the_next_step_goes_by_the_verdict(tmp_path):

@@ -259,7 +259,7 @@ def test_audits_of_further_artefacts_count_too(tmp_path, keys, exported):
     "text", ["/home/ann/x.npz", "npz:/data/x.npz", "~/x", "../x", r"C:\Users\ann", "see /tmp/x", "'/etc/x'"]
 )
 def test_paths_stay_out_of_the_bundle(tmp_path, keys, exported, text):
-    change_json(exported / "audit.json", lambda audit: audit["data"].update(name=text))
+    change_json(exported / "audit.json", lambda audit: audit.update(data={"name": text}))
     with pytest.raises(BadInput, match=r"audit\.json names a path of this machine"):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
     (exported / "audit.json").unlink()
@@ -343,7 +343,7 @@ def test_a_card_of_many_warnings_and_artefacts_is_told_in_ten_lines(tmp_path, ke
     many = {**card, "warnings": list("abcdefg"), "artefacts": [part] * 5, "guarantees": [found] * 6}
     lines = list(brief_lines(many))
     assert len(lines) <= 10
-    assert [line for line in lines if line.startswith("  and")] == ["  and 4 more warnings", "  and 2 more artefacts"]
+    assert [line for line in lines if line.startswith("  and ")] == ["  and 4 more warnings", "  and 2 more artefacts"]
     assert "  certified (tflite-int8): At most 70 %." in lines
 
 
