@@ -267,6 +267,12 @@ def _bounded(value: float, figure: str = "right", **facts: Any) -> Callable[[dic
     return change
 
 
+def _wide(document: dict[str, Any]) -> None:
+    """A verdict that is "bounded" where attacks alone stay within the limit."""
+    _bounded(0.6, bound=False)(document)
+    document["verdict"].update(limit={"points": 20.0, "bits": 0.1})
+
+
 def _verdict(**facts: Any) -> Callable[[dict[str, Any]], None]:
     return lambda audit: audit["verdict"].update(facts)
 
@@ -275,6 +281,8 @@ exhibits(
     _found,
     ("bad-audit", "found_a_value_of_two", _of("forest", "right", value=2.0, interval=[0.5, 2.0])),
     ("bad-audit", "found_a_value_outside_its_interval", _of("forest", "right", interval=[0.7, 0.8])),
+    ("bad-audit", "found_an_area_of_two", _of("forest", "auc", value=2.0)),
+    ("bad-audit", "found_an_area_outside_its_interval", _of("forest", "auc", interval=[0.7, 0.8])),
     ("bad-audit", "found_an_interval_without_a_value", _of("forest", "auc", value=None, interval=[0.4, 0.6])),
     ("bad-audit", "found_an_attack_without_an_upper_end", _of("forest", "right", interval=[0.6, None])),
     ("bad-audit", "found_a_figure_that_there_is_not", _of("forest", "auc", figure="trust")),
@@ -304,6 +312,7 @@ exhibits(
     ("bad-audit", "verdict_bounded_by_a_bound_on_raw_samples", _bounded(0.52, of="raw")),
     ("bad-audit", "verdict_bounded_by_a_bound_on_bits", _bounded(0.01, "bits")),
     ("bad-audit", "verdict_bounded_without_a_bound", _bounded(0.52, bound=False)),
+    ("bad-audit", "verdict_bounded_by_attacks_alone", _wide),
 )
 
 

@@ -174,6 +174,6 @@ def collateral() -> list[Finding]:
     """What is kept of a further property, and what is read of it."""
     more = {"kind": "collateral"}
     return [
-        Finding.measured("ink", "kept", "correlation", Interval(0.82, 0.8, 0.84), null=0.0, more=more),
-        Finding.measured("ink", "read", "correlation", Interval(0.77, 0.74, 0.8), null=0.0, more=more),
+        Finding.measured("ink", "x to x'", "correlation", Interval(0.82, 0.8, 0.84), null=0.0, more=more),
+        Finding.measured("ink", "read from it", "correlation", Interval(0.77, 0.74, 0.8), null=0.0, more=more),
     ]

@@ -96,7 +96,10 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
     needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
-    shown = leaks or [*_reached(rows, mine, word, upper, limit, fresh=fresh, bound=bound), *tiny]
+    if word == BOUNDED:
+        shown = [_bounded(mine, data, bound["points"]), *tiny]
+    else:
+        shown = leaks or [*_reached(rows, mine, word, upper, limit, fresh=fresh), *tiny]
     line = "; ".join(one.words for one in shown[: 1 if leaks else None])
     if needed is not None:
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
@@ -220,6 +223,17 @@ def _least(one: Finding) -> str:
     return f"{one.value:.3f} bits" if low is None or low <= 0 else f"at least {low:.3f} bits"
 
 
+def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) -> _Shown:
+    """The bound that keeps every attack within so many points, with its assumptions."""
+    guesses = [one.as_json() for one in mine if one.kind == "guess"]
+
+    def alone(one: Finding) -> float:
+        return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
+
+    by = min((one for one in mine if one.bound), key=alone)
+    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points over chance: {by.text}")
+
+
 def _reached(
     rows: Sequence[Answer],
     mine: Sequence[Finding],
@@ -228,9 +242,8 @@ def _reached(
     limit: Limit,
     *,
     fresh: bool,
-    bound: Mapping[str, float],
 ) -> Iterator[_Shown]:
-    """What no attack surely passed: the bound, or the attacks that reach furthest, with what they may reach."""
+    """What no attack surely passed: the attacks that reach furthest, with what they may reach."""
     at = next(one for one in mine if one.kind == "guess") if not rows else rows[0].first
     furthest: dict[str, tuple[float, Finding]] = {}
     for row in rows:
@@ -239,10 +252,7 @@ def _reached(
             if name not in furthest or reach > furthest[name][0]:
                 furthest[name] = reach, one
     up_to = [_UP_TO[name].format(high) for name, high in upper.items() if high is not None]
-    if word == BOUNDED:
-        by = next(one for one in mine if one.bound)
-        yield _Shown(by, f"any attack reads {by.question} at most {bound['points']:.1f} points over chance: {by.text}")
-    elif word == NOTHING_FOUND:
+    if word == NOTHING_FOUND:
         most = furthest["points"][1]
         yield _Shown(
             most, f"attacks tried reach at most {', '.join(up_to)} (upper ends of 95 %), which is no guarantee"

@@ -141,7 +141,7 @@ class Row:
 
 def kept(document: Mapping[str, Any]) -> dict[str, float]:
     """By property the correlation within y between x and x' that an audit found."""
-    found = [one for one in findings(document, SENT) if (one.name, one.figure) == ("kept", "correlation")]
+    found = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
     return {one.question: one.value for one in found if one.value is not None}
 
 

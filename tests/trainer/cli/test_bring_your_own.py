@@ -109,7 +109,7 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     for words in ("best attack found", "the maker's own statement", "told apart from raw samples", "not tested:"):
         assert words in text
     edgeveil("report", work / "mine", "--export", work / "mine-export", "--out", work / "report.html")
-    assert "What else it is good for" in (work / "report.html").read_text()
+    assert "trained on it" in (work / "report.html").read_text()
 
 
 def test_a_codebook_of_ones_own_data_is_certified_by_its_people(work, trial, capsys):

@@ -287,10 +287,9 @@ def _averaged(
     stream: Mapping[str, Any] | None,
 ) -> Finding:
     """The bound on the average, with what was counted; where too few were, what it needs."""
-    figures = {key: value for key, value in asdict(found).items() if key not in ("bound", "rows", "bits", "null_bits")}
     needed = {"within_10_points": found.needed(10), "within_5_points": found.needed(5)}
     more = {"unit": unit, "needed": needed, "scope": _scope(stream), "people": people, "people_splits": halves}
-    facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **figures, **more}}
+    facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **asdict(found), **more}}
     if not found.sufficient:
         return Finding(question, AVERAGE, not_run=found.sentence(unit), **facts)
     text = f"{found.sentence(unit)} {people}"

@@ -8,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli import main as edge
@@ -82,8 +83,12 @@ def made(tmp_path_factory):
         patch.setattr(training_spending, "MEANS", 1000)
         patch.setattr(head_spending, "FITS", 300)
         patch.setattr(retained, "section", lambda *_, **__: {})
-        floor = about_label_only(audit_documents.document())  # cheap, and might be true
+        floor = about_label_only(audit_documents.document())  # cheap
         document = audit(folder / "export", artefact="tflite-int8", spending=True, label_only=floor)
+    sent = [one for one in document["findings"] if "of" not in one]
+    mine = [one for one in sent if one["more"]["kind"] in (*ATTACKS, "guess", "reader")]
+    rest = [one for one in document["findings"] if one.get("of") != "label-only"]
+    document["findings"] = [*rest, *({**one, "of": "label-only"} for one in mine)]  # and might be true
     save(document, folder / "export")
     keygen(folder / "keys", development=True)
     seal(folder / "export", folder / "keys" / "signing.key", folder / "digits.veil")
