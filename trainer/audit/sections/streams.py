@@ -216,7 +216,7 @@ def tracks(
     different = len(np.unique(np.concatenate(codes)))
     if attack is not None and len(codes[0]) < FEWEST_ROWS_PER_VALUE * different:
         codes = []
-    found = []
+    found: list[Finding] = []
     for length in LENGTHS:
         found += _of_length(length, hold, dataset, slices, codes, trees, seed, attack)
     return found
