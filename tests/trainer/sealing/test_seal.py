@@ -191,6 +191,16 @@ def test_other_examples_are_sealed_too(tmp_path, keys):
         assert read_bundle(out, open_trust(keys)).manifest.privacy.file is None
 
 
+@pytest.mark.parametrize(("example", "noted"), [("captured_example", True), ("artefact_example", False)])
+def test_codes_that_nothing_holds_are_noted_where_the_bundle_is_for_a_camera(
+    example, noted, tmp_path, keys, capsys, monkeypatch
+):
+    monkeypatch.setattr(seal_module.outlets, "unheld", lambda stages, stream: stream is None)
+    folder = bundles.export_folder(tmp_path / "made", getattr(bundles, example)())
+    seal(folder, keys / "signing.key", tmp_path / "made.veil", allow_unaudited=True)
+    assert ("nothing holds it" in capsys.readouterr().err) == noted
+
+
 def test_development_key_makes_a_development_bundle(tmp_path, exported):
     keygen(tmp_path / "keys", development=True)
     out = seal(exported, tmp_path / "keys" / "signing.key", tmp_path / "b.veil")
