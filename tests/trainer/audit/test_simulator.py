@@ -32,7 +32,8 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")
     python = stand_ins.rknn_python(folder / "rk")
     made = export(prgan_run(folder / "run").folder, ["rockchip-rk3588"], folder / "export", compiler_python=python)
-    return dataclasses.replace(made, audit={"budget": "another", "seed": 0}), python
+    (made.folder / "audit.json").write_text(json.dumps({"schema": 2, "budget": "another", "seed": 0}))
+    return made, python
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +79,7 @@ def test_another_network_version_or_artefact_is_refused(work, tmp_path):
     with pytest.raises(BadInput, match="only that has a simulator here; got onnx-float32"):
         simulated(folder, python, "onnx-float32")
     with pytest.raises(BadInput, match="was not audited yet"):
-        audit_on_simulator(dataclasses.replace(folder, audit=None), python, artefact=COMPILED, **HOW)
+        audit_on_simulator(dataclasses.replace(folder, folder=tmp_path), python, artefact=COMPILED, **HOW)
 
 
 def test_golden_outputs_of_another_network_are_refused(work, tmp_path):
