@@ -3,7 +3,7 @@
 Bundles and export folders of older versions have such audits. They are read for ever, and nothing writes them.
 """
 
-from typing import Any, Dict, Iterator, List, Mapping, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
 
 # Of an attack, after the figure: its value, both ends, and what y alone reaches.
 _ATTACK = (
@@ -63,16 +63,15 @@ def _findings(document: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for of, part in sides:
         for one in _part(part, y, z):
             yield one if of == "sent" else dict(one, of=of)
-    for asks, rows in document.get("probes", {}).items():
-        for row in rows:
-            yield _probe(asks, row)
+    for one in _read("probes", document, _probes):
+        yield one
     for name, of in (("target", y), ("sensitive", z)):
         if name in document.get("raw", {}):
             facts = _rate(of, "D_y" if name == "target" else "D_z", document["raw"][name], {"kind": "reader"})
             yield dict(facts, of="raw")
     for name in sorted(set(document) - set(_KEPT) - set(_PART) - {"schema", "label_only", "raw", "probes", "others"}):
         if isinstance(document[name], dict):
-            for one in _section(name, document[name], z):
+            for one in _read(name, document, lambda found: _section(name, found, z)):  # noqa: B023 - read at once
                 yield one
 
 
@@ -92,27 +91,43 @@ def _part(part: Mapping[str, Any], y: str, z: str) -> Iterator[Dict[str, Any]]:
     for place, row in enumerate(part["adversaries"]):
         for one in _attack(row, z, max(chance.values()), [name for name in best if best[name] == place]):
             yield one
-    for left in part.get("not_run", []):
-        about = {"kind": left.get("kind", "adaptive")}
-        yield {"question": z, "name": left["name"], "not_run": left["reason"], "more": about}
-    most = chosen["bits-counted"]
-    for kind, test in (("test", part.get("permutation")), ("counting", part.get("counting"))):
-        if test is not None:
-            of = most if kind == "test" else {"name": "code counts", "learned_on": "crossed"}
-            facts = _question(z, of)
-            more = dict(kind=kind, **_without(test, "gain", "p"))
-            yield dict(facts, figure="gain", value=test["gain"], p=test["p"], more=more)
-    for one in part.get("parts", []):
-        for finding in _rows(one, _question(z, most)):
-            yield finding
-    if part.get("learning_curve"):
-        for one in _curve(part["learning_curve"], z):
-            yield one
-    if part.get("what_else"):
-        for one in _labels(part["what_else"]):
+    most = _question(z, chosen["bits-counted"])
+    counted = _question(z, {"name": "code counts", "learned_on": "crossed"})
+    for name, convert in (
+        ("not_run", lambda found: [_not_run(left, z) for left in found]),
+        ("permutation", lambda found: [_test(found, "test", most)]),
+        ("counting", lambda found: [_test(found, "counting", counted)]),
+        ("parts", lambda found: [finding for one in found for finding in _rows(one, most)]),
+        ("learning_curve", lambda found: _curve(found, z)),
+        ("what_else", _labels),
+    ):
+        for one in _read(name, part, convert):
             yield one
     for name in sorted(set(part) & {"collateral"} if "data" not in part else ()):
         yield {"question": name, "name": name, "more": dict(part[name], kind=name)}
+
+
+def _read(
+    name: str, part: Mapping[str, Any], convert: Callable[[Any], Iterable[Dict[str, Any]]]
+) -> List[Dict[str, Any]]:
+    """The findings of one field, by which nothing is decided: one of an older form is one finding with all of it."""
+    found = part.get(name)
+    if not found:
+        return []
+    try:
+        return list(convert(found))
+    except (LookupError, TypeError, ValueError, AttributeError):
+        return [{"question": name, "name": name, "more": {"kind": "schema 1", "found": found}}]
+
+
+def _not_run(left: Mapping[str, Any], z: str) -> Dict[str, Any]:
+    kind = left.get("kind", "adaptive")
+    return {"question": z, "name": left["name"], "not_run": left["reason"], "more": {"kind": kind}}
+
+
+def _test(test: Mapping[str, Any], kind: str, facts: Mapping[str, Any]) -> Dict[str, Any]:
+    more = dict(kind=kind, **_without(test, "gain", "p"))
+    return dict(facts, figure="gain", value=test["gain"], p=test["p"], more=more)
 
 
 def _question(z: str, row: Mapping[str, Any]) -> Dict[str, Any]:
@@ -195,6 +210,12 @@ def _labels(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
             yield dict(facts, null=0.0, more=more, **dict(known, **_spread("bits-counted", one["bits"])))
     for left in found["skipped"]:
         yield {"question": left["name"], "name": "", "not_run": left["reason"], "more": {"kind": "label"}}
+
+
+def _probes(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for asks, rows in found.items():
+        for row in rows:
+            yield _probe(asks, row)
 
 
 def _probe(asks: str, row: Mapping[str, Any]) -> Dict[str, Any]:

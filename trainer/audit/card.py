@@ -98,7 +98,7 @@ def current(found: Mapping[str, Any]) -> dict[str, Any]:
 
     Raises ``LookupError``, ``TypeError``, ``ValueError`` or ``AttributeError`` for what is no card.
     """
-    made = {key: found[key] for key in ("schema", "kind", *_TOP)}
+    made = {"schema": SCHEMA, **{key: found[key] for key in ("kind", *_TOP)}}
     old = found["schema"] == 1
     made["artefacts"] = [_current({**one, "data": made["data"]}, old=old) for one in found["artefacts"]]
     return made

@@ -8,7 +8,7 @@ import pytest
 
 from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.trainer.audit.document import add_column, read, save
 from edgeveil.trainer.audit.findings import LABEL_ONLY, Finding, attacks, best, findings, guess, kept, most_bits
 from edgeveil.trainer.audit.text import as_text, blocks, next_step, summary
@@ -134,6 +134,20 @@ def test_what_findings_hold_is_what_rows_of_schema_1_held():
     """The way there and back, for every kind of finding of an attack."""
     made = document(bits=0.2)
     assert fields(as_schema_2(schema_1(made))) == fields(made)
+
+
+def test_a_field_of_a_still_older_form_refuses_no_bundle():
+    """What decides nothing is kept as it is, where it is not of the last form of schema 1."""
+    old = schema_1(document())
+    old["probes"] = {"linkage": [{"name": "pairs", "area": 0.5}]}
+    old["parts"] = [{"name": "surest twentieth", "rows": 30}]
+    spoken = {"speaks_of": old["speaks_of"], "pipeline": old["pipeline"]}
+    new = check_audit(old, target="parity", sensitive="less-than-five", **spoken)
+    kept_as_it_is = [one.more["found"] for one in findings(new) if one.kind == "schema 1"]
+    assert kept_as_it_is == [old["parts"], old["probes"]]
+    del old["adversaries"]
+    with pytest.raises(BundleRefused, match="lacks something"):
+        check_audit(old, target="parity", sensitive="less-than-five", **spoken)
 
 
 def test_a_column_is_added_to_an_audit_of_0_2(tmp_path):

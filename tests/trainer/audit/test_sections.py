@@ -9,7 +9,7 @@ import pytest
 import referencing
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.card import card
+from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
@@ -418,6 +418,33 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     with pytest.raises(BadInput, match=r'no `\[certificate\]` for perturber.kind = "prgan"'):
         Recipe.check({**table, "certificate": {"tried": 3}})
     assert Recipe.find("mnist-codebook").certificate.tried > 1
+
+
+def test_a_card_of_0_2_is_shown_in_the_words_of_today():
+    audit = json.loads((ROOT / "tests/support/audit_of_0_2.json").read_text())
+    part = {
+        key: value for key, value in audit.items() if key not in ("schema", "kind", "data", "not_covered", "others")
+    }
+    told = {"verdict": "cannot tell", "sentence": "It was said in one long sentence.", "leakage_about_others": []}
+    whole = {**audit, "kind": "edgeveil-privacy-card", "artefacts": [{**part, **told}]}
+    for key in ("guarantees", "warnings", "not_tested"):
+        whole[key] = []
+    for key in ("statement", "reading", "name"):
+        whole[key] = key
+    whole |= {"perturber": {"kind": "codebook", "stream": None}, "target": {"name": "parity", "classes": []}}
+    whole |= {"sensitive": {"name": "less-than-five", "classes": 2}}
+    made = current(whole)
+    (shown,) = made["artefacts"]
+    assert shown["verdict"]["word"] in ("cannot tell", "leaks")
+    worst = audit["worst_adaptive"]
+    page, lines = render(whole), "\n".join(as_lines(whole))
+    for text in (page, lines):
+        assert worst["name"] in text
+        assert f"{100 * worst['accuracy']:.1f} %" in text
+        assert "is read right" in text
+    assert current(made)["artefacts"] == made["artefacts"]
+    with pytest.raises(LookupError, match="versions"):
+        current({**made, "artefacts": [{key: value for key, value in shown.items() if key != "versions"}]})
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():

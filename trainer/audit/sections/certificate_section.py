@@ -33,7 +33,7 @@ ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says lit
 
 KIND = {"kind": "certificate"}
 CHANNEL, CODES = "channel", "codes"  # what is asked, where it is not z: of the channel alone, and of linked codes
-EVERY, OF_CLASS = "every code", "every code, given the class that is sent"
+EVERY, OF_CLASS = "worst code", "worst code, given the class that is sent"
 
 
 def per_code_section(
@@ -182,7 +182,7 @@ HELD = "a held {unit} is one release, counted as if each sample were a whole one
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
 
 
-AVERAGE, OVER_NULL, CAPACITY = "codes counted, on average", "codes counted, over z shuffled", "capacity"
+AVERAGE, OVER_NULL, CAPACITY = "counted channel", "counted channel, over z shuffled", "capacity"
 
 
 def section(
