@@ -19,7 +19,9 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
-from edgeveil.trainer.audit.verdict import sentence
+from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, about_label_only, findings
+from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
+from edgeveil.trainer.audit.verdict import words
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.perturbers.label_only import from_classifier
@@ -72,7 +74,7 @@ def demo(out: Path, *, quick: bool) -> str:
     step(4, f"audit {ARTEFACT} of both: adversaries fixed, transfer and adaptive, beside label-only", started)
     beside = audit(out / "prgan-export", artefact=ARTEFACT, budget="quick", seed=0)
     save(beside, out / "prgan-export")
-    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=beside["label_only"])
+    document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=about_label_only(beside))
     save(document, out / "export")
     shutil.copyfile(out / "export" / "audit.json", out / "audit.json")
     (out / "comparison.png").write_bytes(compared(paper, beside, run, document, out))
@@ -128,25 +130,24 @@ def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> b
     return pictures.draw(
         dataset.input,
         [
-            pictures.Row("x, the digits themselves", x),
-            pictures.Row("PR-GAN's x'", sent[0], beside, pictures.kept(beside)),
-            pictures.Row("the codebook's x'", sent[1], document, pictures.kept(document)),
-            pictures.Row("label-only: the floor", floor.perturb(x)["frame"], document["label_only"], {}),
+            pictures.Row("x, the digits themselves", x, document, RAW),
+            pictures.Row("PR-GAN's x'", sent[0], beside, kept=pictures.kept(beside)),
+            pictures.Row("the codebook's x'", sent[1], document, kept=pictures.kept(document)),
+            pictures.Row("label-only: the floor", floor.perturb(x)["frame"], document, LABEL_ONLY, {}),
         ],
         target=document["data"]["target"],
         sensitive=document["data"]["sensitive"],
-        raw=document["raw"],
     )
 
 
 def closing(out: Path, beside: dict, document: dict, seconds: float) -> str:
     """The honest sentences, where everything lies, and three commands to try."""
     return f"""
-PR-GAN: {sentence(beside)}
+PR-GAN: {words(beside)}.
 
-The codebook: {sentence(document)}
+The codebook: {words(document)}.
 
-{counted(document["certificate"])}
+{counted(document)}
 
 {pictures.why(beside, document)}
 
@@ -164,21 +165,15 @@ Try next
 Open {out}/report.html"""
 
 
-def counted(certificate: dict) -> str:
-    """What the codes of the test rows tell about z when they are counted, against the same with z shuffled.
+def counted(document: dict) -> str:
+    """What the codes of the test rows tell about z when they are counted, beyond the same with z shuffled.
 
     An attack has to learn first; a count needs no training.
     """
-    bits, null, high = (certificate.get(name) for name in ("bits", "null_bits", "null_bits_high"))
-    if bits is None or null is None or high is None:
+    found = next((one for one in findings(document) if one.name == OVER_NULL and one.figure), None)
+    if found is None:
         return "Its codes were not counted: there are too few test rows for a certificate."
-    text = (
-        f"Counted on {certificate['rows']} test rows, its codes tell {bits:.3f} bits about what is hidden; with that "
-        f"shuffled they tell {null:.3f}, and 95 % of shuffles are below {high:.3f}"
-    )
-    if bits <= high:
-        return f"{text}: what is counted is within chance."
-    return f"{text}: so about {bits - null:.3f} bits do leak."
+    return f"Counted on {found.rows} test rows, its codes tell {found.shown()} bits about what is hidden beyond chance."
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -285,7 +285,7 @@ def plan_card(
         steps.append(WriteService(service_files(device), profile.service))
         steps += [MakeLedger(profile.service)] if bundle.spends else []
         steps.append(StartService())
-    notes = wanted.notes
+    notes = wanted.notes_on(bundle)
     if wanted.mqtt and (wheels is None or PAHO not in wheels.interpreters):
         notes += (f"the image needs python3-paho-mqtt, or wheels of edgeveil wheels {profile.name} --mqtt: for MQTT",)
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

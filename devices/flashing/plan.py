@@ -77,7 +77,7 @@ def plan(
     steps: list[Step] = [TrustKeys(trusted)] if first else []
     if runs.needs_wheels and wheels is not None and not (there and wheels.name in there.wheels):
         steps.append(UnpackWheels(wheels))
-    notes = list(wanted.notes)
+    notes = list(wanted.notes_on(bundle))
     if there is None or there.committed != bundle.sha or not there.runtime:
         notes += check_failures(there, bundle, wanted)
         steps.append(PushBundle(bundle))

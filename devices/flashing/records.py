@@ -10,7 +10,8 @@ from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import SINKS, fact_of, needs_daemon
+from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of, needs_daemon
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.paths import FIRST, service_of
 
 PAHO = "paho-mqtt"
@@ -155,6 +156,7 @@ class BundleFacts:
     development: bool = False
     artefacts: tuple[str, ...] = ()
     spends: bool = False  # whether it promises an epsilon, which a ledger counts
+    unheld: bool = False  # whether each reading has a code of its own (edge_runtime.manifest.outlets)
     data: bytes = field(default=b"", repr=False)
     runtime: bytes = field(default=b"", repr=False)  # this toolkit's zipapp, for a board that has none
 
@@ -221,6 +223,11 @@ class Wanted:
         """What the plan says next to its steps."""
         raw = "raw pictures reach the board over a network, where others can read them; its pages say so"
         return (raw,) if self.accept_raw_on_network else ()
+
+    def notes_on(self, bundle: BundleFacts) -> tuple[str, ...]:
+        """The same, and what the bundle reveals of the source."""
+        live = fact_of(SOURCES, self.source or "", "live")
+        return (*self.notes, *((outlets.UNHELD,) if bundle.unheld and live else ()))
 
     @property
     def trial_source(self) -> str | None:

@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import read_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import ROOT_KEY, SIGNED_POLICY_FILE, TRUST_FILE, open_trust, read_part
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from edgeveil.edge_runtime.util.atomic import write_atomic
 
@@ -264,6 +265,7 @@ def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) ->
         artefacts=tuple(name for name in manifest.preference if name in variants),
         data=data,
         spends=manifest.spending is not None or (manifest.counts is not None and manifest.counts.noise is not None),
+        unheld=outlets.unheld(manifest.document["stages"], manifest.document.get("stream")),
         # Not the bundle's own: what runs as root is this toolkit's, which its owner chose, not a signing key's.
         runtime=zipapp_bytes(),
     )

@@ -4,45 +4,132 @@ A signature says who sealed an audit, not that its numbers are numbers of anythi
 -1e308 would meet every limit. Sealing, the policy, the preview and ``verify`` all read audits through here. An audit
 that is refused is of no use to anyone, so the bundle is refused with it.
 
-What an attack is over chance decides, so chance is held to what else the audit says. ``data.counts`` are the test rows
-of each y by z, most frequent first: no guess from y alone is right more often than the first of each, and neither
-chance may be above that. (One below it makes an audit look worse, never better.) An older audit has no counts.
-There the guess from y by counting is wrong on as many rows of the attack's worst class as its ``worst_class_chance``
-says. In both, some attack's interval reaches chance less 5 points, because each knows y; and balanced chance is from
-1 / classes of z to 1 / 2, being the mean of 1 / values of z over those y that have two or more. Whoever invents all
-figures anew passes: that is what a countersignature is for.
+An audit is a list of findings (schema 2; one of schema 1 is read as such a list, ``audit_schema_1``). What an attack is
+over chance decides, so chance is held to what else the audit says. ``data.counts`` are the test rows of each y by z,
+most frequent first: no guess from y alone is right more often than the first of each, and neither chance may be above
+that. (One below it makes an audit look worse, never better.) An older audit has no counts. There the guess from y by
+counting is wrong on as many rows of the attack's worst class as its null says. In both, some attack's interval reaches
+chance less 5 points, because each knows y; and balanced chance is from 1 / classes of z to 1 / 2, being the mean of
+1 / values of z over those y that have two or more. Whoever invents all figures anew passes: that is what a
+countersignature is for.
 """
 
 import math
 from typing import Any, Dict, Iterator, List, Mapping, NoReturn, Optional, Tuple
 
+from edgeveil.edge_runtime.bundle.audit_figures import (
+    BOUNDED,
+    CANNOT_TELL,
+    DONOR,
+    FIGURES,
+    LABEL_ONLY,
+    LEAKS,
+    MOST,
+    NOTHING_FOUND,
+    RAW,
+    SENT,
+    attacks,
+    bounds,
+    chances,
+    kind_of,
+    of_whom,
+    upper_ends,
+)
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.edge_runtime.util.validate import show
+from edgeveil.edge_runtime.util.validate import (
+    ANY,
+    Field,
+    check,
+    each,
+    one_of,
+    real,
+    record,
+    show,
+    truth,
+    whole,
+)
 
-SCHEMA, KIND, CARD_KIND = 1, "edgeveil-audit", "edgeveil-privacy-card"
-WORDS = ("holds", "leaks", "cannot tell")
+SCHEMA, KIND, CARD_KIND = 2, "edgeveil-audit", "edgeveil-privacy-card"
 _MOST_OTHERS = 64
+_MOST_FINDINGS = 2**14
 _MOST_CODES = 2**16
-_MOST_BITS = 1000.0  # wide: an interval over two units is, and nothing is learned in thousands of bits
-_MOST = 1e15  # of any other number
+_MOST_LETTERS = 4000
 _ROUNDED = 1e-3  # points: figures are written with six digits as shares, and taken times 100
 _ROUNDED_SHARE = 1e-5
 _BELOW = 0.05  # attacks that learned from few people may be worse than a guess from y
 
-# Of one attack: an estimate and the ends of its interval, and the range of all three.
-_SHARE, _BITS = (0.0, 1.0), (-_MOST_BITS, _MOST_BITS)
-_FIGURES = (
-    ("accuracy", "low", "high", _SHARE),
-    ("bits", "bits_low", "bits_high", _BITS),
-    ("bits_counted", "bits_counted_low", "bits_counted_high", _BITS),
-    ("balanced", "balanced_low", "balanced_high", _SHARE),
-    ("tpr", "tpr_low", "tpr_high", _SHARE),
-    ("worst_class", "worst_class_low", "worst_class_high", _SHARE),
+
+def _in_range(finding: Any, _owner: Any, _document: Any) -> Iterator[Tuple[str, str, str]]:
+    """The rule of a finding: value and ends within the range of its figure, the value inside them."""
+    value, name = finding.get("value"), finding.get("figure", "")
+    ends = finding.get("interval", [None, None])
+    if value is None:  # not measured
+        if ends != [None, None]:
+            yield "bad-audit", "value", "expected a number, got nothing"
+        return
+    if not name:
+        yield "bad-audit", "figure", "a value is there and no figure is named"
+        return
+    figure = FIGURES[name]
+    low, high = (value if end is None else end for end in ends)
+    for one in (value, low, high):
+        if not figure.low <= one <= figure.high:
+            yield "bad-audit", "value", "expected {:g} to {:g}, got {}".format(figure.low, figure.high, show(one))
+    if not low <= value <= high:
+        yield "bad-audit", "value", "expected it inside its interval, got {} in [{}, {}]".format(value, low, high)
+    of_null = finding.get("null")
+    if of_null is not None and not figure.low <= of_null <= figure.high:
+        yield "bad-audit", "null", "expected {:g} to {:g}, got {}".format(figure.low, figure.high, show(of_null))
+
+
+_NUMBER = real(-MOST, MOST)
+_WORDS = Field((str,), "text", wrong=lambda value: "" if len(value) <= _MOST_LETTERS else "expected less text")
+_FINDING = record(
+    {
+        "question": _WORDS,
+        "name": _WORDS,
+        "figure?": one_of(FIGURES),
+        "value?": real(-MOST, MOST, null=True),
+        "interval?": each(real(-MOST, MOST, null=True), 2, 2),
+        "null?": _NUMBER,
+        "rows?": whole(),
+        "learned_on?": _WORDS,
+        "of?": one_of((SENT, LABEL_ONLY, RAW, DONOR)),
+        "seed?": whole(),
+        "chosen_by?": _NUMBER,
+        "p?": real(0, 1),
+        "bound?": truth(),
+        "text?": _WORDS,
+        "not_run?": _WORDS,
+        "more?": ANY._replace(wrong=lambda value: "" if type(value) is dict else "expected an object"),
+    },
+    rule=_in_range,
 )
-# What the privacy card repeats of each audit.
-_ON_CARD = ("artefact", "speaks_of", "pipeline", "target", "chance", "adversaries", "worst_adaptive", "most_bits")
+_VERDICT = record(
+    {
+        "word": one_of((LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL)),
+        "line": _WORDS,
+        "findings": each(whole(0, _MOST_FINDINGS - 1), 0, 3),
+        "reasons": each(_WORDS),
+        "limit": record({"points": real(0, 100), "bits": real(0, 1000)}),
+        "upper": record(
+            {
+                "points": real(-100, 100, null=True),
+                "bits": real(-1000, 1000, null=True),
+                "balanced?": real(-100, 100, null=True),
+            }
+        ),
+        "needed": record({"unit": _WORDS, "total": whole(), "more": whole()}, null=True),
+    },
+)
+# What the privacy card repeats of each audit, by the card's schema.
+_ON_CARD = {
+    1: ("artefact", "speaks_of", "pipeline", "target", "chance", "adversaries", "worst_adaptive", "most_bits"),
+    2: ("artefact", "speaks_of", "pipeline", "findings", "verdict"),
+}
 # What these names mean wherever they stand in the document, as numbers.
 _SHARES = {
     *("accuracy", "auc", "balanced_chance", "confidence", "majority", "p", "prior", "share", "tpr", "tpr_p"),
@@ -57,31 +144,26 @@ _ESTIMATES = ("accuracy", "mean", "share", "value", "correlation")
 
 
 def read_audit(manifest: Manifest, members: Mapping[str, bytes]) -> Optional[Dict[str, Any]]:
-    """The audit document of a verified bundle, checked; None where the bundle was not audited.
+    """The audit document of a verified bundle, checked and as schema 2; None where the bundle was not audited.
 
     Raises ``BundleRefused`` (``bad-audit``) for one that no audit can have made.
     """
     privacy = manifest.privacy
     if privacy.file is None:
         return None
-    try:
-        document = strict_json.loads(members[privacy.file])
-    except strict_json.BadJson as error:
-        _untrue("the document", str(error))
-    check_audit(
-        document,
+    return check_audit(
+        _parsed(members[privacy.file], "the document"),
         target=manifest.perturber.target,
         sensitive=manifest.perturber.sensitive,
         speaks_of=privacy.speaks_of,
         pipeline=privacy.pipeline,
     )
-    return dict(document)
 
 
 def check_audit(
     document: Any, *, target: str, sensitive: str, speaks_of: Mapping[str, Any], pipeline: Mapping[str, Any]
-) -> None:
-    """Raise ``BundleRefused`` (``bad-audit``) for a parsed document that is no audit of this bundle.
+) -> Dict[str, Any]:
+    """A parsed audit document as schema 2. Raise ``BundleRefused`` (``bad-audit``) for what is no audit of this bundle.
 
     ``target`` and ``sensitive`` are the attributes of the bundle, ``speaks_of`` and ``pipeline`` the hashes of its
     audited artefacts as its manifest has them. The document and each of its ``others`` are held to the same.
@@ -90,44 +172,56 @@ def check_audit(
     if type(others) is not list or len(others) > _MOST_OTHERS:
         _untrue("others", "expected a list of at most {} audits".format(_MOST_OTHERS))
     spoken: Dict[str, Any] = {}
-    for at, part in [("", document)] + [("others[{}].".format(n), one) for n, one in enumerate(others)]:
+    parts = [("", document)] + [("others[{}].".format(n), one) for n, one in enumerate(others)]
+    for at, part in parts:
         if at and "others" in _object(part, at[:-1]):
             _untrue(at + "others", "expected none inside another")
+        if type(_value(part, "schema", at)) is not int or part["schema"] not in (1, SCHEMA):
+            _untrue(at + "schema", "expected 1 or {}, got {}".format(SCHEMA, show(part["schema"])))
+        if _value(part, "kind", at) != KIND:
+            _untrue(at + "kind", "expected '{}', got {}".format(KIND, show(part["kind"])))
+        if part["schema"] == SCHEMA and part.get("verdict") is None:
+            _untrue(at + "verdict", "it is missing")
+        _check_names(part, at)
+    try:
+        whole_document = as_schema_2(document)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        _untrue("the document", "it lacks something, or has it in another form ({})".format(error))
+    for at, part in [("", whole_document)] + list(zip((at for at, _ in parts[1:]), whole_document.get("others", []))):
         _check_part(part, at, target, sensitive)
         spoken.update(_check_hashes(part, at, speaks_of, pipeline))
     for artefact in speaks_of:
         if artefact not in spoken:
             _untrue("speaks_of", "no audit in it is of {}, which the manifest says is audited".format(artefact))
+    return whole_document
 
 
-def check_card(data: bytes, document: Mapping[str, Any], sensitive: str) -> None:
-    """Raise ``BundleRefused`` (``bad-audit``) where the privacy card in ``data`` does not say what the audit says."""
+def check_card(manifest: Manifest, members: Mapping[str, bytes], audit: Mapping[str, Any]) -> None:
+    """Raise ``BundleRefused`` (``bad-audit``) where the privacy card of a bundle does not say what its audit says."""
+    card = _parsed(members[str(manifest.privacy.card)], "the privacy card")
+    document = audit
+    if type(card) is dict and card.get("schema") == 1:  # it repeats the fields of an audit of that schema
+        document = _parsed(members[str(manifest.privacy.file)], "the document")
     try:
-        card = strict_json.loads(data)
-    except strict_json.BadJson as error:
-        _untrue("the privacy card", str(error))
-    try:
-        known = card["schema"] == 1 and card["kind"] == CARD_KIND
-        hidden, shown = card["sensitive"]["name"], card["artefacts"]
-        columns = [{name: one[name] for name in _ON_CARD} for one in shown]
+        known = card["kind"] == CARD_KIND
+        names = _ON_CARD[card["schema"]]
+        hidden = card["sensitive"]["name"]
+        columns = [{name: one[name] for name in names} for one in card["artefacts"]]
+        parts = [part for part in [document] + document.get("others", []) if part["speaks_of"]]
+        same = columns == [{name: part[name] for name in names} for part in parts]
     except (LookupError, TypeError):
         _untrue("the privacy card", "it is empty, or lacks what a card says")
-    parts = [part for part in [document] + document.get("others", []) if part["speaks_of"]]
-    if not known or hidden != sensitive or columns != [{name: part[name] for name in _ON_CARD} for part in parts]:
+    if not known or hidden != manifest.perturber.sensitive or not same:
         _untrue("the privacy card", "it says something else than the audit beside it")
 
 
 def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> None:
     """One audit, of one artefact."""
-    if type(_value(part, "schema", at)) is not int or part["schema"] != SCHEMA:
-        _untrue(at + "schema", "expected {}, got {}".format(SCHEMA, show(part["schema"])))
-    if _value(part, "kind", at) != KIND:
-        _untrue(at + "kind", "expected '{}', got {}".format(KIND, show(part["kind"])))
     data = _object(_value(part, "data", at), at + "data")
     for name, wanted in (("target", target), ("sensitive", sensitive)):
         if _value(data, name, at + "data.") != wanted:
-            text = "its audit is of {}, not of {}"
-            _untrue("{}data.{}".format(at, name), text.format(show(data[name]), show(wanted)))
+            words = "its audit is of {}, not of {}"
+            _untrue("{}data.{}".format(at, name), words.format(show(data[name]), show(wanted)))
     rows = _object(_value(data, "rows", at + "data."), at + "data.rows")
     for name in sorted(rows):
         _count(rows[name], "{}data.rows.{}".format(at, show(name)), 0 if name == "attack" else 1)
@@ -142,12 +236,104 @@ def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> N
         most = _best_guess(data["counts"], at + "data.counts", classes, tested)
     if part.get("histogram") is not None:
         _check_histogram(_object(part["histogram"], at + "histogram"), at + "histogram.", tested)
-    _check_found(part, at)
-    _check_chance(part, at, tested, classes["z_classes"], most)
-    if "label_only" in part:
-        _check_found(_object(part["label_only"], at + "label_only"), at + "label_only.")
-        _check_chance(part["label_only"], at + "label_only.", tested, classes["z_classes"], most)
-    _check_names(part, at)
+    _held(_value(part, "findings", at), at + "findings", each(_FINDING, 1, _MOST_FINDINGS))
+    if not any(of_whom(one) == SENT and one["name"] == "D_y" and one["question"] == target for one in part["findings"]):
+        _untrue(at + "findings", "none says how well {} is kept".format(show(target)))
+    sides = {of_whom(one) for one in part["findings"]} & {SENT, LABEL_ONLY}
+    for of in sorted(sides | {SENT}):
+        _check_attacks(part, of, at + "findings: " + of, sensitive, tested, classes["z_classes"], most)
+    if _value(part, "verdict", at) is not None:
+        _check_verdict(part, at + "verdict.")
+
+
+def _check_attacks(part: Mapping[str, Any], of: str, at: str, z: str, tested: int, classes: int, most: float) -> None:
+    """The attacks on one output, and that neither chance is above what the rest allows; ``most`` is what counts do."""
+    chance, found = chances(part, of), attacks(part, of)
+    if sorted(chance) != ["majority", "prior"]:
+        _untrue(at, "expected prior and majority as guesses from y, and nothing else")
+    for name in sorted(chance):
+        if not 0 <= chance[name] <= most + _ROUNDED_SHARE:
+            words = "{} is {:g}, and the best guess from y alone is right on {:g} of the test rows"
+            _untrue(at, words.format(name, chance[name], most))
+    right = [one for one in found if one["figure"] == "right"]
+    if not right:
+        _untrue(at, "expected at least one attack on z, got none")
+    for figure in ("right", "bits-counted"):
+        mine = [one for one in found if one["figure"] == figure]
+        chosen = [one for one in mine if one["more"].get("chosen")]
+        if len(mine) != len(right) or any(one.get("value") is None for one in mine):
+            _untrue(at, "expected {} of every attack".format(figure))
+        if len(chosen) != 1 or kind_of(chosen[0]) != "adaptive":
+            _untrue(at, "expected one adaptive attack chosen by {}".format(figure))
+    guess = max(chance.values())
+    reached = max(_check_attack(one, at, z, guess, classes) for one in found)
+    if guess > reached + _BELOW:
+        words = "a guess from y is right on {:g}, and no attack reaches more than {:g}, although each knows y"
+        _untrue(at, words.format(guess, reached))
+    for one in found:
+        # Rows that were tested crosswise are more than the test rows.
+        if one["figure"] == "worst-class" and one.get("learned_on") != "crossed" and one.get("null") is not None:
+            wrong = one.get("rows", 0) * (1.0 - one["null"])
+            if chance["majority"] > 1.0 - wrong / tested + _ROUNDED_SHARE:
+                words = "majority is {:g}, and the guess from y is wrong on {:.0f} of {} rows"
+                _untrue(at, words.format(chance["majority"], wrong, tested))
+
+
+def _check_attack(one: Mapping[str, Any], at: str, z: str, guess: float, classes: int) -> float:
+    """One figure of an attack; returns the upper end of how often it is right, 0 for another figure."""
+    if one["question"] != z:
+        _untrue(at, "expected attacks on {}, got one on {}".format(show(z), show(one["question"])))
+    null, figure = one.get("null"), one["figure"]
+    if figure == "right":
+        if null is None or abs(null - guess) > _ROUNDED_SHARE:
+            _untrue(
+                at, "expected the better guess {:g} as null of {}, got {}".format(guess, show(one["name"]), show(null))
+            )
+        if None in one.get("interval", [None]):
+            _untrue(at, "expected both ends of how often {} is right".format(show(one["name"])))
+        return float(one["interval"][1])
+    if figure == "balanced" and null is not None:
+        _number(null, at, 1.0 / classes - _ROUNDED_SHARE, 0.5 + _ROUNDED_SHARE)
+    elif figure == "bits-counted" and null != 0:
+        _untrue(at, "expected 0 as null of bits, got {}".format(show(null)))
+    return 0.0
+
+
+def _check_verdict(part: Mapping[str, Any], at: str) -> None:
+    """Its upper ends are not below those of the attacks it is of, and its word is what they and the bounds show."""
+    verdict = part["verdict"]
+    _held(verdict, at[:-1], _VERDICT)
+    if any(place >= len(part["findings"]) for place in verdict["findings"]):
+        _untrue(at + "findings", "one of them is not there")
+    bound = bounds(part) if verdict["word"] == BOUNDED else {}
+    for name, found in upper_ends(part).items():
+        place = "{}upper.{}".format(at, name)
+        said = _value(verdict["upper"], name, at + "upper.")
+        if said is not None and (found is None or said < found - _ROUNDED):
+            told = "is not known" if found is None else "reaches {:g}".format(found)
+            _untrue(place, "got {:g}, and the upper end of an attack {}".format(said, told))
+        known = [one for one in (said, bound.get(name)) if one is not None]
+        allowed = verdict["limit"]["bits" if name == "bits" else "points"]
+        if verdict["word"] in (NOTHING_FOUND, BOUNDED) and (not known or min(known) > allowed + _ROUNDED_SHARE):
+            _untrue(at + "word", "'{}' within {:g} is not what upper.{} shows".format(verdict["word"], allowed, name))
+    if verdict["word"] == BOUNDED and not bound.get("points", math.inf) <= verdict["limit"]["points"] + _ROUNDED_SHARE:
+        _untrue(at + "word", "'bounded' needs a bound on z, and no finding has one within the limit")
+
+
+def _held(value: Any, at: str, field: Field) -> None:
+    """Hold a value to its table."""
+    try:
+        check(value, at, field, document={}, file="", cure="")
+    except BundleRefused as refused:
+        place, _, problem = str(refused).partition(" is not one to follow: ")[2].partition(": ")
+        _untrue(place, problem.strip(" ."))
+
+
+def _parsed(data: bytes, what: str) -> Any:
+    try:
+        return strict_json.loads(data)
+    except strict_json.BadJson as error:
+        _untrue(what, str(error))
 
 
 def _best_guess(counts: Any, at: str, classes: Mapping[str, int], tested: int) -> float:
@@ -180,125 +366,6 @@ def _check_histogram(found: Dict[str, Any], at: str, tested: int) -> None:
         _untrue(at + "output", "expected the name of an output, got {}".format(show(found["output"])))
 
 
-def _check_chance(part: Mapping[str, Any], at: str, tested: int, classes: int, most: float) -> None:
-    """Neither chance is above what the rest of the audit allows; ``most`` is what the counts do."""
-    chance, rows = part["chance"], part["adversaries"]
-    for name in ("majority", "prior"):
-        if chance[name] > most + _ROUNDED_SHARE:
-            text = "got {:g}, and the best guess from y alone is right on {:g} of the test rows"
-            _untrue("{}chance.{}".format(at, name), text.format(chance[name], most))
-    reached = max(row["high"] for row in rows)
-    if max(chance.values()) > reached + _BELOW:
-        text = "got {:g}, and no attack reaches more than {:g}, although each knows y"
-        _untrue(at + "chance", text.format(max(chance.values()), reached))
-    for number, row in enumerate(rows):
-        place = "{}adversaries[{}].".format(at, number)
-        base = row.get("balanced_chance")
-        if base is not None:
-            _number(base, place + "balanced_chance", 1.0 / classes - _ROUNDED_SHARE, 0.5 + _ROUNDED_SHARE)
-        # Rows that were tested crosswise are more than the test rows.
-        wrong = (row.get("worst_class_rows") or 0) * (1.0 - (row.get("worst_class_chance") or 0.0))
-        if row.get("learned_on") != "crossed" and row.get("worst_class_chance") is not None:
-            least = 1.0 - wrong / tested
-            if chance["majority"] > least + _ROUNDED_SHARE:
-                text = "got {:g}, and the guess from y is wrong on {:.0f} of {} rows"
-                _untrue(at + "chance.majority", text.format(chance["majority"], wrong, tested))
-
-
-def _check_found(part: Dict[str, Any], at: str) -> None:
-    """What was found about one perturber: the part that a policy decides by and that a card shows."""
-    _check_figure(_object(_value(part, "target", at), at + "target"), at + "target.", _FIGURES[0])
-    chance = _object(_value(part, "chance", at), at + "chance")
-    if sorted(chance) != ["majority", "prior"]:
-        _untrue(at + "chance", "expected prior and majority, and nothing else")
-    best = max(_number(chance[name], "{}chance.{}".format(at, name), *_SHARE) for name in ("majority", "prior"))
-    rows = _value(part, "adversaries", at)
-    if type(rows) is not list or not rows:
-        _untrue(at + "adversaries", "expected at least one attack, got {}".format(show(rows)))
-    for number, row in enumerate(rows):
-        _check_attack(row, "{}adversaries[{}].".format(at, number))
-    for name in ("worst_adaptive", "most_bits"):
-        chosen = _object(_value(part, name, at), at + name)
-        _check_attack(chosen, at + name + ".")
-        same = {key: value for key, value in chosen.items() if key != "chosen_on"}
-        if chosen["kind"] != "adaptive" or same not in rows:
-            _untrue(at + name, "expected one of the adaptive attacks listed, with its figures")
-    if part.get("verdict") is not None:
-        _check_verdict(_object(part["verdict"], at + "verdict"), at + "verdict.", rows, best)
-
-
-def _check_attack(row: Any, at: str) -> None:
-    record = _object(row, at[:-1])
-    for name in ("name", "kind"):
-        if type(_value(record, name, at)) is not str:
-            _untrue(at + name, "expected text, got {}".format(show(record[name])))
-    for figure in _FIGURES:
-        _check_figure(record, at, figure, needed=figure[0] in ("accuracy", "bits_counted"))
-
-
-def _check_figure(
-    owner: Dict[str, Any], at: str, figure: Tuple[str, str, str, Tuple[float, float]], needed: bool = True
-) -> None:
-    """An estimate inside its interval. A rate has both ends; bits may lack one, which then counts as not known."""
-    name, low, high, limits = figure
-    if owner.get(name) is None:
-        if needed or owner.get(low) is not None or owner.get(high) is not None:
-            _untrue(at + name, "expected a number, got nothing")
-        return
-    estimate = _number(owner[name], at + name, *limits)
-    ends = []
-    for end in (low, high):
-        if owner.get(end) is None:
-            if name == "accuracy":
-                _untrue(at + end, "expected a number, got nothing")
-            ends.append(estimate)
-        else:
-            ends.append(_number(owner[end], at + end, *limits))
-    if not ends[0] <= estimate <= ends[1]:
-        _untrue(at + name, "expected it inside its interval, got {} in [{}, {}]".format(estimate, *ends))
-
-
-def _check_verdict(verdict: Dict[str, Any], at: str, rows: List[Dict[str, Any]], chance: float) -> None:
-    """Its upper ends are not below those of the attacks it is of, and "holds" is what they show."""
-    word = _value(verdict, "word", at)
-    if word not in WORDS:
-        _untrue(at + "word", "expected one of {}, got {}".format(", ".join(WORDS), show(word)))
-    upper = _object(_value(verdict, "upper", at), at + "upper")
-    limit = _object(verdict.get("limit", {}), at + "limit")
-    for name, found in _upper_ends(rows, chance):
-        place = "{}upper.{}".format(at, name)
-        said = _value(upper, name, at + "upper.")
-        if said is not None:
-            bound = _MOST_BITS if name == "bits" else 100.0
-            _number(said, place, -bound, bound)
-            if found is None or said < found - _ROUNDED:
-                told = "is not known" if found is None else "reaches {:g}".format(found)
-                _untrue(place, "got {:g}, and the upper end of an attack {}".format(said, told))
-        if word == "holds":
-            allowed = _number(
-                _value(limit, "bits" if name == "bits" else "points", at + "limit."), at + "limit", 0, 100
-            )
-            if said is None or said > allowed:
-                _untrue(at + "word", "'holds' within {:g} is not what upper.{} shows".format(allowed, name))
-
-
-def _upper_ends(rows: List[Dict[str, Any]], chance: float) -> Iterator[Tuple[str, Optional[float]]]:
-    """By how much attacks may beat chance, in points and in bits; None where an attack has no upper end."""
-    yield "points", max(100 * (row["high"] - chance) for row in rows)
-    yield "bits", _largest([row.get("bits_counted_high") for row in rows])
-    balanced = [row for row in rows if row.get("balanced") is not None]
-    if balanced:
-        yield "balanced", _largest([_over(row.get("balanced_high"), row.get("balanced_chance")) for row in balanced])
-
-
-def _over(high: Optional[float], base: Optional[float]) -> Optional[float]:
-    return None if high is None or base is None else 100 * (high - base)
-
-
-def _largest(ends: List[Any]) -> Optional[float]:
-    return None if None in ends else max(ends)
-
-
 def _check_hashes(
     part: Dict[str, Any], at: str, speaks_of: Mapping[str, Any], pipeline: Mapping[str, Any]
 ) -> Dict[str, Any]:
@@ -328,7 +395,7 @@ def _check_names(value: Any, at: str) -> None:
                 if name in _COUNTS:
                     _count(one, place)
                 else:
-                    _number(one, place, *(_SHARE if name in _SHARES else (-_MOST, _MOST)))
+                    _number(one, place, *((0.0, 1.0) if name in _SHARES else (-MOST, MOST)))
             elif name != "others":  # each is checked as a document
                 _check_names(one, place + ".")
         low, high = value.get("low"), value.get("high")
@@ -337,7 +404,7 @@ def _check_names(value: Any, at: str) -> None:
             if not all(low <= one <= high for one in middle or [low]):
                 _untrue(at[:-1], "expected an interval around its estimate, got [{}, {}]".format(low, high))
     elif type(value) in (int, float):
-        _number(value, at[:-1], -_MOST, _MOST)
+        _number(value, at[:-1], -MOST, MOST)
 
 
 def _object(value: Any, at: str) -> Dict[str, Any]:

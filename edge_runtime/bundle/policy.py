@@ -12,6 +12,7 @@ import sys
 from typing import Any, List, Mapping, NamedTuple, NoReturn, Optional, Tuple
 
 from edgeveil.edge_runtime import machine
+from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, NOTHING_FOUND, best_attack
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
@@ -99,7 +100,8 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
 # A good signature says who made a bundle, not that it hides anything. Each entry names an attribute that must be
 # hidden, whether an audit must cover the artefact that runs, and by how much attacks may beat chance there (a share,
 # 0.05 is 5 points; null: no limit). What counts is the upper end of the audit's 95 % intervals: the verdict's, or the
-# best attack's in an audit made before there was one. Chance is the better of the two on the privacy card.
+# best attack's in an audit made before there was one. Chance is the better of the two on the privacy card. ``verdict``
+# (where it is left out, any will do) is what the audit's must be at least: "nothing found", or "bounded".
 # ``countersigned`` (false where it is left out) asks that an auditor other than the bundle's maker signed the audit
 # (``edgeveil.edge_runtime.bundle.board_state``). ``spend`` asks that a bundle counts what it tells, and limits that
 # (``edgeveil.edge_runtime.bundle.policy``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does whose
@@ -112,7 +114,16 @@ POLICY_FILE = "policy.json"
 MAX_BYTES = 2**16
 _MOST_ENTRIES = 16
 
-Demand = NamedTuple("Demand", [("sensitive", str), ("most_attack_over_chance", Optional[float]), ("audited", bool)])
+_VERDICTS = {NOTHING_FOUND: (NOTHING_FOUND, BOUNDED), BOUNDED: (BOUNDED,)}  # those that meet a demand
+
+
+class Demand(NamedTuple):
+    """One entry of ``hide``."""
+
+    sensitive: str
+    most_attack_over_chance: Optional[float]
+    audited: bool
+    verdict: Optional[str] = None
 
 
 class Policy(object):
@@ -222,8 +233,8 @@ def open_policy(path: str) -> Optional[Policy]:
 
 def _demand(entry: Any, at: str) -> Demand:
     keys = ["audited", "most_attack_over_chance", "sensitive"]
-    if type(entry) is not dict or sorted(entry) != keys:
-        raise BadInput("Expected the keys {} as {}. Correct it.".format(", ".join(keys), at))
+    if type(entry) is not dict or sorted(set(entry) - {"verdict"}) != keys:
+        raise BadInput("Expected the keys {} (and verdict) as {}. Correct it.".format(", ".join(keys), at))
     sensitive, most, audited = entry["sensitive"], entry["most_attack_over_chance"], entry["audited"]
     if type(sensitive) is not str or not sensitive.strip() or not sensitive.isprintable():
         raise BadInput("Expected the name of an attribute as 'sensitive' in {}. Correct it.".format(at))
@@ -233,7 +244,12 @@ def _demand(entry: Any, at: str) -> Demand:
         raise BadInput("Expected a share from 0 to 1, or null, as 'most_attack_over_chance' in {}.".format(at))
     if most is not None and not audited:
         raise BadInput("A limit needs an audit: set 'audited' to true in {}, or remove the limit.".format(at))
-    return Demand(sensitive, most, audited)
+    verdict = entry.get("verdict")
+    if "verdict" in entry and (type(verdict) is not str or verdict not in _VERDICTS):
+        raise BadInput("Expected {} as 'verdict' in {}. Correct it.".format(" or ".join(sorted(_VERDICTS)), at))
+    if verdict is not None and not audited:
+        raise BadInput("A verdict needs an audit: set 'audited' to true in {}, or remove the verdict.".format(at))
+    return Demand(sensitive, most, audited, verdict)
 
 
 def _problem(
@@ -255,6 +271,12 @@ def _problem(
             ascii(demand.sensitive), artefact, device
         )
     # Where an artefact was audited twice, the worse of the two counts.
+    for part in parts if demand.verdict is not None else ():
+        word = "none" if part["verdict"] is None else part["verdict"]["word"]
+        if word not in _VERDICTS[str(demand.verdict)]:
+            return "the verdict of the audit of {} about {} is '{}', and '{}' is wanted".format(
+                artefact, ascii(demand.sensitive), word, demand.verdict
+            )
     over = max(_upper_end(part) for part in parts)
     most = demand.most_attack_over_chance
     # As the card is written: six digits behind the point.
@@ -267,9 +289,10 @@ def _problem(
 
 def _upper_end(part: Mapping[str, Any]) -> float:
     """By how much attacks may beat chance, as a share; all of it where the audit knows no upper end."""
-    found = part.get("verdict")
+    found = part["verdict"]
     if found is None:
-        return float(part["worst_adaptive"]["high"] - max(part["chance"].values()))
+        best = best_attack(part)
+        return float(best["interval"][1] - best["null"])
     ends = [found["upper"][name] for name in ("points", "balanced") if name in found["upper"]]
     return 1.0 if None in ends else max(ends) / 100.0
 

@@ -80,7 +80,8 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
         from edgeveil.edge_runtime.bundle.audit_document import check_card, read_audit
 
         audit = read_audit(manifest, verified)
-        check_card(verified[str(manifest.privacy.card)], audit or {}, manifest.perturber.sensitive)
+        if audit is not None:
+            check_card(manifest, verified, audit)
     trust.check_policy(manifest, verified, audit, key)
     return Bundle(manifest, verified, hashlib.sha256(manifest_bytes).hexdigest(), key, manifest.development, audit)
 

@@ -4,7 +4,7 @@ An outlet that carries values of readings gives them as entries like those of a 
 is bounded, the audit attacks them, the promise must cover them. What it carries beyond that it bounds itself.
 """
 
-from typing import Any, Callable, List, Mapping, NamedTuple
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional
 
 Document = Mapping[str, Any]
 Entry = Mapping[str, Any]
@@ -89,3 +89,14 @@ def values(manifest: Document) -> List[Entry]:
 def uncounted(manifest: Document) -> str:
     """Why an owner who limits what is told cannot take all that leaves; empty where each outlet is counted."""
     return next((problem for outlet in OUTLETS for problem in [outlet.uncounted(manifest)] if problem), "")
+
+
+UNHELD = (
+    "a code of its own leaves with every reading and nothing holds it, so codes of many readings of one person add up: "
+    'train with perturber.hold = "period:600s" or "track:7", or audit what a track reveals'
+)
+
+
+def unheld(stages: Iterable[Entry], stream: Optional[Document]) -> bool:
+    """Whether ``UNHELD`` is true of a live source: a class has several codes, and the manifest holds no stream."""
+    return stream is None and any(stage.get("op") == "argmax_within" for stage in stages)

@@ -5,6 +5,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_figures import best_attack, chances, kept
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.manifest.manifest import Manifest
@@ -187,16 +188,16 @@ def card_lines(
         if not parts:
             text = "not measured: what leaks when {} runs on {}; measured: what leaks on a workstation's processor"
             return lines + [("audit", text.format(artefact, device))]
-        shown = max(parts, key=lambda part: part["worst_adaptive"]["accuracy"])
+        shown = max(parts, key=lambda part: best_attack(part)["value"])
         covers = "artefact {} on {}".format(artefact, device)
-    judged = shown.get("verdict")
-    worst, chance, target = shown["worst_adaptive"], shown["chance"], shown["target"]
+    judged, best, chance = shown["verdict"], best_attack(shown), chances(shown)
+    low, high = best["interval"]
     return lines + [
         ("verdict of the audit", _EARLIER if judged is None else _verdict(judged)),
         (
             "best attack found",
             "guesses {} correctly {} of the time (95 %: {} to {}); a stronger attack may exist".format(
-                perturber.sensitive, _share(worst["accuracy"]), _share(worst["low"]), _share(worst["high"])
+                perturber.sensitive, _share(best["value"]), _share(low), _share(high)
             ),
         ),
         (
@@ -205,7 +206,7 @@ def card_lines(
                 perturber.target, _share(chance["prior"]), _share(chance["majority"])
             ),
         ),
-        ("kept", "{}: {} correct".format(perturber.target, _share(target["accuracy"]))),
+        ("kept", "{}: {} correct".format(perturber.target, _share(kept(shown)["value"]))),
         ("what this covers", "single frames, and {}; see the threat model".format(covers)),
     ]
 
@@ -214,9 +215,7 @@ _EARLIER = "none: it was made before verdicts by the upper end of intervals, so 
 
 
 def _verdict(judged: Mapping[str, Any]) -> str:
-    limit = judged["limit"]
-    text = {"holds": "holds to within {points:g} points over chance and {bits:g} bits", "leaks": "leaks"}
-    return text.get(judged["word"], "cannot tell: too little was measured").format(**limit)
+    return "{}: {}".format(judged["word"], judged["line"]) if judged["line"] else str(judged["word"])
 
 
 def _share(value: float) -> str:

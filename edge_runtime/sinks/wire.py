@@ -13,6 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tup
 import numpy as np
 
 from edgeveil.edge_runtime import ext
+from edgeveil.edge_runtime.bundle.audit_figures import best_attack, chances
 from edgeveil.edge_runtime.bundle.policy import audits_of, current_place
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
@@ -113,8 +114,8 @@ def about(manifest: Optional[Manifest], audit: Optional[Mapping[str, Any]], runs
         device = runs.get("device", CPU)
         shown = [audit] if device == CPU else audits_of(audit, runs.get("artefact", ""), device, current_place())
         if shown:
-            worst = max(shown, key=lambda part: part["worst_adaptive"]["accuracy"])
-            document.update(attack=worst["worst_adaptive"]["accuracy"], chance=worst["chance"]["prior"])
+            worst = max(shown, key=lambda part: best_attack(part)["value"])
+            document.update(attack=best_attack(worst)["value"], chance=chances(worst)["prior"])
     return document
 
 

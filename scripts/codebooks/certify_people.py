@@ -61,15 +61,19 @@ def certify_split(
         strata=certificate_section.strata_of(dataset, asked.strata),
         seed=seed,
         stream=opened.subject.manifest.get("stream"),
+        of=opened.subject.manifest["perturber"]["sensitive"],
     )
-    if "bound" not in found:
-        raise BadInput(found["sentence"])
+    one = next(one for one in found if one.name == certificate_section.AVERAGE and one.kind == "certificate")
+    if "plug_in" not in one.more:
+        raise BadInput(one.not_run)
+    figures = {name: one.more[name] for name in ("plug_in", "null", "units", "unit", "tried")}
     test = dataset.part("test")
     return {
         "seed": seed,
         "limit_met": opened.run.facts["limit_met"],
         "label_right": float((perturbed.outputs["label"][-len(test) :] == test.y).mean()),
-        "certificate": found,
+        # Where too few were counted, there is no bound below 1.
+        "certificate": {**figures, "given": one.bound, "bound": one.value if one.bound else 1.0},
     }
 
 

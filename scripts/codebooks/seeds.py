@@ -52,7 +52,7 @@ from edgeveil.trainer.runs.fitted import KerasRunner
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
-from scripts import record
+from scripts import audit_rows, record
 from scripts.codebooks.codebook_summary import measure
 from scripts.codebooks.slice_leaks import by_slice
 
@@ -217,12 +217,13 @@ def networks(recipe: Recipe, seed: int, out: Path, budget: str) -> dict[str, Any
     left = subject.perturb_rows(subject.Subject(export.manifest, export.members, SHIPS), run, dataset, every).released
     families = tuple(family for family in adversaries() if family.name in NETWORKS or family.kind != "adaptive")
     tries = replace(BUDGETS[budget], every_family=True, confirm=True)
-    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families).as_dict()
+    found = examine(dataset, left, run.classifiers(), tries, seed, families=lambda _problem: families)
+    fields = audit_rows.part(found.findings("y", "z"), "y", "z")
     kept = ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve")
     return {
         "budget": budget,
         "sha256": hashes(export)[SHIPS],
-        **{name: found[name] for name in kept},
+        **{name: fields[name] for name in kept},
         "wall_time_s": round(time.monotonic() - started, 1),
     }
 

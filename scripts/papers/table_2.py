@@ -12,7 +12,7 @@ ship and are attacked as they are made, and so is what export refuses: the recor
 import os
 import shlex
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import subject
 from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.findings import about_label_only
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
@@ -32,7 +33,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 from edgeveil.trainer.train import train
-from scripts import record
+from scripts import audit_rows, record
 from scripts.papers import floors
 from scripts.papers.baselines import ROWS, Mechanism
 
@@ -82,7 +83,9 @@ def exported(run: Run, out: Path) -> Path:
     return folder
 
 
-def of_what_ships(run: Run, out: Path, budget: str, seed: int, floor: Mapping[str, Any] | None) -> dict[str, Any]:
+def of_what_ships(
+    run: Run, out: Path, budget: str, seed: int, floor: Sequence[Mapping[str, Any]] | None
+) -> dict[str, Any]:
     """The audit of the exported artefact, or, where export refuses it, of the perturber as it was trained."""
     try:
         folder = exported(run, out)
@@ -102,7 +105,8 @@ def of_a_comparison(run: Run, fitted: Mechanism, budget: str, seed: int) -> dict
     outputs = subject.in_chunks(fitted.perturb, dataset.x[rows])
     left = subject.released_rows(fitted.outputs, outputs, dataset, rows)
     found = examine(dataset, left, classifiers, BUDGETS[budget], seed)
-    return {**found.as_dict(), "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
+    made = audit_rows.part(found.findings("y", "z"), "y", "z")
+    return {**made, "raw": raw_rates(dataset, classifiers), "budget": budget, "seed": seed}
 
 
 def short(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,7 +116,8 @@ def short(document: Mapping[str, Any]) -> dict[str, Any]:
         "speaks_of", "collateral", "wall_time_s", "label_only", "data", "learning_curve", "warnings", "probes",
         "diagnostic", "intervals", "not_exported",
     )  # fmt: skip
-    return {name: document[name] for name in kept if name in document}
+    fields = {**document, **audit_rows.fields(document)} if "findings" in document else document
+    return {name: fields[name] for name in kept if name in fields}
 
 
 def recorded(path: Path, budget: str) -> bool:
@@ -145,7 +150,7 @@ def main() -> None:
                 )
                 if row in TRAINED:
                     document = of_what_ships(run, options.out, options.budget, seed, floor)
-                    floor = document.get("label_only", floor)
+                    floor = about_label_only(document) if "findings" in document else floor
                     facts = {name: run.facts[name] for name in ("validation", "wall_time_s", "limit_met", "recipe")}
                     facts |= floors.facts(run.recipe)
                 else:

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.manifest.schema import CARD_MEMBER, PRIVACY_MEMBER
 from tests.hostile_bundles.museum import exhibit, exhibits
 from tests.support import bundles
@@ -138,7 +139,8 @@ exhibits(
     ),
     ("bad-audit", "audit_of_another_attribute", lambda audit: audit["data"].update(sensitive="height")),
     ("bad-audit", "audit_of_another_target", lambda audit: audit["data"].update(target="height")),
-    ("bad-audit", "audit_of_another_schema", lambda audit: audit.update(schema=2)),
+    ("bad-audit", "audit_of_another_schema", lambda audit: audit.update(schema=3)),
+    ("bad-audit", "audit_of_schema_2_without_findings", lambda audit: audit.update(schema=2)),
     ("bad-audit", "audit_of_another_kind", lambda audit: audit.update(kind="edgeveil-pairs")),
     (
         "bad-audit",
@@ -211,3 +213,116 @@ def card_of_another_attribute() -> bytes:
     card = json.loads(members[CARD_MEMBER])
     card["sensitive"]["name"] = "height"
     return _audited(lambda _: None, card=json.dumps(card).encode())
+
+
+# Audits of schema 2: findings.
+
+
+def _found(change: Callable[[dict[str, Any]], object], **settings: Any) -> bytes:
+    """A signed bundle whose audit is one of schema 2, changed."""
+
+    def renewed(document: dict[str, Any]) -> None:
+        made = as_schema_2({**document, "verdict": VERDICT})
+        change(made)
+        document.clear()
+        document.update(made)
+
+    return _audited(renewed, **settings)
+
+
+VERDICT = {"word": "cannot tell", "limit": {"points": 5.0, "bits": 0.05}, "upper": {"points": 15.0, "bits": None}}
+
+
+def _of(name: str, figure: str, /, **facts: Any) -> Callable[[dict[str, Any]], None]:
+    """The figures of one attack or reader with other facts."""
+
+    def change(document: dict[str, Any]) -> None:
+        for one in document["findings"]:
+            if (one["name"], one.get("figure")) == (name, figure):
+                one.update(facts)
+
+    return change
+
+
+def _without(name: str, figure: str) -> Callable[[dict[str, Any]], None]:
+    def change(document: dict[str, Any]) -> None:
+        every = document["findings"]
+        document["findings"] = [one for one in every if (one["name"], one.get("figure")) != (name, figure)]
+
+    return change
+
+
+def _bounded(value: float, figure: str = "right", **facts: Any) -> Callable[[dict[str, Any]], None]:
+    """A verdict that is "bounded", and a bound on z."""
+
+    def change(document: dict[str, Any]) -> None:
+        z = document["data"]["sensitive"]
+        bound = {"question": z, "name": "a law", "figure": figure, "value": value, "bound": True}
+        document["findings"].append({**bound, **facts})
+        for one in document["findings"]:
+            if one.get("figure") == "bits-counted":
+                one.update(value=0.01, interval=[-0.02, 0.04])
+        document["verdict"].update(word="bounded", upper={"points": 15.0, "bits": 0.04})
+
+    return change
+
+
+def _wide(document: dict[str, Any]) -> None:
+    """A verdict that is "bounded" where attacks alone stay within the limit."""
+    _bounded(0.6, bound=False)(document)
+    document["verdict"].update(limit={"points": 20.0, "bits": 0.1})
+
+
+def _verdict(**facts: Any) -> Callable[[dict[str, Any]], None]:
+    return lambda audit: audit["verdict"].update(facts)
+
+
+exhibits(
+    _found,
+    ("bad-audit", "found_a_value_of_two", _of("forest", "right", value=2.0, interval=[0.5, 2.0])),
+    ("bad-audit", "found_a_value_outside_its_interval", _of("forest", "right", interval=[0.7, 0.8])),
+    ("bad-audit", "found_an_area_of_two", _of("forest", "auc", value=2.0)),
+    ("bad-audit", "found_an_area_outside_its_interval", _of("forest", "auc", interval=[0.7, 0.8])),
+    ("bad-audit", "found_an_interval_without_a_value", _of("forest", "auc", value=None, interval=[0.4, 0.6])),
+    ("bad-audit", "found_an_attack_without_an_upper_end", _of("forest", "right", interval=[0.6, None])),
+    ("bad-audit", "found_a_figure_that_there_is_not", _of("forest", "auc", figure="trust")),
+    ("bad-audit", "found_a_value_of_no_figure", _of("forest", "auc", figure="")),
+    ("bad-audit", "found_a_key_that_there_is_not", _of("forest", "auc", vouched=True)),
+    ("bad-audit", "found_half_a_row", _of("forest", "right", rows=0.5)),
+    ("bad-audit", "found_another_null_than_the_guess", _of("forest", "right", null=0.63)),
+    ("bad-audit", "found_bits_over_another_null", _of("forest", "bits-counted", null=0.05)),
+    ("bad-audit", "found_a_guess_above_every_attack", _of("majority", "right", value=0.9)),
+    ("bad-audit", "found_no_guess", _without("prior", "right")),
+    ("bad-audit", "found_no_bits_of_an_attack", _without("fixed", "bits-counted")),
+    ("bad-audit", "found_nothing_kept", _without("D_y", "right")),
+    ("bad-audit", "found_no_chosen_attack", _of("forest", "right", more={"kind": "adaptive"})),
+    ("bad-audit", "found_a_fixed_attack_chosen", _of("fixed", "right", more={"kind": "fixed", "chosen": True})),
+    ("bad-audit", "found_an_attack_on_something_else", _of("forest", "right", question="height")),
+    ("bad-audit", "found_nothing", lambda audit: audit.update(findings=[])),
+    ("bad-audit", "verdict_that_is_missing", lambda audit: audit.update(verdict=None)),
+    ("bad-audit", "verdict_in_another_word", _verdict(word="holds")),
+    ("bad-audit", "verdict_of_no_finding", _verdict(findings=[2000])),
+    ("bad-audit", "verdict_below_its_findings", _verdict(upper={"points": 14.0, "bits": None})),
+    (
+        "bad-audit",
+        "verdict_that_nothing_was_found",
+        _verdict(word="nothing found", upper={"points": 15.0, "bits": None}),
+    ),
+    ("bad-audit", "verdict_bounded_beyond_its_limit", _bounded(0.6)),
+    ("bad-audit", "verdict_bounded_by_a_bound_on_raw_samples", _bounded(0.52, of="raw")),
+    ("bad-audit", "verdict_bounded_by_a_bound_on_bits", _bounded(0.01, "bits")),
+    ("bad-audit", "verdict_bounded_without_a_bound", _bounded(0.52, bound=False)),
+    ("bad-audit", "verdict_bounded_by_attacks_alone", _wide),
+)
+
+
+@exhibit("bad-audit")
+def card_that_lists_other_findings() -> bytes:
+    """The card is of schema 2 too."""
+
+    def change(document: dict[str, Any]) -> None:
+        _of("forest", "auc", value=0.7)(document)
+
+    _, members = bundles.artefact_example()
+    honest = as_schema_2({**json.loads(members[PRIVACY_MEMBER]), "verdict": VERDICT})
+    return _found(change, card=bundles.card_of(honest))

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.trainer.audit.findings import Finding
+from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
 from scripts.demo import counted
 from tests.support import once
 from tests.support.output import PROGRESS, command, in_process, on_terminal, packages_after, seen, strange
@@ -55,12 +57,13 @@ def test_the_demo_says_its_steps_progress_and_what_to_open(demo):
 
 def test_the_demo_says_what_is_counted_where_no_attack_is_sure(demo):
     out, done = demo
-    certificate = json.loads((out / "audit.json").read_text())["certificate"]
-    assert counted(certificate) in done.stdout
-    leaks = {"rows": 450, "bits": 0.075, "null_bits": 0.044, "null_bits_high": 0.061}
-    assert "about 0.031 bits do leak" in counted(leaks)
-    assert "within chance" in counted({**leaks, "bits": 0.06})
-    assert "not counted" in counted({"given": False})
+    document = json.loads((out / "audit.json").read_text())
+    assert counted(document) in done.stdout
+    leaks = Finding("z", OVER_NULL, "bits-counted", 0.031, (0.01, 0.05), null=0.0, rows=450)
+    assert "Counted on 450 test rows, its codes tell +0.031 [+0.010, +0.050] bits" in counted(
+        {"findings": [leaks.as_json()]}
+    )
+    assert "not counted" in counted({"findings": []})
 
 
 @pytest.fixture(scope="module")

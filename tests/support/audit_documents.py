@@ -5,12 +5,13 @@ import copy
 from edgeveil.trainer.attacks.exposure import NOTHING
 from edgeveil.trainer.attacks.findings import Curve, Findings, NotRun, Point, Row
 from edgeveil.trainer.attacks.parts import Part
-from edgeveil.trainer.audit.card import check, limits_of
 from edgeveil.trainer.audit.document import Audited, environment
-from edgeveil.trainer.audit.verdict import judge
+from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, Finding
+from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.measures.attack_metrics import Chance, Permuted
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.recipe.training_sections import Limits
+from scripts import audit_rows
 
 
 def row(name: str, kind: str, accuracy: float, *, validation: float | None = None, bits: float = 0.0) -> Row:
@@ -74,8 +75,18 @@ def audited(best: float, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4)
 def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: float = 0.4) -> dict:
     """A whole document as ``audit`` makes it, of invented numbers."""
     versions, machine = environment()
+    y, z = "parity", "less-than-five"
+    raw = {y: ("D_y", Interval(0.98, 0.96, 0.99)), z: ("D_z", Interval(0.97, 0.95, 0.99))}
+    found = [
+        *audited(best, bits, fixed, p).findings(y, z),
+        *what_else(),
+        Finding(z, "counted channel", not_run="No certificate: more of a reading leaves than a code.", more=COUNTED),
+        *collateral(),
+        *audited(0.6).findings(y, z, of=LABEL_ONLY),
+        *(Finding.measured(of, name, "right", value, of=RAW, more=READER) for of, (name, value) in raw.items()),
+    ]
     made = {
-        "schema": 1,
+        "schema": 2,
         "kind": "edgeveil-audit",
         "created": "2026-11-21T12:00:00Z",
         "artefact": "tflite-int8",
@@ -85,30 +96,15 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: floa
         "perturber": "prgan",
         "data": {
             "name": "digits",
-            "target": "parity",
-            "sensitive": "less-than-five",
+            "target": y,
+            "sensitive": z,
             "y_classes": 2,
             "z_classes": 2,
             "rows": {"classifiers": 599, "perturber": 599, "test": 599},
             "clusters": None,
         },
-        **audited(best, bits, fixed, p).as_dict(),
-        "what_else": what_else(),
-        "raw": {
-            "target": {"accuracy": 0.98, "low": 0.96, "high": 0.99},
-            "sensitive": {"accuracy": 0.97, "low": 0.95, "high": 0.99},
-        },
-        "label_only": {**audited(0.6).as_dict(), "collateral": beside()},
-        "certificate": {"given": False, "sentence": "No certificate: more of a reading leaves than a code."},
-        "collateral": collateral(),
-        "diagnostic": {
-            "title": "model-relative diagnostic: shift of classifier D",
-            "gamma": {"perturbed": {"mean": 0.1, "sup": 0.5}, "raw": {"mean": 0.4, "sup": 0.6}},
-            "unseen_error": {"mean": 0.05, "sup": 0.9},
-            "bound_mean": 0.4,
-            "bound_sup": 1.0,
-            "meaning": "no guarantee",
-        },
+        "findings": [one.as_json() for one in found],
+        "warnings": ["Too few people: 30 are needed."],
         "intervals": "Wilson",
         "not_covered": ["Several releases of the same reading."],
         "budget": "quick",
@@ -118,85 +114,66 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: floa
         "wall_time_s": 26.2,
     }
     asked = Limits(target_accuracy=0.5)
-    for part in (made, made["label_only"]):
-        part["verdict"] = judge(part, limits_of(asked), made["data"])
-    return {**made, "limits": check(asked, made["verdict"])}
+    made["verdict"] = judge(made, limits_of(asked))
+    return {**made, "limits": held_to(asked, made["verdict"])}
 
 
-def before(document: dict) -> dict:
-    """The document as it was made before it had upper ends, the settings of attacks and a verdict."""
-    old = copy.deepcopy(document)
-    old["limits"] = {"asked": {}, "found": {"attack_points": 35.0, "bits": 0.0}, "exceeded": []}
+def schema_1(made: dict) -> dict:
+    """The document's findings about attacks and probes as an audit of schema 1 had them, without a verdict."""
+    described = {name: value for name, value in made.items() if name not in ("findings", "verdict", "limits")}
+    return copy.deepcopy({**described, **audit_rows.fields(made), "schema": 1})
+
+
+def before(made: dict) -> dict:
+    """The document as it was made before it had upper ends, the settings of attacks and a verdict, as schema 1."""
+    old = schema_1(made)
     for part in (old, old["label_only"]):
-        del part["verdict"], part["permutation"], part["parts"]
+        del part["permutation"], part["parts"]
         part.pop("what_else", None)
         for one in (*part["adversaries"], part["worst_adaptive"], part["most_bits"]):
             for name in ("learned_on", "bits_counted_high", "balanced_low", "balanced_high"):
-                del one[name]
+                one.pop(name, None)
     return old
 
 
-def what_else() -> dict:
-    def spread(mean: float) -> dict:
-        return {"mean": mean, "low": mean - 0.02, "high": mean + 0.02}
-
-    def question(words: str, auc: float, bits: float, p: float | None = 0.004) -> dict:
-        return {"question": words, "auc": spread(auc), "bits": spread(bits), "p": p, "read": bits > 0.02}
-
-    def label(name: str, classes: int, bits: float, grouping: dict | None, threshold: dict | None) -> dict:
-        return {
-            "name": name,
-            "classes": classes,
-            "ordered": threshold is not None,
-            "attack": "code counts",
-            "learned_on": "crossed",
-            "bits": spread(bits),
-            "right": rate(0.51),
-            "chance": 0.21,
-            "questions": 520 if classes > 2 else 1,
-            "worst_grouping": grouping,
-            "worst_threshold": threshold,
-        }
-
-    below = question("whether digit is below 3", 0.8, 0.21)
-    return {
-        "questions": 521,
-        "labels": [
-            label("less-than-five", 2, 0.0, question("less-than-five itself", 0.53, 0.0, 0.7), None),
-            label("digit", 10, 0.9, question("whether digit is one of 0 and 3", 0.79, 0.2), below),
-        ],
-        "skipped": [{"name": "colour", "reason": "y alone tells it"}],
-        "worst": {"label": "digit", **below},
-    }
+READER, COUNTED = {"kind": "reader"}, {"kind": "certificate"}
 
 
-def rate(accuracy: float) -> dict:
-    return {"accuracy": accuracy, "low": accuracy - 0.02, "high": min(1.0, accuracy + 0.02)}
+def what_else() -> list[Finding]:
+    def label(name: str, classes: int, bits: float, ordered: bool) -> list[Finding]:
+        more = {"kind": "label", "classes": classes, "ordered": ordered, "questions": 520 if classes > 2 else 1}
+        facts = {"learned_on": "crossed"}
+        return [
+            Finding.measured(name, "code counts", "right", around(0.51), null=0.21, more=more, **facts),
+            Finding.measured(name, "code counts", "bits-counted", around(bits), null=0.0, more=more, **facts),
+        ]
+
+    def side(name: str, words: str, auc: float, bits: float, p: float, *, below: bool = False) -> list[Finding]:
+        more = {"kind": "side", "about": words, "threshold": below, "read": bits > 0.02}
+        facts = {"learned_on": "crossed", "p": p, "more": {**more, **({"worst": True} if below else {})}}
+        return [
+            Finding.measured(name, "code counts", "auc", around(auc), null=0.5, **facts),
+            Finding.measured(name, "code counts", "bits-counted", around(bits), null=0.0, **facts),
+        ]
+
+    return [
+        *label("less-than-five", 2, 0.0, False),
+        *side("less-than-five", "less-than-five itself", 0.53, 0.0, 0.7),
+        *label("digit", 10, 0.9, True),
+        *side("digit", "whether digit is one of 0 and 3", 0.79, 0.2, 0.004),
+        *side("digit", "whether digit is below 3", 0.8, 0.21, 0.004, below=True),
+        Finding("colour", "", not_run="y alone tells it", more={"kind": "label"}),
+    ]
 
 
-def learned(y: float, ink: float, *, both: bool = True) -> dict:
-    score = {"y": rate(y), "attributes": {"ink": {"correlation": ink, "low": ink - 0.03, "high": ink + 0.03}}}
-    more = {"read_from_it": score, "told_apart": rate(0.93)} if both else {}
-    return {"train_on_it": score, **more}
+def around(value: float) -> Interval:
+    return Interval(value, value - 0.02, value + 0.02)
 
 
-def collateral() -> dict:
-    spread = {"mean": 5.5, "low": 5.4, "high": 5.6}
-    return {
-        "rows": {"training": 1198, "test": 599},
-        "attributes": {"ink": {"classes": 0, "named_by_recipe": False}},
-        "chance": {},
-        "perturbed": learned(0.91, 0.77),
-        "kept": {"ink": {"correlation": 0.82, "low": 0.8, "high": 0.84}},
-        "distance": spread,
-        "alike": {"ssim": spread, "psnr_db": spread},
-        "meaning": {"kept": "correlation"},
-    }
-
-
-def beside() -> dict:
-    return {
-        "raw": learned(0.98, 0.95, both=False),
-        "label_only_mean": learned(0.6, 0.02),
-        "label_only_donor": learned(0.97, 0.01),
-    }
+def collateral() -> list[Finding]:
+    """What is kept of a further property, and what is read of it."""
+    more = {"kind": "collateral"}
+    return [
+        Finding.measured("ink", "x to x'", "correlation", Interval(0.82, 0.8, 0.84), null=0.0, more=more),
+        Finding.measured("ink", "read from it", "correlation", Interval(0.77, 0.74, 0.8), null=0.0, more=more),
+    ]

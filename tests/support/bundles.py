@@ -515,8 +515,13 @@ def add_audit(manifest: Manifest, members: Members, document: dict[str, Any]) ->
 
 def card_of(document: dict[str, Any]) -> bytes:
     """The least privacy card of an audit."""
-    shown = [{name: part[name] for name in (*_SPOKEN, *_ON_CARD)} for part in _parts(document)]
-    card = {"schema": 1, "kind": "edgeveil-privacy-card", "sensitive": {"name": document["data"]["sensitive"]}}
+    fields = _ON_CARD if document["schema"] == 1 else ("artefact", "findings", "verdict")
+    shown = [{name: part.get(name) for name in (*_SPOKEN, *fields)} for part in _parts(document)]
+    card = {
+        "schema": document["schema"],
+        "kind": "edgeveil-privacy-card",
+        "sensitive": {"name": document["data"]["sensitive"]},
+    }
     return json.dumps({**card, "artefacts": shown}).encode()
 
 

@@ -147,8 +147,8 @@ def audit(
     ``DeviceFailed`` if no interpreter here runs the artefact.
 
         >>> found = audit("runs/digits-export", artefact="tflite-int8")
-        >>> found["worst_adaptive"]["accuracy"] <= 1.0, sorted(found["chance"])
-        (True, ['majority', 'prior'])
+        >>> sorted(found["verdict"])[:3], len(found["findings"]) > 50
+        (['findings', 'limit', 'line'], True)
     """
     from pathlib import Path
 

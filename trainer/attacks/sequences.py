@@ -17,8 +17,9 @@ from scipy import special
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.attacks.families.estimator import predicted
-from edgeveil.trainer.measures.attack_metrics import accuracy, auc_within_y, counted_prior
+from edgeveil.trainer.measures.attack_metrics import FLOOR, accuracy, auc_interval, counted_prior
 
+LENGTHS = (1, 4, 16, 64, 256)  # releases of one track that are asked about
 MOST_CODES_IN_PAIRS = 64
 
 
@@ -84,13 +85,28 @@ def log_posteriors(
 
 
 def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> dict[str, Any]:
-    """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``."""
+    """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``.
+
+    ``auc_low`` and ``auc_high`` are the ends of its 95 % interval by tracks.
+    """
     return judged(log_posteriors(fit, test, classes=classes, codes=codes), test)
 
 
 def judged(p: np.ndarray, test: Tracks) -> dict[str, Any]:
     """The same of P(z | y, codes) (tracks, classes of z)."""
-    return {"tracks": len(test), "accuracy": accuracy(p, test.z), "auc": auc_within_y(p, test.y, test.z)}
+    area = auc_interval(p, test.y, test.z)
+    ends = {"auc": area.estimate, "auc_low": area.low, "auc_high": area.high}
+    return {"tracks": len(test), "accuracy": accuracy(p, test.z), **ends}
+
+
+def added_up(p: np.ndarray, prior: np.ndarray, tracks: Tracks) -> np.ndarray:
+    """P(z | y, all releases of a track) (tracks, classes of z) where releases are independent given (y, z).
+
+    ``p`` (n, classes of z) is P(z | y, x') of each row, whose number ``tracks.code`` holds; ``prior`` is P(z|y).
+    """
+    base = np.log(np.maximum(prior, FLOOR))[tracks.y]
+    ratio = np.log(np.maximum(p[tracks.code], FLOOR)) - base[:, None]
+    return np.asarray(special.softmax(base + ratio.sum(axis=1), axis=1))
 
 
 def histogram_forest(

@@ -14,18 +14,20 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
-from edgeveil.trainer.audit import card, probes
+from edgeveil.trainer.audit import probes
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
+from edgeveil.trainer.audit.findings import RAW, Finding, as_findings
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.sections import About, board_section, sections, what_else
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
-from edgeveil.trainer.audit.verdict import judge
+from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.training_sections import Certificate
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
@@ -39,7 +41,7 @@ def audit(
     budget: str = "quick",
     seed: int = 0,
     trust: Path | None = None,
-    label_only: Mapping[str, Any] | None = None,
+    label_only: Sequence[Mapping[str, Any]] | None = None,
     tried: int | None = None,
     there: OnBoard | None = None,
     cache: Path | None = None,
@@ -49,8 +51,9 @@ def audit(
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
     ``artefact`` is a name like ``tflite-int8``, or ``keras`` for the run's own networks (for comparison; they never
-    ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` is that part of an
-    earlier document of the same run, budget and seed, where it need not be measured again. ``tried`` configurations
+    ship). ``budget`` is ``quick`` or ``thorough``, ``seed`` the first of its seeds. ``label_only`` are the findings
+    about it of an earlier document of the same run, budget and seed (``findings.about_label_only``), where they need
+    not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
     here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
@@ -73,7 +76,9 @@ def audit(
     at = cache or opened.run.folder / "audit-cache"
     tries = BUDGETS[budget]
     families = meant_for(adversaries(), dataset.input.kind)
-    floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), at / "label-only")
+    described = opened.subject.manifest["perturber"]
+    y, z = described["target"], described["sensitive"]
+    floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), y, z, at / "label-only")
     kept = at / _name(opened.subject, there, budget, seed)
     with (
         kept_answers(kept, resume=resume) as journal,
@@ -102,7 +107,7 @@ def audit(
             opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
         )
         advance()
-        found = examine(dataset, perturbed.released, classifiers, tries, seed, done)
+        found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
         what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
         if floor_is_there is not None:
@@ -112,24 +117,30 @@ def audit(
         advance()
         floor.recall()
         advance.begin("certificate and probes")
-        measured = _sections(about)
-        raw = raw_rates(dataset, classifiers)
+        measured, keys = _sections(replace(about, attack=found.most_bits))
+        raw = _raw(raw_rates(dataset, classifiers), y, z)
         advance()
 
+    made = [*found.findings(y, z), *what, *measured]
     document: dict[str, Any] = {
         **making.fields(),
         **_description(about),
-        **found.as_dict(),
-        "what_else": what,
-        "raw": raw,
-        "label_only": dict(label_only or {}),
-        **measured,
+        "findings": [*(one.as_json() for one in made), *(label_only or ()), *(one.as_json() for one in raw)],
+        "warnings": list(found.found.warnings),
+        **keys,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
     }
-    asked_of = card.limits_of(opened.run.recipe.limits)
-    for part in (document, document["label_only"]):
-        part["verdict"] = judge(part, asked_of, document["data"])
-    return {**document, "limits": card.check(opened.run.recipe.limits, document["verdict"])}
+    limits = opened.run.recipe.limits
+    document["verdict"] = judge(document, limits_of(limits))
+    return {**document, "limits": held_to(limits, document["verdict"])}
+
+
+def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:
+    """What D_y and D_z read of raw samples: what there is to keep, and to hide."""
+    return [
+        Finding.measured(name, reader, "right", Interval(*rates[of].values()), of=RAW, more={"kind": "reader"})
+        for name, reader, of in ((y, "D_y", "target"), (z, "D_z", "sensitive"))
+    ]
 
 
 def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> str:
@@ -140,13 +151,15 @@ def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> st
     return f"attacks-{pipeline}-{budget}-{seed}{'' if there is None else '-on-board'}"
 
 
-def _sections(about: About) -> dict[str, Any]:
-    """What needs no adversaries of z: each section asks another question of the outputs."""
-    found: dict[str, Any] = {}
+def _sections(about: About) -> tuple[list[Finding], dict[str, Any]]:
+    """What needs no adversaries of z: each section asks another question of the outputs, and may add a key."""
+    found: list[Finding] = []
+    keys: dict[str, Any] = {}
     for section in sections():
         if section.applies(about):
-            found[section.name] = section.measure(about, found)
-    return {**found, "probes": probes.run_all(about)}
+            found += as_findings(section.name, section.measure(about, found))
+            keys |= section.keys(about)
+    return [*found, *probes.run_all(about)], keys
 
 
 def _description(about: About) -> dict[str, Any]:

@@ -1,4 +1,7 @@
-"""The verdict of an audit of pairs: the rule of a bundle's audit, and what it cannot be given for."""
+"""The audit of pairs: samples before a mechanism and what it made of them, attacked, judged and shown as a bundle is.
+
+y is read before and after, and z is attacked before and after, by all families that need no D_z.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_figures import CANNOT_TELL, LEAKS
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.attacks.families.boosting import GradientBoosting
-from edgeveil.trainer.attacks.families.cnn import BatchNormCNN
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
-from edgeveil.trainer.attacks.families.forest import Forest
-from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
-from edgeveil.trainer.attacks.families.logistic import Logistic
-from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
@@ -26,24 +23,13 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
-from edgeveil.trainer.audit.card import rate
-from edgeveil.trainer.audit.document import Audited, Making, interval, kept_answers, same
+from edgeveil.trainer.audit import readers
+from edgeveil.trainer.audit.document import Making, attacked, kept_answers
+from edgeveil.trainer.audit.findings import RAW, SENT, Finding, findings, guess
 from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
-from edgeveil.trainer.audit.verdict import (
-    CANNOT_TELL,
-    DEFAULT,
-    HEAD,
-    HOLDS,
-    LEAKS,
-    attack_line,
-    guess,
-    judge,
-    notes,
-    percent,
-    what_else_lines,
-)
+from edgeveil.trainer.audit.verdict import DEFAULT, judge
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
@@ -51,78 +37,8 @@ from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
-
-def concluded(document: Mapping[str, Any], fewest: Mapping[str, int]) -> dict[str, Any]:
-    """The ``verdict`` of docs/reference/schemas/audit.schema.json, at the default limits.
-
-    It is *cannot tell* also where there are fewer than ``fewest`` rows or units, too few to attack, and where no attack
-    reads z in the samples before.
-    """
-    data, count = document["data"], document["data"]["units"]["count"]
-    kind = data["units"]["kind"]
-    if document["worst_adaptive"] is None:
-        total = fewest["rows" if kind == "rows" else "units"]
-        return {
-            "word": CANNOT_TELL,
-            "limit": {"points": DEFAULT.points, "bits": DEFAULT.bits},
-            "reasons": [
-                f"at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack at all, and there "
-                f"are {data['rows']['after']} rows of {count}; to say that z is hidden takes hundreds"
-            ],
-            "upper": {"points": None, "bits": None},
-            "fresh": False,
-            "needed": {"unit": kind, "total": total, "more": max(1, total - count)},
-        }
-    tested = document["test"]
-    clusters = None if kind == "rows" else {"kind": kind.removesuffix("s"), "test": tested["units"]}
-    found = judge(document, {}, {"rows": {"test": tested["rows"]}, "clusters": clusters})
-    if found["word"] != LEAKS and document["raw"]["sensitive"]["low"] <= guess(document):
-        reason = (
-            f"no attack surely reads {data['sensitive']} in the rows before, so finding nothing after says nothing "
-            "about the mechanism"
-        )
-        return {**found, "word": CANNOT_TELL, "reasons": [reason], "needed": None}
-    return found
-
-
-def sentence(document: Mapping[str, Any]) -> str:
-    """The verdict, its reasons, and what the best attack found reads."""
-    found, worst, data = document["verdict"], document["worst_adaptive"], document["data"]
-    why = "; ".join(found["reasons"])
-    within = f"{found['limit']['points']:g} points and {found['limit']['bits']:g} bits"
-    needed = found["needed"]
-    more = "" if needed is None else f"; about {needed['more']:,} more {needed['unit']} would be needed"
-    if worst is None:
-        return f"Cannot tell: {why}{more}."
-    attack = (
-        f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} rows after) reads "
-        f"{data['sensitive']} right {percent(worst['accuracy'])} of the time (95 % interval "
-        f"{100 * worst['low']:.1f} to {percent(worst['high'])}), where guessing from {data['target']} alone is right "
-        f"{percent(guess(document))} and an attack on rows before {percent(document['raw']['sensitive']['accuracy'])}"
-    )
-    clean = [row["accuracy"] for row in document["adversaries"] if row["kind"] == "transfer"]
-    if clean and max(clean) > worst["accuracy"]:
-        attack += f", and one who learned on rows before alone {percent(max(clean))}"
-    if found["word"] == LEAKS:
-        return f"It leaks: {attack}; {why}."
-    if found["word"] == HOLDS:
-        return f"It holds to within {within}: {attack}. A lower bound on what leaks, not a guarantee."
-    return f"Cannot tell whether it holds to within {within}: {attack}; {why}{more}."
-
-
-# The audit of pairs: y read before and after, z attacked before and after, and the verdict.
-
 ENOUGH_ROWS = 5000  # with more, one fold of three has test rows enough; with fewer, each fold is tested in turn
-READERS: tuple[Adversary, ...] = (
-    Logistic(),
-    ShrinkageLDA(),
-    GradientBoosting(),
-    Forest(),
-    CodeCounts(),
-    BatchNormMLP(),
-    BatchNormCNN(),
-    Transfer(),  # trained on rows before, tried on rows after
-)  # of y, and of z in rows before: a reference needs no more
+READERS = (*readers.READERS, Transfer())  # of y, and of z in rows before; one learned on rows before, tried on after
 NOT_COVERED = (
     "Many samples of one person, linked.",
     "An adversary who knows anything about the sample beyond y and what was given as after.",
@@ -164,7 +80,7 @@ def audit_pairs(
     of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
     ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
     kept as it ends, until all is done; ``resume`` continues from them.
-    Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
+    Returns the document of docs/reference/schemas/audit.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
     making = Making("edgeveil-audit-pairs", budget, seed)
@@ -174,28 +90,12 @@ def audit_pairs(
     order = _order(pairs, seed)
     rows = len(after.y)
     count = rows if cluster is None else len(np.unique(cluster))
-    document: dict[str, Any] = {
-        "data": {
-            "name": name,
-            "target": target,
-            "sensitive": sensitive,
-            "y_classes": len(after.y_names),
-            "z_classes": len(after.z_names),
-            "rows": {"before": len(before.y), "after": rows},
-            "units": {"kind": f"{kind}s" if kind else "rows", "count": count},
-            "shape": {"before": list(before.x.shape[1:]), "after": list(after.x.shape[1:])},
-        },
-        "order": {"given": pairs.order, **order._asdict()},
-        "notes": list(pairs.notes),
-    }
     # The smallest of the folds to learn on has two thirds of the units.
     needed = {"rows": -(-FEWEST_ROWS * FOLDS // (FOLDS - 1)), "units": -(-FEWEST_UNITS * FOLDS // (FOLDS - 1)) + 1}
-    found: dict[str, Any]
-    if rows < needed["rows"] or count < needed["units"]:
-        names = "target chance worst_adaptive most_bits learning_curve permutation raw utility what_else"
-        found = {**dict.fromkeys(names.split()), "adversaries": [], "not_run": [], "warnings": []}
-        found["test"] = {"rows": 0, "units": 0}
-    else:
+    found: list[Finding] = []
+    warnings: tuple[str, ...] = ()
+    tested = {"rows": 0, "units": 0}
+    if rows >= needed["rows"] and count >= needed["units"]:
         load_tensorflow()
         attackers = without_d_z(meant_for(adversaries(), after.kind))
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
@@ -207,15 +107,56 @@ def audit_pairs(
             def done(rows_found: Sequence[Row]) -> None:
                 advance(**({"right": rows_found[0].accuracy} if rows_found else {}))
 
-            found = _measured(pairs, cluster, asked, attackers, done)
-    document |= {
+            found, tested, warnings = _measured(pairs, cluster, asked, attackers, done, (target, sensitive))
+    document: dict[str, Any] = {
         **making.fields(),
-        **found,
+        "data": {
+            "name": name,
+            "target": target,
+            "sensitive": sensitive,
+            "y_classes": len(after.y_names),
+            "z_classes": len(after.z_names),
+            "rows": {"before": len(before.y), "after": rows, "test": tested["rows"]},
+            "clusters": None if kind is None else {"kind": kind, "test": tested["units"], "after": count},
+            "shape": {"before": list(before.x.shape[1:]), "after": list(after.x.shape[1:])},
+        },
+        "order": {"given": pairs.order, **order._asdict()},
+        "notes": list(pairs.notes),
+        "findings": [one.as_json() for one in found],
+        "warnings": list(warnings),
         "intervals": "Wilson" if cluster is None else f"Wilson on the effective number of {kind}s",
         "not_covered": list(NOT_COVERED),
     }
-    document["verdict"] = concluded(document, needed)
-    return {**document, "sentence": sentence(document)}
+    return {**document, "verdict": _concluded(document, needed, count)}
+
+
+def _concluded(document: Mapping[str, Any], fewest: Mapping[str, int], count: int) -> dict[str, Any]:
+    """The verdict of any audit, at the default limits.
+
+    It is *cannot tell* also where there are fewer than ``fewest`` rows or units, too few to attack, and where no attack
+    reads z in the samples before.
+    """
+    data, clusters = document["data"], document["data"]["clusters"]
+    kind = "rows" if clusters is None else f"{clusters['kind']}s"
+    if not document["findings"]:
+        total = fewest["rows" if clusters is None else "units"]
+        reason = (
+            f"at least {fewest['rows']} rows of {fewest['units']} {kind} are needed to attack at all, and there are "
+            f"{data['rows']['after']} rows of {count}; to show that {data['sensitive']} is hidden takes hundreds"
+        )
+        found: dict[str, Any] = {"limit": DEFAULT._asdict(), "upper": {"points": None, "bits": None}, "findings": []}
+        found["needed"] = {"unit": kind, "total": total, "more": max(1, total - count)}
+        return {**found, "word": CANNOT_TELL, "line": reason, "reasons": [reason]}
+    found = judge(document, {})
+    every = findings(document)
+    place, raw = next((n, one) for n, one in enumerate(every) if (one.of, one.question) == (RAW, data["sensitive"]))
+    if found["word"] != LEAKS and (raw.interval[0] or 0.0) <= guess(document):
+        reason = (
+            f"no attack surely reads {data['sensitive']} in the rows before, so finding nothing after says nothing "
+            "about the mechanism"
+        )
+        return {**found, "word": CANNOT_TELL, "line": reason, "findings": [place], "reasons": [reason], "needed": None}
+    return found
 
 
 def _order(pairs: Pairs, seed: int) -> Match:
@@ -236,12 +177,14 @@ def _measured(
     asked: _Asked,
     attackers: tuple[Adversary, ...],
     done: Any,
-) -> dict[str, Any]:
+    names: tuple[str, str],
+) -> tuple[list[Finding], dict[str, int], tuple[str, ...]]:
+    """The findings about y and z of ``names``, how much was tested, and what there is too little of."""
     before, after = pairs.before, pairs.after
     # Where rows have partners of the same shape, adversaries know the samples behind the rows that they learn on.
     known = pairs.order != "shuffled" and before.x.shape[1:] == after.x.shape[1:]
     raw = before.x if known else None
-    target, sensitive = _read(before, units(before)[0], asked)
+    of_raw = _read(before, units(before)[0], asked, names)
     done([])
     done([])
     input_ = spec(after, [before] if known else [])
@@ -258,19 +201,15 @@ def _measured(
     if ran.most_bits is not None:
         judged = ran.most_bits.judged("choose"), ran.most_bits.judged("test")
         apart = parts(*judged, z_question.whole.counted, {}, rng=np.random.default_rng([asked.seed, 10]))
-    transfer = next((row for row in of_y.rows if row.kind == "transfer"), None)
-    return {
-        **Audited(_rate(of_y.worst_adaptive), of_z, ran.most_bits, apart).as_dict(),
-        "what_else": _what_else(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
-        "test": {"rows": len(z_question.whole.test), "units": units_of(z_question.whole.test)},
-        "raw": {"target": interval(target), "sensitive": interval(sensitive)},
-        "utility": {
-            "chance": of_y.chance.majority,
-            "before": interval(target),
-            "after": {**interval(_rate(of_y.worst_adaptive)), "by": of_y.worst_adaptive.name},
-            "trained_on_before": None if transfer is None else interval(_rate(transfer)),
-        },
-    }
+    transfer = [row for row in of_y.rows if row.kind == "transfer"]
+    found = [
+        *(_reader(names[0], row, of_y.chance.majority) for row in (of_y.worst_adaptive, *transfer)),
+        *attacked(of_z, names[1], apart),
+        *_what_else(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
+        *of_raw,
+    ]
+    test = z_question.whole.test
+    return found, {"rows": len(test), "units": units_of(test)}, of_z.warnings
 
 
 def _what_else(
@@ -281,11 +220,11 @@ def _what_else(
     counted_z: np.ndarray,
     clean: bool,
     input_: InputSpec,
-) -> dict[str, Any] | None:
-    """What else can be read of the rows after; None where no other label is known of them."""
+) -> list[Finding]:
+    """What else can be read of the rows after; nothing where no other label is known of them."""
     after = pairs.after
     if of_z is None or not after.known:
-        return None
+        return []
     every = np.arange(len(after.y))
     rows = Labelled(after.y, after.z, after.z_names, after.known, {}, learn=every, test=every)
     smaller = replace(asked, budget=what_else.quicker(asked.budget))
@@ -302,61 +241,22 @@ def _what_else(
     return what_else.asked(labels_of(rows), of_z, counted_z, prior_of, posed, asked.budget, asked.seed)
 
 
-def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked) -> tuple[Interval, Interval]:
+def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, names: tuple[str, str]) -> list[Finding]:
     """How well y and z are read of samples that nothing was done to."""
 
-    def best(y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Interval:
+    def best(name: str, y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Finding:
         question = asked.of(Released(before.x, y, z, cluster), False, spec(before), classes)
-        return _rate(attack_all(question, seed=asked.seed, families=READERS, curve=False).worst_adaptive)
+        found = attack_all(question, seed=asked.seed, families=READERS, curve=False)
+        return _reader(name, found.worst_adaptive, found.chance.majority, of=RAW)
 
     nothing = np.zeros(len(before.y), np.int64)
     counts = len(before.y_names), len(before.z_names)
-    return best(nothing, before.y, (1, counts[0])), best(before.y, before.z, counts)
+    return [best(names[0], nothing, before.y, (1, counts[0])), best(names[1], before.y, before.z, counts)]
 
 
-def _rate(row: Row) -> Interval:
-    return Interval(row.accuracy, row.low, row.high)
-
-
-# The document of an audit of pairs as text for a terminal.
-
-
-def as_text(document: Mapping[str, Any]) -> str:
-    """The verdict first, then what it rests on."""
-    data = document["data"]
-    lines = [
-        document["sentence"],
-        "",
-        f"{data['name']}: {data['rows']['after']:,} rows after of {data['units']['count']:,} {data['units']['kind']}, "
-        f"{document['test']['rows']:,} of them tested, {document['budget']} audit, 95 % intervals "
-        f"({document['intervals']})",
-        document["order"]["sentence"],
-        *document["notes"],
-    ]
-    if document["worst_adaptive"] is not None:
-        chance = document["chance"]
-        lines += [
-            "",
-            *utility_lines(document),
-            f"{data['sensitive']} right before, {rate(document['raw']['sensitive'])}; chance: prior "
-            f"{percent(chance['prior'])}, majority {percent(chance['majority'])}; after:",
-            HEAD,
-            *(attack_line(row, best=same(row, document["worst_adaptive"])) for row in document["adversaries"]),
-            *notes(document),
-            *what_else_lines(document),
-        ]
-    return "\n".join(lines)
-
-
-def utility_lines(document: Mapping[str, Any]) -> list[str]:
-    """How well y is read before and after."""
-    target, found = document["data"]["target"], document["utility"]
-    lines = [
-        f"{target} right before: {rate(found['before'])} (guessing: {percent(found['chance'])})",
-        f"{target} right after: {rate(found['after'])} ({found['after']['by']}, trained on rows after)",
-    ]
-    if found["trained_on_before"] is not None:
-        lines.append(
-            f"{target} right after, by a classifier trained on rows before: {rate(found['trained_on_before'])}"
-        )
-    return lines
+def _reader(question: str, row: Row, chance: float, *, of: str = SENT) -> Finding:
+    """A row of the attacks as what a reader reads."""
+    value = Interval(row.accuracy, row.low, row.high)
+    facts: dict[str, Any] = {"learned_on": row.learned_on, "seed": row.seed, "of": of, "more": {"kind": "reader"}}
+    chosen_by = None if row.kind == "transfer" else row.validation_accuracy
+    return Finding.measured(question, row.name, "right", value, null=chance, chosen_by=chosen_by, **facts)

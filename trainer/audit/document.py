@@ -10,28 +10,31 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.attacks.findings import Findings, Journal, Scored
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.findings import Findings, Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
+from edgeveil.trainer.audit.findings import FIXED, SENT, Finding
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, set_aside
 from edgeveil.trainer.runs.run import package_versions
 
-SCHEMA = 1
-CHOSEN_ON = "validation rows that neither the classifiers nor the perturber saw; reported on test"
+SCHEMA = 2
 PACKAGES = ("edgeveil", "numpy", "scipy", "scikit-learn", "keras", "tensorflow-cpu", "tensorflow")
 NOT_COVERED = (
     "Many samples of one person as they really follow each other, beyond what is listed.",
@@ -47,34 +50,97 @@ class Audited:
     """One perturber under attack: how well it keeps y, and what was found about z.
 
     ``most_bits`` is the attack with most bits on validation, ``parts`` are the rows on which it was tested apart.
+    ``readers`` are those of y, the best first; ``target`` is the best one's figure.
     """
 
     target: Interval
-    findings: Findings
+    found: Findings
     most_bits: Scored | None = None
     parts: Sequence[Part] = ()
+    readers: Sequence[Finding] = ()
 
-    def as_dict(self) -> dict[str, Any]:
-        """The part of the document that a perturber and label-only share."""
-        return {"target": interval(self.target), **attacked(self.findings, self.parts)}
+    def findings(self, y: str, z: str, *, of: str = SENT) -> list[Finding]:
+        """As findings about ``of``; ``y`` and ``z`` are names."""
+        kept = [replace(one, question=y, of=of) for one in self.readers]
+        kept = kept or [Finding.measured(y, FIXED, "right", self.target, of=of, more={"kind": "reader"})]
+        return [*kept, *attacked(self.found, z, self.parts, of=of)]
 
 
-def attacked(found: Findings, parts: Sequence[Part] = ()) -> dict[str, Any]:
-    """What was found about z, as documents have it."""
-    return {
-        "chance": found.chance._asdict(),
-        "adversaries": [shorts(asdict(row)) for row in found.rows],
-        "not_run": [left_out._asdict() for left_out in found.not_run],
-        "worst_adaptive": {**shorts(asdict(found.worst_adaptive)), "chosen_on": CHOSEN_ON},
-        "most_bits": {**shorts(asdict(found.most_bits)), "chosen_on": CHOSEN_ON},
-        "learning_curve": None
-        if found.curve is None
-        else {**shorts(found.curve._asdict()), "points": [shorts(point._asdict()) for point in found.curve.points]},
-        "warnings": list(found.warnings),
-        "permutation": None if found.permutation is None else shorts(found.permutation._asdict()),
-        "counting": None if found.counting is None else shorts(found.counting._asdict()),
-        "parts": [_part(one) for one in parts],
-    }
+def attacked(found: Findings, z: str, parts: Sequence[Part] = (), *, of: str = SENT) -> list[Finding]:
+    """What was found about ``z``: chance, attacks, what did not run, tests, parts of the rows and the curve."""
+    asked = partial(Finding, z, of=of)
+    adaptive = any(row.kind == "adaptive" for row in found.rows)
+    best, most = (found.worst_adaptive, found.most_bits) if adaptive else (None, None)
+    rows = [asked(name, "right", value, more={"kind": "guess"}) for name, value in found.chance._asdict().items()]
+    for row in found.rows:
+        chosen = {"right": row is best, "bits-counted": row is most}
+        rows += _attack(row, z, max(found.chance), chosen, of)
+    rows += [asked(left.name, not_run=left.reason, more={"kind": left.kind}) for left in found.not_run]
+    about: dict[str, Any] = {} if most is None else {"learned_on": most.learned_on, "seed": most.seed}
+    name = "" if most is None else most.name
+    for kind, test in (("test", found.permutation), ("counting", found.counting)):
+        if test is not None:
+            who, how = (name, about) if kind == "test" else (CodeCounts.name, {"learned_on": "crossed"})
+            more = {"kind": kind, "null_high": test.null_high, "shuffles": test.shuffles, "swapped": test.swapped}
+            rows.append(Finding(z, who, "gain", test.gain, of=of, p=test.p, more=more, **how))
+    for part in parts:
+        facts = {"rows": part.rows, "of": of, **about}
+        facts["more"] = {"kind": "part", "about": part.name, "cut": part.kind, "units": part.units}
+        if not math.isnan(part.right.estimate):
+            rows.append(Finding.measured(z, name, "right", part.right, null=part.chance, **facts))
+        if math.isnan(part.bits.estimate):
+            rows.append(Finding(z, name, not_run=f"{part.rows} rows are too few for a figure", **facts))
+        else:
+            rows.append(Finding.measured(z, name, "bits-counted", part.bits, null=0.0, p=part.p, **facts))
+    if found.curve is not None:
+        curve = found.curve
+        for point in curve.points:
+            more = {"kind": "curve", "about": f"{point.rows} rows", "train_samples": point.rows}
+            value = Interval(*point[1:])
+            rows.append(Finding.measured(z, curve.name, "right", value, of=of, seed=curve.seed, more=more))
+        gain = Interval(curve.gain, curve.gain_low, curve.gain_high)
+        more = {"kind": "curve", "rising": curve.rising}
+        rows.append(Finding.measured(z, curve.name, "difference", gain, of=of, seed=curve.seed, more=more))
+    return rows
+
+
+# Of a row: its figure, the field with its value (and, with _low and _high, its ends), and what y alone reaches.
+_FIGURES: tuple[tuple[str, str, float | str | None], ...] = (
+    ("auc", "auc", 0.5),
+    ("bits", "bits", 0.0),
+    ("bits-counted", "bits_counted", 0.0),
+    ("balanced", "balanced", "balanced_chance"),
+    ("recognised", "tpr", 0.01),
+    ("worst-class", "worst_class", "worst_class_chance"),
+)
+
+
+def _attack(row: Row, z: str, guess: float, chosen: Mapping[str, bool], of: str) -> Iterator[Finding]:
+    """A row of the attacks, one finding for each of its figures."""
+    facts: dict[str, Any] = {"learned_on": row.learned_on, "seed": row.seed, "of": of}
+    about: dict[str, Any] = {"kind": row.kind, "train_samples": row.train_samples, "seconds": row.seconds}
+    about |= {"members": row.members} if row.members else {}
+    about |= {"chosen": True} if chosen["right"] else {}
+    right = Interval(row.accuracy, row.low, row.high)
+    facts["null"], facts["chosen_by"] = guess, row.validation_accuracy
+    yield Finding.measured(z, row.name, "right", right, more=about, **facts)
+    for figure, name, base in _FIGURES:
+        value = getattr(row, name)
+        null = getattr(row, base) if isinstance(base, str) else base
+        rows, p = {"tpr": (row.tpr_rows, row.tpr_p), "worst_class": (row.worst_class_rows, None)}.get(name, (0, None))
+        if math.isnan(value) and not rows:
+            continue
+        facts["null"], facts["rows"] = None if null is None or math.isnan(null) else null, rows
+        facts["chosen_by"] = row.validation_bits if figure == "bits-counted" else None
+        facts["p"] = None if p is None or math.isnan(p) else p
+        more = {"kind": row.kind, **({"chosen": True} if chosen.get(figure) else {})}
+        ends = (getattr(row, f"{name}_low", math.nan), getattr(row, f"{name}_high", math.nan))
+        yield Finding.measured(z, row.name, figure, Interval(value, *ends), more=more, **facts)
+
+
+def measured(one: Finding) -> Interval:
+    """A finding that has a value and both ends, as an estimate with its interval."""
+    return Interval(cast(float, one.value), *cast(tuple[float, float], one.interval))
 
 
 def interval(value: Interval) -> dict[str, float]:
@@ -97,11 +163,6 @@ def short(value: Any) -> Any:
 def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
     """The record with its floats as ``short`` gives them."""
     return {name: short(value) for name, value in record.items()}
-
-
-def _part(part: Part) -> dict[str, Any]:
-    right = None if math.isnan(part.right.estimate) else interval(part.right)
-    return {**shorts(part._asdict()), "right": right, "bits": spread(part.bits)}
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
@@ -171,32 +232,30 @@ def _bytes(document: Mapping[str, Any]) -> bytes:
 def columns(path: Path) -> list[dict[str, Any]]:
     """The boards' columns of an audit.json; none where there is no such file."""
     try:
-        document = json.loads(path.read_bytes())
+        document = read(path)
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:
-        raise BadInput(f"{path} cannot be read ({reason(error)}): remove it, then audit again.") from None
     return [other for other in document.get("others", []) if "on_board" in other]
+
+
+def read(path: Path) -> dict[str, Any]:
+    """An audit.json as schema 2. Raises ``FileNotFoundError``, and ``BadInput`` for what is no audit."""
+    try:
+        return as_schema_2(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise BadInput(f"{path} cannot be read ({reason(error)}): remove it, then audit again.") from None
 
 
 def add_column(document: Mapping[str, Any], folder: Path) -> Path:
     """Put a board's column into the audit.json of an export folder; it replaces an older one of that board."""
     path = Path(folder) / "audit.json"
-    main = json.loads(path.read_bytes())
+    main = read(path)
     kept = [other for other in main.get("others", []) if "on_board" not in other]
     whole = {**main, "others": [*kept, *verdict.joined(document, columns(path))]}
     write_atomic(str(path), _bytes(whole))
     return path
-
-
-def same(row: Mapping[str, Any], chosen: Mapping[str, Any]) -> bool:
-    """Whether ``chosen`` (``worst_adaptive`` or ``most_bits``) is this row."""
-    return identity(row) == identity(chosen)
-
-
-def identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What tells an adversary's row from the others of one document: its name, its seed, what it learned on."""
-    return row["name"], row["seed"], row.get("learned_on")
 
 
 # An audit's journal: what its attacks answered is kept until the audit is done.

@@ -8,41 +8,32 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
+
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, FIGURES, LABEL_ONLY, RAW, SENT, Figure
 from edgeveil.trainer.measures.intervals import Interval
 
-SENT, LABEL_ONLY, RAW, DONOR = "sent", "label-only", "raw", "donor"
+__all__ = [
+    "DONOR",
+    "FIGURES",
+    "FIXED",
+    "LABEL_ONLY",
+    "RAW",
+    "SENT",
+    "Answer",
+    "Figure",
+    "Finding",
+    "answers",
+    "as_findings",
+    "findings",
+]
 
 
-class Figure(NamedTuple):
-    """A kind of figure: the range of its value and of both ends, how it is written, and what it is in words."""
-
-    low: float
-    high: float
-    form: str
-    words: str
-
-
-FIGURES: Mapping[str, Figure] = {
-    "right": Figure(0, 1, ".1%", "rows read right"),
-    "balanced": Figure(0, 1, ".1%", "balanced accuracy within y"),
-    "auc": Figure(0, 1, ".3f", "area under the ROC curve within y"),
-    "eer": Figure(0, 1, ".1%", "equal error rate"),
-    "bits": Figure(-1000, 1000, "+.3f", "bits per sample beyond theta_y"),
-    "bits-counted": Figure(-1000, 1000, "+.3f", "bits per sample beyond the counted P(z|y)"),
-    "recognised": Figure(0, 1, ".1%", "most exposed samples recognised at 1 % false positives"),
-    "worst-class": Figure(0, 1, ".1%", "recall of the most exposed class"),
-    "correlation": Figure(-1, 1, "+.3f", "correlation within y"),
-    "share": Figure(0, 1, ".2%", "share of rows"),
-    "gain": Figure(-1000, 1000, "+.3f", "bits gained, by a permutation test"),
-    "epsilon": Figure(0, math.inf, ".4g", "privacy loss epsilon"),
-    "mu": Figure(0, math.inf, ".4g", "Gaussian privacy parameter mu"),
-    "factor": Figure(1, math.inf, ".2f", "factor by which a chance may rise"),
-    "number": Figure(-math.inf, math.inf, ".4g", "number"),
-}
+FIXED = "D_y"  # the reader of y that learned on raw samples
 
 
 @dataclass(frozen=True)
@@ -55,8 +46,10 @@ class Finding:
     in its unit. ``rows`` are the test rows, pairs, units or runs behind it, ``learned_on`` those of
     ``attacks.findings.Row``. ``of`` is whose output it is: what is sent, label-only, raw samples or donors.
     ``chosen_by`` is the same figure on validation rows, ``p`` the p-value of the finding's own test. ``bound``: the
-    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached. ``not_run``
-    is why there is no figure, and what it would need. ``more`` are further facts, as JSON.
+    value is an upper bound under the assumptions in ``text``, else it is what an attack or a reader reached.
+    ``not_run`` is why there is no figure, and what it would need. ``more`` are further facts, as JSON: ``kind`` is what
+    kind of finding it is (adaptive, fixed and transfer attacks; reader, guess, test, counting, part, curve, label,
+    side, probe, or the section that made it), ``about`` what tells findings of one kind and name from each other.
     """
 
     question: str
@@ -89,7 +82,7 @@ class Finding:
             value = getattr(self, one.name)
             default = {} if one.name == "more" else one.default
             if value != default:
-                found[one.name] = _rounded(value)
+                found[one.name] = _plain(value)
         return found
 
     @classmethod
@@ -99,6 +92,16 @@ class Finding:
         if "interval" in facts:
             facts["interval"] = tuple(facts["interval"])
         return cls(**facts)
+
+    @property
+    def kind(self) -> str:
+        """What kind of finding it is."""
+        return str(self.more.get("kind", ""))
+
+    @property
+    def about(self) -> str:
+        """What tells findings of one kind and name from each other."""
+        return str(self.more.get("about", ""))
 
     @property
     def over_null(self) -> float | None:
@@ -111,17 +114,108 @@ class Finding:
         form = FIGURES[self.figure].form if self.figure else ""
         if self.value is None:
             return "-"
-        ends = [None if end is None else _written(end, form) for end in self.interval]
-        return _written(self.value, form) + ("" if None in ends else f" [{ends[0]}, {ends[1]}]")
+        ends = [None if end is None else written(end, form) for end in self.interval]
+        return written(self.value, form) + ("" if None in ends else f" [{ends[0]}, {ends[1]}]")
 
 
-def _written(value: float, form: str) -> str:
+@dataclass(frozen=True)
+class Answer:
+    """Findings of one attack, reader or law on one question, by figure."""
+
+    question: str
+    name: str
+    kind: str
+    about: str
+    of: str
+    learned_on: str
+    seed: int | None
+    figures: dict[str, Finding]
+
+    @property
+    def label(self) -> str:
+        """Its name, and what it learned on where it is an attack that learned."""
+        return f"{self.name} on {self.learned_on} rows" if self.kind == "adaptive" and self.learned_on else self.name
+
+    @property
+    def first(self) -> Finding:
+        """The first of its findings; the facts of an attack are with it."""
+        return next(iter(self.figures.values()))
+
+
+def as_findings(name: str, found: Any, *, of: str = SENT) -> list[Finding]:
+    """What a section found: a list of findings as it is, and fields of its own as one finding with them; None: none."""
+    if isinstance(found, Mapping):
+        text, more = str(found.get("sentence", "")), {**found, "kind": name}
+        return [Finding(name, name, of=of, text=text, more=more)]
+    return list(found or ())
+
+
+def findings(document: Mapping[str, Any], of: str | None = None) -> list[Finding]:
+    """The findings of a document of schema 2, of one output or of all."""
+    found = [Finding.from_json(one) for one in document["findings"]]
+    return [one for one in found if of is None or one.of == of]
+
+
+def about_label_only(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The findings of a document about label-only, as JSON, for an audit of the same run."""
+    floor = [one for one in document["findings"] if one.get("of") in (LABEL_ONLY, DONOR, RAW)]
+    return [one for one in floor if one["more"]["kind"] == "collateral" or one["of"] == LABEL_ONLY]
+
+
+def answers(found: Iterable[Finding], *kinds: str) -> list[Answer]:
+    """Findings as answers, in their order; of some kinds, or of all. What did not run has no figure."""
+    grouped: dict[tuple[Any, ...], Answer] = {}
+    for one in found:
+        if kinds and one.kind not in kinds:
+            continue
+        key = (one.question, one.name, one.kind, one.about, one.of, one.learned_on, one.seed)
+        grouped.setdefault(key, Answer(*key, {})).figures[one.figure] = one
+    return list(grouped.values())
+
+
+def attacks(document: Mapping[str, Any], of: str = SENT) -> list[Answer]:
+    """The attacks on z that ran, in the order in which they did."""
+    z = document["data"]["sensitive"]
+    found = [one for one in findings(document, of) if one.question == z and not one.not_run]
+    return answers(found, *ATTACKS)
+
+
+def best(document: Mapping[str, Any], of: str = SENT) -> Answer:
+    """The best attack found: the adaptive one that is right most often on validation rows."""
+    return next(one for one in attacks(document, of) if one.figures["right"].more.get("chosen"))
+
+
+def most_bits(document: Mapping[str, Any], of: str = SENT) -> Answer:
+    """The adaptive attack with most bits on validation rows."""
+    return next(one for one in attacks(document, of) if one.figures["bits-counted"].more.get("chosen"))
+
+
+def guess(document: Mapping[str, Any], of: str = SENT) -> float:
+    """The better of both chances: how often the best guess from y alone is right."""
+    return max(one.value or 0.0 for one in findings(document, of) if one.kind == "guess")
+
+
+def kept(document: Mapping[str, Any], of: str = SENT) -> Finding:
+    """How often y is read right by D_y; where there is none, by the reader that was best on validation rows."""
+    y = document["data"]["target"]
+    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
+    fixed = [one for one in found if one.name == FIXED]
+    return fixed[0] if fixed else max(found, key=lambda one: one.chosen_by or 0.0)
+
+
+def written(value: float, form: str) -> str:
+    """A figure in its form; shares in percent."""
     return format(value, form).replace("%", " %")
 
 
-def _rounded(value: Any) -> Any:
+def _plain(value: Any) -> Any:
+    """As JSON: floats with six decimals, None where they are not finite."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
-        return round(value, 6)
-    if isinstance(value, tuple):
-        return [_rounded(one) for one in value]
+        return round(float(value), 6) if math.isfinite(value) else None
+    if isinstance(value, (tuple, list)):
+        return [_plain(one) for one in value]
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
     return value

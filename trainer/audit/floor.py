@@ -27,7 +27,9 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.attacks.rows import places, question_of
 from edgeveil.trainer.attacks.run_all import run, summed_up
-from edgeveil.trainer.audit.document import Audited, interval, versions
+from edgeveil.trainer.audit import readers
+from edgeveil.trainer.audit.document import Audited, interval, measured, versions
+from edgeveil.trainer.audit.findings import LABEL_ONLY
 from edgeveil.trainer.audit.sections import retained, what_else
 from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
@@ -50,20 +52,22 @@ def examine(
     done: Done | None = None,
     *,
     families: Families | None = None,
+    labels: Mapping[str, np.ndarray] | None = None,
 ) -> Audited:
-    """Every adversary against the outputs for the rows of all slices, in their order; and D_y on them.
+    """Every adversary against the outputs for the rows of all slices, in their order; and every reader of y.
 
-    ``families`` chooses among the adversaries of the registry, by the problem.
+    ``families`` chooses among the adversaries of the registry, by the problem. ``labels`` are the labels among the
+    outputs, by name, (n,) each.
     """
     question = question_of(dataset, released, budget, classifiers, seed=seed)
     chosen = None if families is None else families(question.whole)
     test = released.take(places(dataset).test)
-    read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
     ran = run(question, seed=seed, done=done, families=chosen)
     found = summed_up(question, ran, seed=seed)
     most = ran.most_bits
     apart: tuple[Part, ...] = ()
     if most is not None and most.test.row is not None:
+        read = logits(classifiers["target"], dataset.unit(test.x)).argmax(axis=1)
         of_row = np.empty(len(dataset.y), np.int64)
         of_row[dataset.slices.test] = read
         of_choose = logits(classifiers["target"], dataset.unit(most.choose.x)).argmax(axis=1)
@@ -75,7 +79,8 @@ def examine(
             label=Labels(of_choose, of_row[most.test.row]),
             rng=np.random.default_rng([seed, 10]),
         )
-    return Audited(intervals.rate(read == test.y, test.cluster), found, most, apart)
+    of_y = readers.read(dataset, released, labels or {}, classifiers["target"], budget, seed)
+    return Audited(measured(of_y[0]), found, most, apart, of_y)
 
 
 def _attributes(dataset: Dataset, rows: np.ndarray) -> dict[str, np.ndarray]:
@@ -111,7 +116,7 @@ class Floor:
     """Label-only of ``run``, measured with ``budget`` and ``seed`` on its ``dataset``, and kept in ``folder``.
 
     ``classifiers`` are the run's D_y and D_z; ``named`` properties that its recipe asks to keep are read of label-only
-    too.
+    too. ``target`` and ``sensitive`` are the names of y and z.
     """
 
     dataset: Dataset
@@ -119,15 +124,19 @@ class Floor:
     budget: Budget
     seed: int
     named: tuple[str, ...]
+    target: str
+    sensitive: str
     folder: Path
 
     @classmethod
     def of(cls, run: Run, budget: Budget, seed: int, folder: Path) -> Floor:
         """That of a finished run."""
-        return cls(run.dataset(), run.classifiers(), budget, seed, named_by(run), folder)
+        data = run.recipe.data
+        names = data.target, data.sensitive
+        return cls(run.dataset(), run.classifiers(), budget, seed, named_by(run), *names, folder)
 
-    def document(self, begins: Callable[[str], None] = lambda _: None) -> dict[str, Any]:
-        """The audit document's ``label_only``, from ``folder`` where it is there; ``begins`` is told what runs."""
+    def document(self, begins: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
+        """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` is told what runs."""
         with contextlib.suppress(OSError, ValueError):
             return json.loads(self._path.read_text())
         measured = self._measured(begins)
@@ -163,7 +172,7 @@ class Floor:
         """Let the classifiers recall what they said of raw samples when it was measured; within ``asked_once``."""
         recall_answers(self.folder, *self.classifiers.values())
 
-    def _measured(self, begins: Callable[[str], None]) -> dict[str, Any]:
+    def _measured(self, begins: Callable[[str], None]) -> list[dict[str, Any]]:
         """In a quick audit counting stands for those that learn: a label takes few values, and counting is exact."""
         from edgeveil.trainer.perturbers.label_only import from_classifier
 
@@ -181,12 +190,15 @@ class Floor:
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
             label, name = sent.outputs["label"], self.budget.name
             useful = retained.label_only(dataset, sent.released.x, label, name, self.seed, named=self.named)
-            found = examine(dataset, sent.released, self.classifiers, fewer, self.seed, families=families)
-            what = what_else.section(dataset, sent.released, fewer, self.seed, of_z=found.most_bits)
+            about = dataset, sent.released, self.classifiers, fewer, self.seed
+            found = examine(*about, families=families, labels=sent.labels)
+            what = what_else.section(dataset, sent.released, fewer, self.seed, of_z=found.most_bits, of=LABEL_ONLY)
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
-        return {**found.as_dict(), "what_else": what, "collateral": useful}
+        findings = [*found.findings(self.target, self.sensitive, of=LABEL_ONLY), *what]
+        # Of raw samples, and of donors: they stand next to label-only, and are the same whatever artefact is audited.
+        return [one.as_json() for one in [*findings, *retained.findings_of(useful, self.target)]]
 
     @cached_property
     def _path(self) -> Path:
@@ -194,7 +206,7 @@ class Floor:
         of, slices = self.dataset, self.dataset.slices
         labels = [(name, known.names, known.ordered) for name, known in of.known.items()]
         told = [of.name, of.input, of.y_names, of.z_names, sorted(of.attributes), labels, of.seed, of.homogeneous]
-        told += [self.budget, self.seed, self.named, versions()]
+        told += [self.budget, self.seed, self.named, self.target, self.sensitive, versions()]
         code = b"".join(code_of(Path(__file__).parents[2] / name) for name in ("attacks", "audit"))
         code += b"".join(family.name.encode() + code_of_family(family) for family in adversaries())  # plugins too
         arrays = [np.frombuffer(repr(told).encode() + code, np.uint8), of.x, of.y, of.z, of.theta, of.cluster]

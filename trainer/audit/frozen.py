@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -34,6 +34,7 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util.atomic import atomic_path
+from edgeveil.trainer.audit.findings import about_label_only
 from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import KERAS, Subject, as_received, further_outputs, released_rows, run_artefact
 from edgeveil.trainer.datasets.base import PARTS, SliceName
@@ -226,11 +227,11 @@ def audit_on_board(
 
 def same_export(
     folder: ExportFolder, bundle: Path, trust: Path, run: Path, settings: Mapping[str, Any]
-) -> Mapping[str, Any] | None:
+) -> Sequence[Mapping[str, Any]] | None:
     """Raise ``BadInput`` unless an export folder is that of the bundle, and was audited: its card gets a column.
 
-    Returns the label-only part of its audit where that is of the same run, budget and seed: it need not be measured
-    again.
+    Returns the findings of its audit about label-only where that is of the same run, budget and seed: they need not be
+    measured again.
     """
     if folder.audit is None:
         raise BadInput(f"{folder.folder} was not audited here yet: run edgeveil audit {folder.folder} first.")
@@ -246,4 +247,4 @@ def same_export(
             )
     alike = all(folder.audit[key] == settings[key] for key in ("budget", "seed"))
     same_run = folder.run is not None and folder.run.resolve() == run.resolve()
-    return folder.audit["label_only"] if alike and same_run else None
+    return about_label_only(folder.audit) if alike and same_run else None

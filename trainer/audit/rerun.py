@@ -25,10 +25,20 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.audit.card import of_bundle
+from edgeveil.trainer.audit.findings import (
+    LABEL_ONLY,
+    SENT,
+    Finding,
+    about_label_only,
+    best,
+    findings,
+    kept,
+    most_bits,
+)
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import Subject, further_outputs, in_chunks
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent, words
+from edgeveil.trainer.audit.verdict import percent
 from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.export.compilers.compiled import NotCompiled
 from edgeveil.trainer.export.compilers.vendors import Compiler, simulating
@@ -46,7 +56,7 @@ RULE = (
     "of their 95 % intervals that face each other. A recorded half counts as the rerun's whole interval at most, a "
     "bound as far as it is from its own estimate. Both audits attack the same test rows: chance in these, which the "
     "intervals include, moves both alike, so the rule is wider than it must be. The verdict reproduces if it is the "
-    "same, word for word; near a limit it may change with the seed alone: try further seeds."
+    "same word; near a limit it may change with the seed alone: try further seeds."
 )
 NOT_REPEATED = (
     "The training of the perturber and of its classifiers, which are those of the run.",
@@ -84,7 +94,7 @@ def rerun(
         raise BadInput(
             f"The recorded audit had the seed {seed}: a rerun needs another. Leave --seed out, or change it."
         )
-    tried = (recorded.get("certificate") or {}).get("tried")
+    tried = next((one.more["tried"] for one in findings(recorded) if "tried" in one.more), None)
     with tempfile.TemporaryDirectory() as cache:
         again = audit(
             path,
@@ -104,10 +114,10 @@ def compare(
 ) -> dict[str, Any]:
     """The document: an artefact's part of a card next to the ``audit`` document of its rerun."""
     figures = list(_figures(recorded, again))
-    verdict = {"recorded": recorded["verdict"], "rerun": words(again), "reproduces": None}
-    verdict["reasons"] = list(again["verdict"]["reasons"])
-    if verdict["recorded"].startswith((LEAKS, HOLDS, CANNOT_TELL)):  # older cards have other words
-        verdict["reproduces"] = verdict["recorded"] == verdict["rerun"]
+    before = recorded.get("verdict")
+    verdict: dict[str, Any] = {"recorded": "none" if before is None else before["word"]}
+    verdict |= {"rerun": again["verdict"]["word"], "reasons": list(again["verdict"]["reasons"])}
+    verdict["reproduces"] = None if before is None else verdict["recorded"] == verdict["rerun"]
     return {
         "schema": SCHEMA,
         "kind": "edgeveil-rerun",
@@ -180,20 +190,19 @@ def _listed(rows: Mapping[str, int]) -> str:
 
 def _figures(recorded: Mapping[str, Any], again: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     y, z = again["data"]["target"], again["data"]["sensitive"]
-    sides = recorded, again
-    attacked = [f"{z}, best attack", f"label-only: {z}, best attack"]
-    yield _figure(f"{y} kept", "share", *(_ends(part["target"]) for part in sides))
-    yield _figure(attacked[0], "share", *(_ends(part["worst_adaptive"]) for part in sides))
-    yield _figure(f"{z}, most bits", "bits", *(_ends(part["most_bits"], "bits", "bits_") for part in sides))
-    yield _figure(attacked[1], "share", *(_ends(part["label_only"]["worst_adaptive"]) for part in sides))
-    certificates = [part.get("certificate") or {} for part in sides]
-    bounds = [one.get("per_code") or {} for one in certificates]
-    if any(one.get("given") for one in bounds):
-        yield _figure(
-            "factor of the worst code, at most", "factor", *(_bound(one, "factor", "estimate") for one in bounds)
-        )
-    if any(one.get("given") for one in certificates):
-        yield _figure(f"{z}, right at most", "share", *(_bound(one, "bound", "plug_in") for one in certificates))
+    sides = [{**recorded, "data": again["data"]}, again]
+    yield _figure(f"{y} kept", "share", *(_ends(kept(part)) for part in sides))
+    yield _figure(f"{z}, best attack", "share", *(_ends(best(part).figures["right"]) for part in sides))
+    yield _figure(f"{z}, most bits", "bits", *(_ends(most_bits(part).figures["bits-counted"]) for part in sides))
+    floors = (_ends(best(part, LABEL_ONLY).figures["right"]) for part in sides)
+    yield _figure(f"label-only: {z}, best attack", "share", *floors)
+    for name, law, figure in (
+        ("factor of the worst code, at most", "worst code", "factor"),
+        (f"{z}, right at most", "counted channel", "right"),
+    ):
+        found = [_bound(part, law, figure) for part in sides]
+        if found != [None, None]:
+            yield _figure(name, "share" if figure == "right" else figure, *found)
 
 
 def _figure(name: str, unit: str, recorded: Ends | None, again: Ends | None) -> dict[str, Any]:
@@ -217,15 +226,18 @@ def _figure(name: str, unit: str, recorded: Ends | None, again: Ends | None) -> 
     }
 
 
-def _ends(row: Mapping[str, Any], estimate: str = "accuracy", ends: str = "") -> Ends:
-    return {"estimate": row[estimate], "low": row[f"{ends}low"], "high": row[f"{ends}high"]}
+def _ends(one: Finding) -> Ends:
+    value, (low, high) = one.value, one.interval
+    return {"estimate": value, "low": low, "high": high}
 
 
-def _bound(part: Mapping[str, Any], bound: str, estimate: str) -> Ends | None:
+def _bound(part: Mapping[str, Any], law: str, figure: str) -> Ends | None:
     """A bound, as wide on both sides as it is away from its estimate; None where there is none."""
-    if not part.get("given") or part[bound] is None:
+    one = next((one for one in findings(part, SENT) if one.bound and (one.name, one.figure) == (law, figure)), None)
+    if one is None or one.value is None:
         return None
-    return {"estimate": part[bound], "low": part[estimate], "high": round(2 * part[bound] - part[estimate], 6)}
+    least = one.value if one.interval[0] is None else one.interval[0]
+    return {"estimate": one.value, "low": least, "high": round(2 * one.value - least, 6)}
 
 
 _SAID = {True: "reproduces", False: "DOES NOT REPRODUCE", None: "cannot be compared"}
@@ -281,7 +293,7 @@ def audit_on_simulator(
         artefact=artefact,
         budget=budget,
         seed=seed,
-        label_only=folder.audit["label_only"] if alike else None,
+        label_only=about_label_only(folder.audit) if alike else None,
         there=simulated(folder, python, artefact),
         **settings,
     )

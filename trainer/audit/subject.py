@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, cast
 
@@ -197,13 +197,15 @@ class Subject:
 @dataclass(frozen=True)
 class Perturbed:
     """Rows as they left: ``released`` for adversaries, and ``outputs``, with c and c' where there is a ``bottleneck``
-    (text says why there is none). ``table`` (codes, codes') is the channel between them, None where c' = c."""
+    (text says why there is none). ``table`` (codes, codes') is the channel between them, None where c' = c. ``labels``
+    are the classes of y (n,) among the outputs, by name."""
 
     released: Released
     outputs: Mapping[str, np.ndarray]
     bottleneck: Bottleneck | str
     table: np.ndarray | None
     backends: Mapping[str, Any]
+    labels: Mapping[str, np.ndarray] = field(default_factory=dict)
 
 
 def perturb_rows(
@@ -263,7 +265,8 @@ def _perturbed(
     if isinstance(found, Bottleneck) and found.table is not None:
         table = tables[found.table][: found.rows]  # without the row of tracks that have not voted
     released = replace(released_rows(declared, values, dataset, rows), codes=_codes(declared, outputs, found, table))
-    return Perturbed(released, outputs, found, table, backends)
+    labels = {one["name"]: values[one["name"]].reshape(-1) for one in declared if one["kind"] == "label"}
+    return Perturbed(released, outputs, found, table, backends, labels)
 
 
 def _codes(

@@ -1,4 +1,11 @@
-"""The column of an audit that a board adds, as text: the board, and where its output differs."""
+"""The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
+
+*leaks*: an attack surely learns more than the limit, or surely recognises some samples. *bounded*: whatever attack is
+tried, it stays within the limit, by a bound that the findings have. *nothing found*: with 95 % confidence no attack
+tried learns as much as the limit, which is no guarantee. *cannot tell*: neither, so more test rows are needed. Few rows
+make intervals wide, so they never make an audit look better. An effect that is sure but below the limit is said with
+its size, and is no leak.
+"""
 
 from __future__ import annotations
 
@@ -7,198 +14,31 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_figures import (
+    ATTACKS,
+    BOUNDED,
+    CANNOT_TELL,
+    LEAKS,
+    NOTHING_FOUND,
+    bounds,
+    upper_ends,
+)
 from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.run_all import LEARNED_ON
+from edgeveil.trainer.audit.findings import SENT, Answer, Finding, answers, findings
 from edgeveil.trainer.measures.intervals import wider
+from edgeveil.trainer.recipe.training_sections import Limits
 
-WORDS = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
-
-
-def column_title(document: Mapping[str, Any]) -> str:
-    """The title of a column of the card: the artefact, and the board where it ran on one."""
-    there = document.get("on_board")
-    return document["artefact"] if there is None else f"{document['artefact']} on {board_name(there)}"
-
-
-def board_name(there: Mapping[str, Any]) -> str:
-    """A board by its model, else by its processor and system; and its accelerator, where that ran the artefact."""
-    name = there["board"] or f"{there['architecture']}, {there['system'] or 'an unknown system'}"
-    return name if _device(there) == CPU else f"{name}, its {_device(there)}"
-
-
-def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """The section for people."""
-    there = document.get("on_board")
-    if there is None:
-        return
-    backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
-    where = "By a simulator, on no board" if there.get("simulated") else "On the board"
-    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
-    for row in there["compared"]:
-        apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
-        ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"
-        yield f"  {row['what']:24} {row['differ']:6,} {WORDS[row['kind']]}: {100 * row['share']:.2f} % {ends}{apart}"
-    yield f"  {there['meaning']}"
-
-
-def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The boards' columns of an export with a new one, which replaces an older one of the same board."""
-    return [*(dict(one) for one in columns if _which(one) != _which(document)), dict(document)]
-
-
-def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
-    there = document["on_board"]
-    place = (there[key] for key in ("board", "architecture", "system", "python"))
-    return (document["artefact"], _device(there), *place)
-
-
-def _device(there: Mapping[str, Any]) -> str:
-    """The device that ran the artefact there; older audits do not name it, and ran on the processor."""
-    return there.get("device", CPU)
-
-
-# The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
-#
-# *leaks*: an attack surely learns more than the limit, or the chosen attack surely learns something. *holds*: with 95 %
-# confidence no attack found learns as much as the limit. *cannot tell*: neither, so more test rows are needed. Few rows
-# make intervals wide, so they never make an audit look better.
-
-# Attacks and probes of an audit as text for a terminal.
-
-
-HEAD = (
-    f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
-    f"{'worst z':>7}  {'rows':>6}"
-)
-
-
-def attack_line(row: Mapping[str, Any], *, best: bool) -> str:
-    """One attack; what could not be measured is a dash."""
-    kind = f"{row.get('learned_on', 'old')} rows" if row["kind"] == "adaptive" else "non-adaptive"
-    auc = "    -" if row["auc"] is None else f"{row['auc']:5.3f}"
-    left = f"  {row['name']:26} {kind:14} {percent(row['accuracy']):>7}  [{percent(row['low'])}, "
-    left += f"{percent(row['high'])}]"
-    exposed = " ".join(f"{percent(row.get(name)):>7}" for name in ("tpr", "worst_class"))
-    mark = "  <- best attack found" if best else ""
-    return f"{left:71} {auc} {row['bits']:+7.3f} {exposed}  {row['train_samples']:6d}{mark}"
-
-
-def notes(part: Mapping[str, Any]) -> Iterator[str]:
-    """Families that did not run and why, the most exposed z, whether more data would help, and warnings."""
-    for left in part["not_run"]:
-        yield f"  {left['name']:26} not run: {left['reason']}"
-    worst = part["worst_adaptive"]
-    if worst.get("worst_class") is not None:
-        yield (
-            f"  The best attack recalls the most exposed z in {percent(worst['worst_class'])} of its "
-            f"{worst['worst_class_rows']} test rows [{percent(worst['worst_class_low'])}, "
-            f"{percent(worst['worst_class_high'])}]; from y alone {percent(worst['worst_class_chance'])}."
-        )
-    if worst.get("members"):
-        yield f"  The {worst['name']} is of {worst['members']}."
-    curve = part.get("learning_curve")
-    if curve:
-        steps = ", ".join(f"{percent(point['accuracy'])} of {point['rows']:,}" for point in curve["points"])
-        rising = "still rising: more rows will do better" if curve["rising"] else "not surely rising any more"
-        yield f"  {curve['name']} by its training rows: {steps}; {rising}."
-    yield from part_lines(part)
-    for warning in part.get("warnings", ()):
-        yield f"  Too little: {warning}"
-
-
-def part_lines(part: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of the test rows on which the attack with most bits was tested apart."""
-    if part.get("parts"):
-        yield f"  {part['most_bits']['name']}, on parts of the test rows (right; y alone; bits beyond y; corrected p):"
-    for one in part.get("parts", ()):
-        right, sure = one["right"], "-" if one["p"] is None else f"{one['p']:.3f}"
-        figures = "too few" if right is None else f"{percent(right['accuracy'])}; {percent(one['chance'])}"
-        yield f"    {one['name']:44} {figures}; {span(one['bits'], '+.3f')}; {sure} ({one['rows']:,} rows)"
-
-
-def what_else_lines(part: Mapping[str, Any]) -> Iterator[str]:
-    """The sentence on what else can be read, and each label."""
-    found = part.get("what_else")
-    if not found:
-        return
-    yield what_else_sentence(part)
-    for row in worst_first(found["labels"]):
-        yield (
-            f"  {row['name']:26} {row['classes']} classes: {span(row['bits'], '+.3f')} bits, right "
-            f"{percent(row['right']['accuracy'])}; y alone {percent(row['chance'])} ({row['attack']})"
-        )
-        for one in (row["worst_threshold"], row["worst_grouping"]):
-            if one is not None:
-                yield f"    {one['question']:40} AUC {span(one['auc'], '.3f')}, {span(one['bits'], '+.3f')} bits"
-    for left in found["skipped"]:
-        yield f"  {left['name']:26} not asked: {left['reason']}"
-
-
-def worst_first(labels: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Labels in the order of the bits of their worst question, or of their own where there is none."""
-
-    def bits(row: Mapping[str, Any]) -> float:
-        asked = [one["bits"]["mean"] for one in (row["worst_grouping"], row["worst_threshold"]) if one is not None]
-        return max(asked, default=row["bits"]["mean"])
-
-    return sorted(labels, key=bits, reverse=True)
-
-
-def what_else_sentence(part: Mapping[str, Any]) -> str:
-    """The worst question in words, next to z itself."""
-    found = part["what_else"]
-    if len(found["labels"]) < 2:
-        return "What else can be read: not known, for the data name no label beyond y and z."
-    asked = f"of {found['questions']:,} questions about labels that the data know"
-    worst = found["worst"]
-    if worst is None:
-        most = max(found["labels"][1:], key=lambda row: row["bits"]["mean"])
-        return f"What else can be read: {most['name']}, {span(most['bits'], '+.3f')} bits per sample beyond y."
-    if not worst["read"]:
-        return f"What else can be read: nothing for sure beyond y, {asked}."
-    itself = found["labels"][0]["worst_grouping"]
-    beside = "" if itself is None else f"; {itself['question']}, which is to be hidden, {span(itself['auc'], '.2f')}"
-    return (
-        f"What else can be read: {worst['question']}, AUC {span(worst['auc'], '.2f')} and {span(worst['bits'], '.3f')} "
-        f"bits beyond y, the worst {asked}{beside}."
-    )
-
-
-def span(value: Mapping[str, Any], form: str) -> str:
-    """A mean with its interval, where there are these."""
-    if value["mean"] is None:
-        return "-"
-    ends = "" if value["low"] is None or value["high"] is None else f" [{value['low']:{form}}, {value['high']:{form}}]"
-    return f"{value['mean']:{form}}{ends}"
-
-
-def probe_lines(document: Mapping[str, Any]) -> Iterator[str]:
-    """The other questions, one a line."""
-    for title, rows in document.get("probes", {}).items():
-        yield f"{title}:"
-        for row in rows:
-            if "not_run" in row:
-                yield f"  {row['name']:44} not run: {row['not_run']}"
-                continue
-            chance = "" if row["chance"] is None else f"; y alone {row['chance']:.3f}"
-            ends = "" if row["low"] is None else f" [{row['low']:.3f}, {row['high']:.3f}]"
-            yield f"  {row['name']:44} {row['value']:.3f}{ends}{chance} ({row['n']:,})"
-
-
-def percent(share: float | None) -> str:
-    """0.5 as ``50.0 %``; what was not measured is a dash."""
-    return "-" if share is None else f"{100 * share:.1f} %"
-
-
-LEAKS, HOLDS, CANNOT_TELL = "leaks", "holds", "cannot tell"
+WORDS = (LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL)
+MOST_FINDINGS = 3  # of a verdict
 SIGNIFICANT = 0.01  # of the permutation tests, on all rows and on parts of them, together
 TPR_ERROR = 0.025  # of the tests that no attack recognises the most exposed more than three times too often, together
 COUNTED = f"{CodeCounts.name} on {LEARNED_ON} rows"
 FRESH = ("fresh", "both", "crossed", "several")  # an ensemble of several settings has one of the others in it
 EARLIER = (
-    "This audit was made before upper ends and fresh rows were recorded, so it cannot show that anything holds. Audit "
+    "This audit was made before upper ends and fresh rows were recorded, so it cannot show that nothing leaks. Audit "
     "again for a verdict of today."
 )
 
@@ -216,23 +56,21 @@ class Limit(NamedTuple):
 DEFAULT = Limit(5.0, 0.05)
 
 
-class _Figure(NamedTuple):
-    """One figure of one attack, over its chance, with its interval; an end is None where it is not known."""
+class _Shown(NamedTuple):
+    """What a finding shows, in words."""
 
-    name: str
-    attack: str
-    estimate: float
-    low: float | None
-    high: float | None
+    finding: Finding
+    words: str
 
 
-def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The ``verdict`` of a document's part (the perturber, or its ``label_only``), as the schema describes it.
+def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = SENT) -> dict[str, Any]:
+    """The ``verdict`` of a document's findings on one output, as docs/reference/schemas/audit.schema.json describes it.
 
-    ``limits`` are the recipe's (``attack_points``, ``bits``; None: the default), ``data`` the document's, None where
-    the number of test rows is not known. Attacks that were chosen on validation, and codes counted crossed, which need
-    no choice, are judged by their own intervals. Any other leaks only beyond one widened for the number of attacks
-    (Bonferroni), or the luckiest of them would decide. That all upper ends are below a limit needs no such correction.
+    Of ``document`` its ``findings`` (as JSON) are read, and of its ``data`` the name of z, the test ``rows`` and the
+    ``clusters``. ``limits`` are the recipe's (``attack_points``, ``bits``; None: the default). Attacks that were chosen
+    on validation, and codes counted crossed, which need no choice, are judged by their own intervals. Any other leaks
+    only beyond one widened for the number of attacks (Bonferroni), or the luckiest of them would decide. That all upper
+    ends are below a limit needs no such correction.
     """
     limit = Limit(
         *(
@@ -240,208 +78,299 @@ def judge(part: Mapping[str, Any], limits: Mapping[str, Any], data: Mapping[str,
             for name, default in (("attack_points", DEFAULT.points), ("bits", DEFAULT.bits))
         )
     )
-    figures = [figure for row in part["adversaries"] for figure in _figures(row, guess(part))]
-    fresh = any(row["kind"] == "adaptive" and row.get("learned_on") in FRESH for row in part["adversaries"])
-    reasons = list(_leaks(part, limit))
-    names = dict.fromkeys(one.name for one in figures)
-    upper = {name: _largest([one.high for one in figures if one.name == name]) for name in names}
+    every, data = findings(document), document["data"]
+    mine = [one for one in every if one.of == of and one.question == data["sensitive"]]
+    rows = answers((one for one in mine if not one.not_run), *ATTACKS)
+    leaks = [*_surely(rows, mine, limit, data.get("target", "y")), *recognises(rows, _chosen(rows, mine))]
+    gains = list(_gains(rows, mine))
+    leaks += [one for one in gains if (one.finding.value or 0.0) > limit.bits]
+    small = [one for one in gains if (one.finding.value or 0.0) <= limit.bits]
+    tiny = [one._replace(words=f"sure but tiny: {one.words}") for one in small]
+    upper = upper_ends(document, of)
+    bound = bounds(document) if of == SENT else {}
+    fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
-    word = LEAKS if reasons else HOLDS if fresh and below and "bits" in upper else CANNOT_TELL
-    needed = _needed(figures, limit, data, wider(len(part["adversaries"]))) if word == CANNOT_TELL and fresh else None
-    if word == CANNOT_TELL:
-        reasons = list(_open(upper, limit, fresh=fresh))
+    held = bound.get("points", np.inf) <= limit.points and all(
+        min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
+        for name, high in upper.items()
+    )
+    word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
+    needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
+    if word == BOUNDED:
+        shown = [_bounded(mine, data, bound["points"]), *tiny]
+    else:
+        shown = leaks or [*_reached(rows, mine, word, upper, limit, fresh=fresh), *tiny]
+    line = "; ".join(one.words for one in shown[: 1 if leaks else None])
+    if needed is not None:
+        line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
+    places = [next(n for n, other in enumerate(every) if other is one.finding) for one in shown]
     return {
         "word": word,
+        "line": line,
+        "findings": list(dict.fromkeys(places))[:MOST_FINDINGS],
+        "reasons": [one.words for one in shown],
         "limit": {"points": limit.points, "bits": limit.bits},
-        "reasons": reasons,
         "upper": {name: None if high is None else round(high, 6) for name, high in upper.items()},
-        "fresh": fresh,
         "needed": needed,
     }
 
 
-def verdict(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The verdict that a document's part has; formed from the old rows where it was made before there was one."""
-    found = part.get("verdict")
-    return found if found is not None else judge(part, part.get("limits", {}).get("asked", {}), part.get("data"))
+def verdict(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The verdict that a document has; formed from its findings where it was made before there was one."""
+    found = document.get("verdict")
+    return found if found is not None else judge(document, (document.get("limits") or {}).get("asked", {}))
 
 
-def words(part: Mapping[str, Any]) -> str:
-    """The verdict in a few words."""
-    found = verdict(part)
-    if found["word"] != HOLDS:
-        return str(found["word"])
-    return f"holds to within {_to_within(found)}"
+def words(document: Mapping[str, Any]) -> str:
+    """The verdict in one line: its word, and what shows it."""
+    found = verdict(document)
+    return f"{found['word']}: {found['line']}" if found["line"] else str(found["word"])
 
 
-def guess(part: Mapping[str, Any]) -> float:
-    """The better of both chances: the accuracy of the best guess from y alone."""
-    return max(part["chance"].values())
+def _figures(row: Answer) -> Iterator[tuple[str, Finding, float, float | None, float | None]]:
+    """What can be judged of one attack, by the limit's names: estimate and ends over the null, points in percent."""
+    for name, figure, size in (
+        ("points", "right", 100.0),
+        ("bits", "bits-counted", 1.0),
+        ("balanced", "balanced", 100.0),
+    ):
+        one = row.figures.get(figure)
+        if one is not None and one.value is not None and one.null is not None:
+            low, high = (None if end is None else size * (end - one.null) for end in one.interval)
+            yield name, one, size * (one.value - one.null), low, high
 
 
-def sentence(document: Mapping[str, Any]) -> str:
-    """What is kept, the verdict and its reasons, and what the best attack found reads."""
-    data, worst, target, found = document["data"], document["worst_adaptive"], document["target"], verdict(document)
-    where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
-    kept = f"The {document['artefact']} artefact{where} keeps {data['target']} at {percent(target['accuracy'])}"
-    z = data["sensitive"]
-    attack = (
-        f"the best attack found ({worst['name']}, retrained on {worst['train_samples']:,} perturbed samples) reads "
-        f"{z} right {percent(worst['accuracy'])} of the time (95 % interval {100 * worst['low']:.1f} to "
-        f"{percent(worst['high'])}) where guessing from {data['target']} alone is right {percent(guess(document))}"
-    )
-    why = "; ".join(found["reasons"])
-    earlier = "" if "verdict" in document else f" {EARLIER}"
-    if found["word"] == HOLDS:
-        return (
-            f"{kept} and hides {z} to within {_to_within(found)} from every attack tried: {attack}, a lower bound on "
-            "what leaks and not a guarantee."
-        )
-    if found["word"] == CANNOT_TELL:
-        return (
-            f"{kept}, but this audit cannot tell whether it hides {z} to within {_to_within(found)}: {attack}; "
-            f"{why}{_wanted(found)}.{earlier}"
-        )
-    fixed = [row["accuracy"] for row in document["adversaries"] if row["kind"] == "fixed"]
-    fooled = ""
-    if fixed and fixed[0] < worst["low"]:
-        fooled = f", although the adversary it was trained against gets only {percent(fixed[0])} (non-adaptive)"
-    return f"{kept}, but it leaks {z}: {attack}{fooled}; {why}.{earlier}"
+def _chosen(rows: Sequence[Answer], mine: Sequence[Finding]) -> list[tuple[str, int | None]]:
+    """Attacks that are judged by their own intervals."""
+    found = [(one.label, one.seed) for one in rows if any(each.more.get("chosen") for each in one.figures.values())]
+    if any(one.kind == "counting" for one in mine):
+        found += [(COUNTED, one.seed) for one in rows]
+    return found
 
 
-def _to_within(found: Mapping[str, Any]) -> str:
-    return f"{found['limit']['points']:g} points and {found['limit']['bits']:g} bits"
-
-
-def _wanted(found: Mapping[str, Any]) -> str:
-    needed = found["needed"]
-    if needed is None:
-        return ""
-    return f"; about {needed['more']:,} more test {needed['unit']} would be needed, if the figures stay as they are"
-
-
-def _figures(row: Mapping[str, Any], chance: float) -> Iterator[_Figure]:
-    """What can be judged of one attack: points and balanced points in percent, bits."""
-    label = _label(row)
-
-    def points(share: float | None, base: float) -> float | None:
-        return None if share is None else 100 * (share - base)
-
-    yield _Figure(
-        "points", label, 100 * (row["accuracy"] - chance), points(row["low"], chance), points(row["high"], chance)
-    )
-    yield _Figure("bits", label, row["bits_counted"], row.get("bits_counted_low"), row.get("bits_counted_high"))
-    if row.get("balanced") is not None:
-        base = row["balanced_chance"]
-        ends = (points(row.get(end), base) for end in ("balanced_low", "balanced_high"))
-        yield _Figure("balanced", label, 100 * (row["balanced"] - base), *ends)
-
-
-def _label(row: Mapping[str, Any]) -> str:
-    return row["name"] if row["kind"] != "adaptive" else f"{row['name']} on {row.get('learned_on', 'old')} rows"
-
-
-def _leaks(part: Mapping[str, Any], limit: Limit) -> Iterator[str]:
-    """Why it leaks, one clause for each kind of evidence: by the attack that shows most of it."""
-    rows, counting = part["adversaries"], part.get("counting")
-    chosen = [(_label(part[name]), part[name]["seed"]) for name in _CHOSEN]
-    chosen += [(COUNTED, row["seed"]) for row in rows if counting is not None]
-    others = wider(len(rows))
-    shown: dict[str, tuple[float, str]] = {}
-    for row in rows:
-        factor = 1.0 if (_label(row), row["seed"]) in chosen else others
-        for one in _figures(row, guess(part)):
-            low = None if one.low is None else one.estimate - factor * (one.estimate - one.low)
-            if low is not None and low > _allowed(limit, one.name) and low > shown.get(one.name, (low - 1, ""))[0]:
-                shown[one.name] = low, one.attack
-    for name, form in _SURELY.items():
-        if name in shown:
-            low, attack = shown[name]
-            yield form.format(attack=attack, low=low, allowed=_allowed(limit, name))
-    yield from recognises(rows, chosen)
-    parts, attack = part.get("parts", ()), part["most_bits"]["name"]
-    surely = [one for one in parts if one["p"] is not None and one["p"] <= SIGNIFICANT and one["bits"]["mean"] > 0]
-    if surely:
-        one = min(surely, key=lambda one: one["p"])
-        where = f"{one['rows']:,} rows ({one['name']}; permutation test, corrected p = {one['p']:.3f})"
-        yield f"{attack} gains something for sure about {where}"
-    # The parts have one half of the level, and the tests on all rows share the other, so that all tests together are
-    # wrong as rarely as one.
-    tests = {attack: part.get("permutation"), COUNTED: counting}
-    level = SIGNIFICANT / (2 if any(one["p"] is not None for one in parts) else 1) / (1 if counting is None else 2)
-    for name, test in tests.items():
-        # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
-        # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
-        if test is not None and test["p"] <= level and test["gain"] > 0 and test["swapped"] != "rows of clusters":
-            yield f"{name} gains something for sure (permutation test, p = {test['p']:.3f})"
-            return
-
-
-_CHOSEN = ("worst_adaptive", "most_bits")
 _SURELY = {
-    "points": "{attack} is at least {low:.1f} points over chance ({allowed:g} allowed)",
-    "balanced": "{attack} is at least {low:.1f} points over chance, all values alike, ({allowed:g} allowed)",
-    "bits": "{attack} gains at least {low:.3f} bits per sample beyond y ({allowed:g} allowed)",
+    "points": "{attack} reads {z} right at least {low:.1f} points more often than {y} alone ({allowed:g} allowed)",
+    "balanced": "{attack} is at least {low:.1f} points over chance, all values of {z} alike ({allowed:g} allowed)",
+    "bits": "{attack} gains at least {low:.3f} bits per sample about {z} beyond {y} ({allowed:g} allowed)",
 }
 
 
-def recognises(rows: Sequence[Mapping[str, Any]], chosen: Sequence[tuple[str, int]]) -> Iterator[str]:
+def _surely(rows: Sequence[Answer], mine: Sequence[Finding], limit: Limit, y: str) -> Iterator[_Shown]:
+    """By which attacks it surely leaks, one for each kind of figure: the one that shows most of it."""
+    chosen, others = _chosen(rows, mine), wider(len(rows)) if rows else 1.0
+    shown: dict[str, tuple[float, Finding, str]] = {}
+    for row in rows:
+        factor = 1.0 if (row.label, row.seed) in chosen else others
+        for name, one, estimate, low, _ in _figures(row):
+            least = None if low is None else estimate - factor * (estimate - low)
+            if least is not None and least > _allowed(limit, name) and least > shown.get(name, (least - 1,))[0]:
+                shown[name] = least, one, row.label
+    for name, form in _SURELY.items():
+        if name in shown:
+            least, one, attack = shown[name]
+            allowed = _allowed(limit, name)
+            yield _Shown(one, form.format(attack=attack, z=one.question, y=y, low=least, allowed=allowed))
+
+
+def recognises(rows: Sequence[Answer], chosen: Sequence[tuple[str, int | None]]) -> Iterator[_Shown]:
     """Where an attack surely recognises the most exposed samples more than three times as often as it takes others for
     them. The chosen attacks share half of the error, the others the other half. An older audit has no test."""
-    tested = [row for row in rows if row.get("tpr_p") is not None]
-    for among in ([row for row in tested if ((_label(row), row["seed"]) in chosen) is own] for own in (True, False)):
-        surely = [row for row in among if row["tpr_p"] <= TPR_ERROR / 2 / len(among)]
+    tested = [row for row in rows if "recognised" in row.figures and row.figures["recognised"].p is not None]
+    for among in ([row for row in tested if ((row.label, row.seed) in chosen) is own] for own in (True, False)):
+        found = [(row, row.figures["recognised"]) for row in among]
+        surely = [(row, one) for row, one in found if (one.p or 0.0) <= TPR_ERROR / 2 / len(among)]
         if surely:
-            row = min(surely, key=lambda row: (row["tpr_p"], -row["tpr"]))
-            yield (
-                f"{_label(row)} recognises {percent(row['tpr'])} of the most exposed samples at 1 % false positives, "
-                f"surely more than {TIMES:g} times as many as others that it takes for them (p = {row['tpr_p']:.4f})"
+            row, one = min(surely, key=lambda pair: (pair[1].p or 0.0, -(pair[1].value or 0.0)))
+            yield _Shown(
+                one,
+                f"{row.label} recognises {percent(one.value)} of the most exposed samples at 1 % false positives, "
+                f"surely more than {TIMES:g} times as many as others that it takes for them (p = {one.p:.4f})",
             )
             return
 
 
-def _open(upper: Mapping[str, float | None], limit: Limit, *, fresh: bool) -> Iterator[str]:
-    """Why nothing is shown to hold."""
-    if not fresh:
-        yield "no attack learned on rows that the perturber never saw"
-    if "bits" not in upper or any(high is None for high in upper.values()):
-        yield "not every attack has an upper end"
-    above = [
-        _UP_TO[name].format(high) for name, high in upper.items() if high is not None and high > _allowed(limit, name)
-    ]
-    if above:
-        yield f"upper ends of attacks reach {', '.join(above)}"
+def _gains(rows: Sequence[Answer], mine: Sequence[Finding]) -> Iterator[_Shown]:
+    """Bits that are surely gained, by the permutation tests: of the surest part of the rows, and of all rows.
+
+    The parts have one half of the level, and the tests on all rows share the other, so that all tests together are
+    wrong as rarely as one.
+    """
+    parts = [one for one in mine if one.kind == "part" and one.figure == "bits-counted" and one.p is not None]
+    surely = [one for one in parts if (one.p or 0.0) <= SIGNIFICANT and (one.value or 0.0) > 0]
+    if surely:
+        one = min(surely, key=lambda one: one.p or 0.0)
+        where = f"{one.rows:,} rows ({one.about}; permutation test, corrected p = {one.p:.3f})"
+        yield _Shown(one, f"{one.name} surely gains {_least(one)} about {where}")
+    tests = [one for one in mine if one.kind in ("test", "counting")]
+    counting = any(one.kind == "counting" for one in tests)
+    level = SIGNIFICANT / (2 if parts else 1) / (2 if counting else 1)
+    for one in tests:
+        # Where rows of one cluster swapped their z, the p-value is too small for rows that depend on each other. And an
+        # attack that is worse than counting, only less so than on shuffled z, has gained nothing.
+        if (one.p or 0.0) <= level and (one.value or 0.0) > 0 and one.more.get("swapped") != "rows of clusters":
+            of = (
+                row.figures["bits-counted"] for row in rows if (row.name, row.learned_on) == (one.name, one.learned_on)
+            )
+            yield _Shown(
+                one, f"{one.name} surely gains {_least(next(of, one))} per sample (permutation test, p = {one.p:.3f})"
+            )
+            return
+
+
+def _least(one: Finding) -> str:
+    """Bits that are sure, and their estimate where nothing is."""
+    low = one.interval[0]
+    return f"{one.value:.3f} bits" if low is None or low <= 0 else f"at least {low:.3f} bits"
+
+
+def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) -> _Shown:
+    """The bound that keeps every attack within so many points, with its assumptions."""
+    guesses = [one.as_json() for one in mine if one.kind == "guess"]
+
+    def alone(one: Finding) -> float:
+        return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
+
+    by = min((one for one in mine if one.bound), key=alone)
+    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points over chance: {by.text}")
+
+
+def _reached(
+    rows: Sequence[Answer],
+    mine: Sequence[Finding],
+    word: str,
+    upper: Mapping[str, float | None],
+    limit: Limit,
+    *,
+    fresh: bool,
+) -> Iterator[_Shown]:
+    """What no attack surely passed: the attacks that reach furthest, with what they may reach."""
+    at = next(one for one in mine if one.kind == "guess") if not rows else rows[0].first
+    furthest: dict[str, tuple[float, Finding]] = {}
+    for row in rows:
+        for name, one, estimate, _, high in _figures(row):
+            reach = estimate if high is None else high
+            if name not in furthest or reach > furthest[name][0]:
+                furthest[name] = reach, one
+    up_to = [_UP_TO[name].format(high) for name, high in upper.items() if high is not None]
+    if word == NOTHING_FOUND:
+        most = furthest["points"][1]
+        yield _Shown(
+            most, f"attacks tried reach at most {', '.join(up_to)} (upper ends of 95 %), which is no guarantee"
+        )
+    else:
+        if not fresh:
+            yield _Shown(at, "no attack learned on rows that the perturber never saw")
+        if any(high is None for high in upper.values()):
+            yield _Shown(at, "not every attack has an upper end")
+        for name, high in upper.items():
+            if high is not None and high > _allowed(limit, name):
+                allowed = f"{_allowed(limit, name):g} allowed"
+                yield _Shown(furthest[name][1], f"attacks may reach {_UP_TO[name].format(high)} ({allowed})")
 
 
 _UP_TO = {"points": "{:.1f} points over chance", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
 
 
-def _needed(
-    figures: list[_Figure], limit: Limit, data: Mapping[str, Any] | None, others: float
-) -> dict[str, Any] | None:
+def _needed(rows: Sequence[Answer], limit: Limit, data: Mapping[str, Any]) -> dict[str, Any] | None:
     """Test rows or units with which every figure would lie on one side of its limit, estimates being what they are.
 
     An interval shrinks with the root of their number. An estimate very close to its limit counts as a tenth of the
     limit away from it, or no number would do. None where it cannot be known.
     """
-    if data is None or any(one.high is None or one.low is None for one in figures):
+    figures = [one for row in rows for one in _figures(row)]
+    if "rows" not in data or any(low is None or high is None for _, _, _, low, high in figures):
         return None
+    others = wider(len(rows))
     clusters = data.get("clusters")
     have = int(clusters["test"] if clusters else data["rows"]["test"])
     times = 1.0
-    for one in figures:
-        allowed = _allowed(limit, one.name)
-        if one.low is not None and one.high is not None and one.high > allowed:
-            half = one.high - one.estimate if one.estimate <= allowed else others * (one.estimate - one.low)
-            times = max(times, (half / max(abs(allowed - one.estimate), allowed / 10, 1e-9)) ** 2)
+    for name, _, estimate, low, high in figures:
+        allowed = _allowed(limit, name)
+        if low is not None and high is not None and high > allowed:
+            half = high - estimate if estimate <= allowed else others * (estimate - low)
+            times = max(times, (half / max(abs(allowed - estimate), allowed / 10, 1e-9)) ** 2)
     total = int(min(max(np.ceil(round(have * times, 3)), have + 1), 10**9))
     return {"unit": f"{clusters['kind']}s" if clusters else "rows", "total": total, "more": total - have}
 
 
 def _allowed(limit: Limit, name: str) -> float:
-    return {"points": limit.points, "balanced": limit.points, "bits": limit.bits}[name]
+    return limit.bits if name == "bits" else limit.points
 
 
-def _largest(ends: list[float | None]) -> float | None:
-    known = [end for end in ends if end is not None]
-    return max(known) if len(known) == len(ends) else None
+def percent(share: float | None) -> str:
+    """0.5 as ``50.0 %``; what was not measured is a dash."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+# A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded).
+
+_EXCEEDED = {
+    "attack_points": "Attacks may reach {found:.1f} points over chance (upper end of 95 %): the recipe allows "
+    "{asked:g} (limits.attack_points), exceeded by {by:.1f}.",
+    "bits": "Attacks may learn {found:.3f} bits per sample beyond y (upper end of 95 %): the recipe allows {asked:g} "
+    "(limits.bits), exceeded by {by:.3f}.",
+}
+_UNKNOWN = (
+    "The recipe allows {asked:g} (limits.{limit}), and the audit has no upper end to compare: too few test units."
+)
+
+
+def held_to(limits: Limits, verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """The ``limits`` section: what was asked, what was ``found``, and ``exceeded``, a list with what and by how much.
+
+    ``verdict`` is the document's. What is found are upper ends of the attacks' 95 % intervals: points over the better
+    of both chances, also of balanced accuracy, and bits beyond counting z given y. A limit is met where they show it.
+    """
+    asked, upper = limits_of(limits), verdict["upper"]
+    both = [upper[name] for name in ("points", "balanced") if name in upper]
+    found = {"attack_points": None if None in both else max(both), "bits": upper.get("bits")}
+    exceeded = []
+    for name, limit in asked.items():
+        high = found[name]
+        if limit is not None and (high is None or high > limit):
+            by = None if high is None else round(high - limit, 6)
+            exceeded.append({"limit": name, "asked": limit, "found": high, "by": by})
+    return {"asked": asked, "found": found, "exceeded": exceeded}
+
+
+def limits_of(limits: Limits) -> dict[str, float | None]:
+    """What the recipe asks of attacks; None where it asks nothing."""
+    return {"attack_points": limits.attack_points, "bits": limits.bits}
+
+
+def sentences(section: Mapping[str, Any]) -> list[str]:
+    """One sentence for each limit that was exceeded."""
+    return [
+        (_UNKNOWN if row["found"] is None else _EXCEEDED[row["limit"]]).format(**row) for row in section["exceeded"]
+    ]
+
+
+# The column of an audit that a board adds.
+
+
+def column_title(document: Mapping[str, Any]) -> str:
+    """The title of a column of the card: the artefact, and the board where it ran on one."""
+    there = document.get("on_board")
+    return document["artefact"] if there is None else f"{document['artefact']} on {board_name(there)}"
+
+
+def board_name(there: Mapping[str, Any]) -> str:
+    """A board by its model, else by its processor and system; and its accelerator, where that ran the artefact."""
+    name = there["board"] or f"{there['architecture']}, {there['system'] or 'an unknown system'}"
+    return name if _device(there) == CPU else f"{name}, its {_device(there)}"
+
+
+def joined(document: Mapping[str, Any], columns: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The boards' columns of an export with a new one, which replaces an older one of the same board."""
+    return [*(dict(one) for one in columns if _which(one) != _which(document)), dict(document)]
+
+
+def _which(document: Mapping[str, Any]) -> tuple[Any, ...]:
+    there = document["on_board"]
+    place = (there[key] for key in ("board", "architecture", "system", "python"))
+    return (document["artefact"], _device(there), *place)
+
+
+def _device(there: Mapping[str, Any]) -> str:
+    """The device that ran the artefact there; older audits do not name it, and ran on the processor."""
+    return there.get("device", CPU)

@@ -114,10 +114,11 @@ def audit(
     """
     given = {name for name, value in locals().items() if value not in (None, CPU) and value is not False}
     from edgeveil.trainer.audit.audit import audit as run_audit
-    from edgeveil.trainer.audit.card import as_text, measured_spending, next_step, sentences, summary
     from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save
     from edgeveil.trainer.audit.frozen import audit_on_board, same_export
     from edgeveil.trainer.audit.rerun import audit_on_simulator
+    from edgeveil.trainer.audit.text import as_text, measured_spending, next_step, summary
+    from edgeveil.trainer.audit.verdict import sentences
     from edgeveil.trainer.export.folder import ExportFolder
 
     if sign is not None or passphrase_file is not None:
@@ -142,7 +143,7 @@ def audit(
             require_new(out, replace=replace)
         elif resume or replace:
             raise BadInput("What was finished of an audit of samples is kept in its --out: name that folder.")
-        pairs = partial(_audit_pairs, before, after, labels=labels, rows=rows, out=out, as_json=as_json)
+        pairs = partial(_audit_pairs, before, after, labels=labels, rows=rows, out=out, as_json=as_json, full=full)
         pairs(budget=budget, seed=seed, resume=resume)
         return
     if target is None or labels is not None or out is not None or rows != "test":
@@ -241,10 +242,12 @@ def _audit_pairs(
     budget: str,
     seed: int,
     as_json: bool,
+    full: bool,
     resume: bool,
 ) -> None:
-    from edgeveil.trainer.audit.compare import as_text, audit_pairs
+    from edgeveil.trainer.audit.compare import audit_pairs
     from edgeveil.trainer.audit.pair_files import read_pairs
+    from edgeveil.trainer.audit.text import as_text, summary
     from edgeveil.trainer.report.card_page import write_pairs_report
 
     document = audit_pairs(
@@ -255,6 +258,6 @@ def _audit_pairs(
         keep=None if out is None else out / f"attacks-{budget}-{seed}",
         resume=resume,
     )
-    print_either(document, as_text(document), as_json=as_json)
+    print_either(document, as_text(document) if full else summary(document), as_json=as_json)
     if out is not None:
         say(f"Wrote {' and '.join(map(str, write_pairs_report(document, out)))}.")

@@ -9,11 +9,13 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import take_name, write_atomic
 from edgeveil.trainer.datasets.base import Dataset
@@ -28,15 +30,13 @@ class ExportFolder:
     """An export folder on disk. Read it with ``ExportFolder.open``.
 
     ``manifest`` is without ``members`` and audit; ``members`` has the bytes of every file it names; ``report`` is
-    export.json, ``audit`` is audit.json or None, ``run`` the folder of the run it was exported from, or None where that
-    was moved.
+    export.json, ``run`` the folder of the run it was exported from, or None where that was moved.
     """
 
     folder: Path
     manifest: dict[str, Any]
     members: dict[str, bytes]
     report: dict[str, Any]
-    audit: dict[str, Any] | None
     run: Path | None
 
     @classmethod
@@ -68,9 +68,14 @@ class ExportFolder:
             manifest=manifest,
             members=members,
             report=report,
-            audit=_json(folder / "audit.json") if (folder / "audit.json").exists() else None,
             run=run if run is not None and (run / "run.json").is_file() else None,
         )
+
+    @cached_property
+    def audit(self) -> dict[str, Any] | None:
+        """audit.json as schema 2; None where the folder was not audited. Raises ``BadInput`` for what is no audit."""
+        path = self.folder / "audit.json"
+        return _audit(path) if path.exists() else None
 
     def text(self) -> str:
         """What was exported, for a terminal: boards first, then parity with Keras."""
@@ -140,6 +145,15 @@ def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], 
         raise BadInput(f"Cannot write the export folder {out}: {error.strerror}. Choose another place.") from None
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+
+def _audit(path: Path) -> dict[str, Any]:
+    """An audit.json, as schema 2."""
+    document = _json(path)
+    try:
+        return as_schema_2(document)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}): audit again.") from None
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -73,30 +73,42 @@ def auc_within_y(probabilities: np.ndarray, y: np.ndarray, z: np.ndarray) -> flo
 def area_within_y(
     score: np.ndarray, y: np.ndarray, positive: np.ndarray, cluster: np.ndarray | None = None
 ) -> Interval:
-    """The same of one question (``positive``, (n,) bool) answered by ``score`` (n,), with its 95 % interval.
+    """``auc_within_y`` of one question (``positive``, (n,) bool) answered by ``score`` (n,), with its 95 % interval."""
+    return auc_interval(np.stack([-score, score], axis=1), y, positive.astype(np.int64), cluster)
+
+
+def auc_interval(
+    probabilities: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None = None
+) -> Interval:
+    """``auc_within_y`` with its 95 % interval.
 
     By the placements of DeLong et al. (1988), summed over clusters as Obuchowski (1997) does. NaN and [0, 1] where no y
-    has both answers.
+    has two values of z.
     """
-    influence = np.zeros(len(score))
+    influence = np.zeros(len(y))
     areas, weights = [], []
     for value in np.unique(y):
         rows = np.flatnonzero(y == value)
-        yes, no = rows[positive[rows]], rows[~positive[rows]]
-        if not len(yes) or not len(no):
+        present = np.unique(z[rows])
+        if len(present) < 2:
             continue
-        ranks = np.empty(len(score))
-        ranks[rows] = stats.rankdata(score[rows])
-        above = (ranks[yes] - stats.rankdata(score[yes])) / len(no)
-        below = 1 - (ranks[no] - stats.rankdata(score[no])) / len(yes)
-        areas.append(float(above.mean()))
+        asked = present if probabilities.shape[1] > 2 else present[1:]  # of two classes both are the same number
+        of_classes = []
+        for k in asked:
+            score, positive = probabilities[rows, k], z[rows] == k
+            yes, no = rows[positive], rows[~positive]
+            ranks = stats.rankdata(score)
+            above = (ranks[positive] - stats.rankdata(score[positive])) / len(no)
+            below = 1 - (ranks[~positive] - stats.rankdata(score[~positive])) / len(yes)
+            of_classes.append(float(above.mean()))
+            influence[yes] += len(rows) / len(asked) * (above - of_classes[-1]) / len(yes)
+            influence[no] += len(rows) / len(asked) * (below - of_classes[-1]) / len(no)
+        areas.append(float(np.mean(of_classes)))
         weights.append(len(rows))
-        influence[yes] = len(rows) * (above - areas[-1]) / len(yes)
-        influence[no] = len(rows) * (below - areas[-1]) / len(no)
     if not areas:
         return Interval(float("nan"), 0.0, 1.0)
     estimate = float(np.average(areas, weights=weights))
-    unit = np.arange(len(score)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
+    unit = np.arange(len(y)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
     totals = np.bincount(unit, influence) / np.sum(weights)
     if len(totals) < 2:
         return Interval(estimate, 0.0, 1.0)

@@ -143,15 +143,19 @@ class Minimax(Generated):
                 target=networks.target,
                 sensitive=networks.sensitive,
             )
-            measured = found.as_dict()
+            raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
+
+            def made_of(x: np.ndarray) -> np.ndarray:
+                return raw(dataset.as_sent(generate(networks.generator, dataset.unit(x), self.noise, draw)))
+
             shown = {"acc_y": found.target_accuracy, "distance": found.distance}
+            measured = found.as_dict()
             if number % self.judge_every and number != budget.epochs:
                 return Judged(measured, None, shown)
             seen = to_fit.take(draw.permutation(len(to_fit))[: adversarial_score.SMALL.rows])
-            made = dataset.as_sent(generate(networks.generator, dataset.unit(seen.x), self.noise, draw))
-            raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
-            accuracy = adversarial_score.adversarial_accuracy(dataset, seen, raw(made), to_choose, raw(sent))
-            measured["fresh_accuracy"] = accuracy
+            accuracy = adversarial_score.adversarial_accuracy(dataset, seen, made_of(seen.x), to_choose, raw(sent))
+            found = adversarial_score.read_too(found, rule["floor"], dataset, seen, made_of, to_choose, raw(sent))
+            measured, shown["acc_y"] = {**found.as_dict(), "fresh_accuracy": accuracy}, found.kept_accuracy
             return Judged(measured, adversarial_score.rank(found, accuracy, **rule), shown | {"fresh acc_z": accuracy})
 
         ships = {"generator": networks.generator}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, ValidationInfo, field_validator
 
+from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
@@ -168,6 +169,7 @@ class PrGan(Generated):
         import tensorflow as tf
 
         from edgeveil.trainer.networks.training import train_joint
+        from edgeveil.trainer.perturbers import adversarial_score
         from edgeveil.trainer.runs.checkpoint_score import Judged, in_bfloat16, run_epochs, score_checkpoint
 
         seed = int(rng.integers(2**31))
@@ -189,17 +191,25 @@ class PrGan(Generated):
             batches = (tf.constant(rows) for rows in order.reshape(steps, batch))
             return mean_losses([step(tf.gather(u, rows), tf.gather(y, rows)) for rows in batches])
 
+        raw = to_raw(dataset.input.dtype, dataset.input.low, dataset.input.high)
+
+        def made_of(u: np.ndarray) -> np.ndarray:
+            return dataset.as_sent(predict(networks.generator, u))
+
         def judged(_number: int) -> Judged:
+            sent = made_of(chosen_u)
             made = score_checkpoint(
                 chosen_u,
-                dataset.as_sent(predict(networks.generator, chosen_u)),
+                sent,
                 to_choose.y,
                 to_choose.z,
                 theta=dataset.theta,
                 target=networks.target,
                 sensitive=goal.sensitive,
             )
-            shown = {"acc_y": made.target_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
+            learned_on = dataset, to_fit, lambda x: raw(made_of(dataset.unit(x)))
+            made = adversarial_score.read_too(made, rule["floor"], *learned_on, to_choose, raw(sent))
+            shown = {"acc_y": made.kept_accuracy, "acc_z": made.sensitive_accuracy, "distance": made.distance}
             return Judged(made.as_dict(), made.rank(**rule), shown)
 
         ships = {"generator": networks.generator}

@@ -143,7 +143,10 @@ class Limits(Section):
     """What the result must meet. Otherwise the command ends with exit code 3; the run is kept."""
 
     target_accuracy: float = Field(
-        gt=0, le=1, description="Acc(D_y) that a checkpoint must reach on validation: the utility floor of section 6.2."
+        gt=0,
+        le=1,
+        description="Accuracy of y on validation that the best reader must reach (a label that is sent, D_y, or one "
+        "that learned on what is sent): the utility floor of section 6.2.",
     )
     attack_points: float | None = Field(
         default=None,

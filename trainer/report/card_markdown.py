@@ -6,13 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent
-from edgeveil.trainer.report.card_page import environment
+from edgeveil.trainer.audit.verdict import percent
+from edgeveil.trainer.report.card_page import TONES, environment
 
 # The facts of a publication in the words that its page and its text share.
 
 
-TONES = {LEAKS: "bad", HOLDS: "good", CANNOT_TELL: "some"}
 COUNTED = {
     "person": "people whose rows, linked by a pseudonym, are alike",
     "none": "different people in each class of equal rows",
@@ -89,7 +88,7 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
     units = max(part["units"] for part in found["views"].values())
     limit = found["limit"]
     return {
-        "tone": TONES[found["verdict"]],
+        "tone": TONES.get(found["verdict"], "good"),
         "word": f"{found['verdict'][0].upper()}{found['verdict'][1:]}",
         "sentence": (
             f"{about}: attacked on {units:,} {_UNITS[found['unit']]}, none of whom an adversary had learned on "

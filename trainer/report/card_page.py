@@ -1,55 +1,210 @@
-"""The page of a privacy card: one self-contained file, made from privacy.json alone."""
+"""Pages and terminal lines of audits: a verdict, four answers in words, and a table for each question.
+
+``answers_in_words`` and ``tables`` are made of findings alone; the page of a card, of a report and of an audit before
+and after show both, and so does the terminal.
+"""
 
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
-from edgeveil.trainer.audit import verdict
-from edgeveil.trainer.audit.compare import utility_lines
-from edgeveil.trainer.audit.document import identity, same
-from edgeveil.trainer.audit.sections.linear_section import Predictors
-from edgeveil.trainer.audit.sections.retained import retained_table, score
+from edgeveil.trainer.audit.card import current, guarantees
+from edgeveil.trainer.audit.findings import (
+    LABEL_ONLY,
+    RAW,
+    SENT,
+    Finding,
+    best,
+    findings,
+    guess,
+    kept,
+    most_bits,
+    written,
+)
+from edgeveil.trainer.audit.text import Block, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
+    BOUNDED,
     CANNOT_TELL,
-    HOLDS,
     LEAKS,
-    part_lines,
+    NOTHING_FOUND,
+    column_title,
     percent,
-    span,
-    what_else_lines,
-    what_else_sentence,
-    worst_first,
+    verdict,
+    words,
 )
 
 FOLDER = Path(__file__).parent / "templates"
-GROUPS = (
-    ("adaptive", "Adaptive: trained on perturbed samples. The evidence."),
-    ("fixed", "Fixed: the classifier the perturber was trained against. Shows that training worked, nothing more."),
-    ("transfer", "Transfer: another architecture, trained on clean samples."),
-)
+DASH = "\N{EN DASH}"
+LEARNED = "rows learned from"
+TONES = {LEAKS: "bad", BOUNDED: "good", NOTHING_FOUND: "good", CANNOT_TELL: "some"}
+_SURE = {
+    LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
+    BOUNDED: "As surely as its assumptions hold: no attack can do better, tried or not.",
+    NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
+    CANNOT_TELL: "Not sure: with {rows:,} test rows, the intervals of {attacks} attacks reach above what is allowed.",
+}
+_NEXT = {
+    LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
+    BOUNDED: "Check that the assumptions under guarantees hold where it is used.",
+    NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
+    CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
+}
+
+
+class Row(NamedTuple):
+    """A row of a table; ``mark`` is a word next to its name, ``look`` a class of the style sheet."""
+
+    cells: tuple[str, ...]
+    mark: str = ""
+    look: str = ""
+    note: str = ""
+
+
+class Table(NamedTuple):
+    """The answers to one question, as text."""
+
+    title: str
+    of: str
+    head: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def tables(found: Sequence[Finding]) -> list[Table]:
+    """A table for each question: name, learned on, figure with its interval, what y alone reaches, rows."""
+    return [_attacks(block) if block.attacked else _answers(block) for block in blocks(found)]
+
+
+def _attacks(block: Block) -> Table:
+    """Attacks next to each other, a column for each figure."""
+    known = {name for row in block.rows for name in row.figures}
+    # Bits beyond the public prior may be gained by correcting it, and are not leaked: audit.json has them too.
+    names = [name for name in FIGURES if name in known and (name, "bits-counted" in known) != ("bits", True)]
+    rows = []
+    for row in block.rows:
+        chosen = any(one.more.get("chosen") for one in row.figures.values())
+        right = row.figures.get("right")
+        mark = "most bits" if chosen else "non-adaptive" if row.kind in ("fixed", "transfer") else ""
+        mark = "best attack found" if right is not None and right.more.get("chosen") else mark
+        look = "best" if chosen else "non" if row.kind != "adaptive" else ""
+        shown = tuple(_shown(row.figures.get(name)) for name in names)
+        seed = "" if not row.seed else f", seed {row.seed}"
+        count = row.first.more.get("train_samples")
+        name = f"y alone, by {row.name}" if row.kind == "guess" else f"{row.name}{seed}"
+        cells = (name, row.learned_on, *shown, "" if count is None else f"{count:,}")
+        rows.append(Row(cells, mark, look, row.first.not_run and f"not run: {row.first.not_run}"))
+    head = ("", "learned on", *(FIGURES[name].words for name in names), LEARNED)
+    return Table(block.title, block.of, head, tuple(rows))
+
+
+def _answers(block: Block) -> Table:
+    """Answers of any kind, a line for each figure."""
+    rows = []
+    for row in block.rows:
+        figures = [one for name, one in row.figures.items() if name]
+        shown = tuple(f"{_most(one)}{one.shown()} {FIGURES[one.figure].words}" for one in figures)
+        nulls = tuple(DASH if one.null is None else written(one.null, FIGURES[one.figure].form) for one in figures)
+        count = f"{row.first.rows:,}" if row.first.rows else ""
+        note = f"not run: {row.first.not_run}" if row.first.not_run else row.first.text
+        name = f"{row.name}: {row.about}" if row.about and row.name else row.about or row.name
+        rows.append(Row((name, row.learned_on, "\n".join(shown), "\n".join(nulls), count), "", "", note))
+    return Table(block.title, block.of, ("", "learned on", "figure [95 %]", "y alone", "rows"), tuple(rows))
+
+
+def _shown(one: Finding | None) -> str:
+    if one is None or one.value is None:
+        return DASH
+    return one.shown() + ("" if one.p is None else f", p = {one.p:.3g}")
+
+
+def _most(one: Finding) -> str:
+    return "at most " if one.bound else ""
+
+
+def readers(document: Mapping[str, Any], of: str = SENT) -> tuple[Finding, Finding]:
+    """How often y is read right: by the reader that did best on validation rows, and by the fixed one."""
+    y, fixed = document["data"]["target"], kept(document, of)
+    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
+    return max(found, key=lambda one: -1.0 if one.chosen_by is None else one.chosen_by, default=fixed), fixed
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, str]:
+    """The figures that a reader compares first, as text: y kept and z attacked, of what is sent, of label-only and of
+    raw samples."""
+    z = document["data"]["sensitive"]
+    found = {"chance": percent(guess(document)), "best": best(document).label}
+    for name, of in (("", SENT), ("_floor", LABEL_ONLY), ("_raw", RAW)):
+        every = findings(document, of)
+        if any(one.kind == "reader" for one in every):
+            found[f"kept{name}"] = readers(document, of)[0].shown()
+        if any(one.kind in ATTACKS for one in every):
+            found[f"attack{name}"] = best(document, of).figures["right"].shown()
+            found[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
+        read = next((one for one in every if one.kind == "reader" and one.question == z), None)
+        if read is not None:
+            found[f"attack{name}"] = read.shown()
+    return found
+
+
+def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is kept, what leaks, how sure that is and what to do next, for somebody who knows nothing of it."""
+    y, z, judged = document["data"]["target"], document["data"]["sensitive"], verdict(document)
+    tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
+    if not tried["attacks"]:  # too few rows to attack
+        return []
+    reader, fixed = readers(document)
+    shown, needed = figures(document), judged["needed"]
+    by = (
+        reader.name if reader.name == fixed.name else f"{reader.name}; by {fixed.name}, which is fixed, {fixed.shown()}"
+    )
+    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
+    beside = (
+        ("kept_raw", "from raw samples"),
+        ("kept_floor", "from label-only, which sends the predicted class alone"),
+    )
+    keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
+    leak = (
+        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} "
+        f"alone is right {shown['chance']}"
+    )
+    more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
+    return [
+        ("What is kept", f"{keeps}."),
+        ("What leaks", f"{leak}."),
+        ("How sure", _SURE[judged["word"]].format(**tried)),
+        ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
+    ]
+
+
+def _attacks_of(document: Mapping[str, Any]) -> int:
+    return len({(one.name, one.learned_on) for one in findings(document, SENT) if one.kind in ATTACKS and one.figure})
+
+
+def shown(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What the macro ``audited`` of sections.html shows of an audit, or of an artefact of a card."""
+    found = tables(findings(document))
+    return {
+        "tone": TONES[verdict(document)["word"]],
+        "word": verdict(document)["word"],
+        "line": verdict(document)["line"],
+        "answers": answers_in_words(document),
+        "tables": [one for one in found if one.of == SENT],
+        "others": [one for one in found if one.of != SENT],
+        "board": list(board_lines(document)),
+        "guarantees": [one.text for one in guarantees(document)],
+    }
 
 
 def render(card: Mapping[str, Any]) -> str:
     """The page of a card (docs/reference/schemas/privacy.schema.json); every value is escaped."""
-    shown = {
-        **card,
-        "artefacts": [
-            {
-                **one,
-                "title": verdict.column_title(one),
-                "board": list(verdict.board_lines(one)),
-                "useful": retained_table(one),
-            }
-            for one in card["artefacts"]
-        ],
-    }
-    return environment().get_template("card.html").render(card=shown, **shown)
+    card = current(card)
+    parts = [{**one, **shown(one), "title": column_title(one)} for one in card["artefacts"]]
+    return str(environment().get_template("card.html").render(**{**card, "artefacts": parts}))
 
 
 def environment() -> Any:
@@ -59,38 +214,8 @@ def environment() -> Any:
     made = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
     )
-    made.filters.update(
-        percent=percent,
-        bare=lambda share: f"{100 * share:.1f}",
-        place=lambda share: f"{100 * share:.2f}%",
-        area=lambda auc: "\N{EN DASH}" if auc is None else f"{auc:.3f}",
-        factor=lambda factor: "\N{EN DASH}" if factor is None else f"{factor:.2f}",
-        bits=lambda bits: "\N{EN DASH}" if bits is None else f"{bits:+.3f}".replace("-", "\N{MINUS SIGN}"),
-        thousands=lambda n: f"{n:,}",
-        spread=spread,
-        score=score,
-        probe=probe,
-        span=span,
-        what_else=what_else_sentence,
-        worst_first=worst_first,
-    )
+    made.filters.update(percent=percent, thousands=lambda n: f"{n:,}")
     return made
-
-
-def spread(value: Mapping[str, Any] | None, form: str = ".3g") -> str:
-    """A mean with its interval."""
-    if value is None or value["mean"] is None:
-        return "\N{EN DASH}"
-    if value["low"] is None or value["high"] is None:
-        return f"{value['mean']:{form}}"
-    return f"{value['mean']:{form}} [{value['low']:{form}}, {value['high']:{form}}]"
-
-
-def probe(row: Mapping[str, Any]) -> str:
-    """The value of a probe, with its interval and chance if it has them."""
-    ends = "" if row["low"] is None else f" [{row['low']:.3g}, {row['high']:.3g}]"
-    chance = "" if row["chance"] is None else f"; chance {row['chance']:.3g}"
-    return f"{row['value']:.3g}{ends}{chance}"
 
 
 # A privacy card for a terminal.
@@ -100,27 +225,32 @@ MOST = 3  # of a kind, where a card is told in brief
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a card: guarantees, measurements by artefact, and what was not tested."""
-    for line in card["warnings"]:
-        yield f"  WARNING  {line}"
+    card = current(card)
+    for text in card["warnings"]:
+        yield f"  WARNING  {text}"
     for one in card["guarantees"]:
         yield f"  certified ({one['artefact']}): {one['sentence']}"
     for part in card["artefacts"]:
-        if len(card["artefacts"]) > 1:
-            yield ""
-            yield f"  {verdict.column_title(part)}: {part['verdict']}"
-        yield from _numbers(part, card["target"]["name"], card["sensitive"]["name"])
+        yield ""
+        yield f"  {column_title(part)}: {words(part)}"
+        yield from (f"  {name}: {text}" for name, text in answers_in_words(part))
+        yield from (f"  {text}" for text in board_lines(part))
+        for block in blocks(findings(part)):
+            yield from (f"  {text}" for text in lines(block))
     yield "  not tested:"
-    yield from (f"    {line}" for line in card["not_tested"])
+    yield from (f"    {text}" for text in card["not_tested"])
     yield f"  {card['statement']}"
 
 
 def brief_lines(card: Mapping[str, Any]) -> Iterator[str]:
     """What a card says first, in ten lines at most: warnings, what leaks by artefact, what is certified."""
-    yield from _first(MOST, [f"  WARNING  {line}" for line in card["warnings"]], "warnings")
-    yield from _first(MOST, [_verdict(card, part) for part in card["artefacts"]], "artefacts")
+    card = current(card)
+    yield from _first(MOST, [f"  WARNING  {text}" for text in card["warnings"]], "warnings")
+    verdicts = [f"  {column_title(part)}: {words(part)}" for part in card["artefacts"]]
+    yield from _first(MOST, verdicts, "artefacts")
     for one in card["guarantees"][:1]:
         yield f"  certified ({one['artefact']}): {one['sentence']}"
-    yield from (f"  {what_else_sentence(part)}" for part in card["artefacts"][:1] if part.get("what_else"))
+    yield from (f"  {name}: {text}" for part in card["artefacts"][:1] for name, text in answers_in_words(part)[:1])
 
 
 def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
@@ -129,96 +259,7 @@ def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:
         yield f"  and {len(lines) - most} more {what}"
 
 
-def _verdict(card: Mapping[str, Any], part: Mapping[str, Any]) -> str:
-    worst, floor = part["worst_adaptive"], part["label_only"]["worst_adaptive"]
-    return (
-        f"  {verdict.column_title(part)}: {part['verdict']}: right about {card['sensitive']['name']} {score(worst)} "
-        f"(best attack found: {worst['name']}), label-only {score(floor)}; keeps {card['target']['name']} "
-        f"{score(part['target'])}"
-    )
-
-
-def _numbers(part: Mapping[str, Any], target: str, sensitive: str) -> Iterator[str]:
-    worst, chance = part["worst_adaptive"], part["chance"]
-    yield f"  best attack found (adaptive, {worst['name']}): right about {sensitive} {score(worst)}{_more(worst)}"
-    guesses = f"{percent(chance['prior'])} (prior), {percent(chance['majority'])} (majority)"
-    yield f"    a lower bound on what leaks; chance is {guesses}"
-    floor = part["label_only"]
-    worst = floor["worst_adaptive"]
-    yield f"  label-only, the floor (adaptive, {worst['name']}): {score(worst)}{_more(worst)}"
-    yield from (f"  {line}" for line in verdict.board_lines(part))
-    yield f"  keeps {target}: {score(part['target'])}; label-only {score(floor['target'])}"
-    yield "  adversaries not trained on perturbed samples; one that retrains may do better:"
-    for row in part["adversaries"]:
-        if row["kind"] != "adaptive":
-            yield f"    non-adaptive ({row['kind']}, {row['name']}): {score(row)}"
-    certificate = part.get("certificate")
-    for found in (certificate or {}).get("per_code"), certificate:
-        if found and not found["given"]:
-            yield f"  {found['sentence']}"
-    for row in part.get("streams", {}).get("tracks", []):
-        if "right" in row:
-            most, nothing = (percent(max(row[key].values())) for key in ("right", "people_shuffled"))
-            yield f"  tracks of {row['releases']}: best attack right {most}, where people are shuffled {nothing}"
-    yield from (f"  {line}" for line in what_else_lines(part))
-    yield from part_lines(part)
-    yield from _collateral(part)
-    for title, rows in part.get("probes", {}).items():
-        for row in rows:
-            yield f"  {title}, {row['name']}: " + (f"not tried: {row['not_run']}" if "not_run" in row else probe(row))
-    if "predictors" in part:
-        yield from (f"  {line}" if line else "" for line in Predictors().lines(part["predictors"], part))
-    if "diagnostic" in part:
-        shift = part["diagnostic"]["gamma"]
-        yield f"  {part['diagnostic']['title']}: mean {shift['perturbed']['mean']:.3f}, raw {shift['raw']['mean']:.3f}"
-
-
-def _collateral(part: Mapping[str, Any]) -> Iterator[str]:
-    useful = part.get("collateral")
-    if not useful:
-        return
-    found = useful["perturbed"]
-    yield f"  trained on perturbed samples, y on clean samples: {score(found['train_on_it']['y'])}"
-    yield f"  told apart from raw samples: {score(found['told_apart'])} (50 % is perfect; for donors it proves nothing)"
-    for row in part["leakage_about_others"]:
-        kept = "" if row["kept"] is None else f", x to x' {score(row['kept'])}"
-        asked = ", asked for by the recipe" if row["named_by_recipe"] else ""
-        yield (
-            f"  tells of {row['attribute']}: {score(row['read_from_it'])}, label-only {score(row['label_only'])}"
-            f"{kept}{asked}"
-        )
-
-
-def _more(row: Mapping[str, Any]) -> str:
-    auc = "" if row["auc"] is None else f", AUC {row['auc']:.3f}"
-    return auc + ("" if row["bits"] is None else f", {row['bits']:+.3f} bits beyond y")
-
-
 # audit.json and report.html of an audit of samples before and after a mechanism.
-
-TONES = {LEAKS: ("bad", "It leaks"), HOLDS: ("good", "No attack found reads it"), CANNOT_TELL: ("some", "Cannot tell")}
-
-
-def grouped(audit: Mapping[str, Any], floor: Sequence[Mapping[str, Any]] = ()) -> list[dict[str, Any]]:
-    """The rows of the table by kind, each with label-only's row (``floor``) of the same adversary."""
-    beside = {identity(row): row for row in floor}
-    seeds = Counter((row["name"], row.get("learned_on")) for row in audit["adversaries"])
-    made = []
-    for kind, title in GROUPS:
-        rows = [
-            {
-                **row,
-                "best": same(row, audit["worst_adaptive"]),
-                "seeds": seeds[row["name"], row.get("learned_on")],
-                "floor": beside.get(identity(row)),
-            }
-            for row in audit["adversaries"]
-            if row["kind"] == kind
-        ]
-        if rows:
-            rows.sort(key=lambda row: -row["accuracy"])
-            made.append({"title": title, "rows": rows, "non_adaptive": kind != "adaptive"})
-    return made
 
 
 def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -233,28 +274,17 @@ def made_with(audit: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 def render_pairs(document: Mapping[str, Any]) -> str:
     """The page, one file without pictures of samples; every value is escaped."""
-    tone, words = TONES[document["verdict"]["word"]]
+    data = document["data"]
     facts = [
-        ("Rows", f"{document['data']['rows']['before']:,} before, {document['data']['rows']['after']:,} after"),
-        ("Units", f"{document['data']['units']['count']:,} {document['data']['units']['kind']}"),
+        ("Rows", ", ".join(f"{count:,} {name}" for name, count in data["rows"].items())),
+        *([("Units", f"{data['clusters']['test']:,} {data['clusters']['kind']}s")] if data["clusters"] else []),
         ("Order", document["order"]["sentence"]),
         *(("Note", note) for note in document["notes"]),
         *(("Too little", warning) for warning in document["warnings"]),
         *made_with(document),
     ]
-    return (
-        environment()
-        .get_template("pairs.html")
-        .render(
-            audit=document,
-            data=document["data"],
-            tone=tone,
-            verdict=words,
-            groups=grouped(document),
-            utility=[] if document["utility"] is None else utility_lines(document),
-            facts=facts,
-        )
-    )
+    page = environment().get_template("pairs.html")
+    return str(page.render(audit=document, data=data, shown=shown(document), facts=facts))
 
 
 def write_pairs_report(document: Mapping[str, Any], folder: Path) -> tuple[Path, Path]:

@@ -14,17 +14,16 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.bench.protocol import SCHEMA
+from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.audit.card import SUBSTITUTED
-from edgeveil.trainer.audit.sections.retained import retained_table
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, percent, sentence, verdict, words
+from edgeveil.trainer.audit.findings import SENT, findings, written
 from edgeveil.trainer.report import pictures as drawing
-from edgeveil.trainer.report.card_page import environment, grouped, made_with
+from edgeveil.trainer.report.card_page import environment, figures, made_with
+from edgeveil.trainer.report.card_page import shown as shown_of
 from edgeveil.trainer.report.pictures import INKS, saved, style
-
-TONES = {HOLDS: "good", CANNOT_TELL: "some", LEAKS: "bad"}
 
 
 def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
@@ -42,12 +41,9 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
         "data": data,
         "created": audit["created"][:10],
         "edgeveil": audit["versions"].get("edgeveil", ""),
-        "tone": TONES[verdict(audit)["word"]],
-        "verdict": f"{words(audit)[0].upper()}{words(audit)[1:]}",
-        "sentence": sentence(audit),
+        "shown": shown_of(audit),
+        "figures": figures(audit),
         "certified": certified(audit),
-        "groups": grouped(audit, audit["label_only"]["adversaries"]),
-        "useful": retained_table(audit),
         "also_not_tested": also,
         "provenance": [
             ("Data", f"{data['name']}: {', '.join(f'{n:,} {name}' for name, n in data['rows'].items())} rows"),
@@ -58,22 +54,15 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 def certified(audit: Mapping[str, Any]) -> dict[str, str]:
     """The certified ``figure`` and the ``note`` with its assumptions; where nothing is certified, the note says why."""
-    y = audit["data"]["target"]
-    found = audit.get("certificate") or {"given": False, "sentence": "This audit counted nothing."}
-    if found["given"]:
-        return {
-            "figure": f"\N{LESS-THAN OR EQUAL TO} {percent(found['bound'])}",
-            "note": f"right at most, for one release, where the attacker knows {y} alone; "
-            f"{100 * found['confidence']:g} % confidence, for {found['unit']} like the {found['units']:,} counted",
-        }
-    codes = found.get("per_code")
-    if codes and codes["given"]:
-        return {
-            "figure": f"factor {codes['factor']:.2f}",
-            "note": f"by which one code raises the chance of any value at most, given {y}; "
-            f"{100 * codes['confidence']:g} % confidence, for {found['unit']} like the {codes['units']:,} counted",
-        }
-    reason = found["sentence"].removeprefix("No certificate: ")
+    found = [one for one in findings(audit, SENT) if one.kind in ("certificate", "spending")]
+    z = audit["data"]["sensitive"]
+    given = [one for one in found if one.bound]
+    best = next((one for one in given if one.question == z), given[0] if given else None)
+    if best is not None:
+        sign = "\N{LESS-THAN OR EQUAL TO} " if best.figure == "right" else f"{best.figure} "
+        return {"figure": f"{sign}{written(best.value or 0.0, FIGURES[best.figure].form)}", "note": best.text}
+    reason = next((one.not_run for one in found if one.not_run), "This audit counted nothing.")
+    reason = reason.removeprefix("No certificate: ")
     return {"figure": "No certificate", "note": reason[:1].upper() + reason[1:]}
 
 

@@ -12,24 +12,29 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from edgeveil.edge_runtime import __version__
+from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import verdict
+from edgeveil.trainer.audit.card import current
+from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.frozen import LICENCES
-from edgeveil.trainer.audit.verdict import guess, what_else_sentence
+from edgeveil.trainer.audit.verdict import column_title, words
 from edgeveil.trainer.recipe.training_sections import leaving
-from edgeveil.trainer.report.card_page import environment
+from edgeveil.trainer.report.card_page import answers_in_words, environment, figures, shown
 
 DETECTOR = "detector"
 _NAMES = uuid.UUID("6f0f5b1e-3c0c-5d0e-9a53-0d5a3c1f2b77")  # so that one bundle has one serial number
 
 
 def ml_bom(bundle: Bundle, card: Mapping[str, Any]) -> bytes:
-    """The document as JSON; the same bundle gives the same bytes. ``card`` is the bundle's.
+    """The document as JSON; the same bundle gives the same bytes. ``card`` is the bundle's, of any schema.
 
     Raises ``BadInput`` where cyclonedx-python-lib is not installed, or where the card does not fit the form.
     """
-    text = json.dumps(_document(bundle, card), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False) + "\n"
+    text = (
+        json.dumps(_document(bundle, current(card)), indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+        + "\n"
+    )
     _check(text)
     return text.encode()
 
@@ -157,11 +162,11 @@ def _model_card(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
             "outputs": [*({"format": _format(output)} for output in manifest["outputs"]), *counted],
         },
         "quantitativeAnalysis": {
-            "performanceMetrics": [row for part in card["artefacts"] for row in _metrics(part, y, z)],
+            "performanceMetrics": [row for part in card["artefacts"] for row in _metrics(part)],
         },
         "considerations": {
             "technicalLimitations": [card["statement"], card["reading"], *card["not_tested"]],
-            "performanceTradeoffs": [part["sentence"] for part in card["artefacts"]],
+            "performanceTradeoffs": [text for part in card["artefacts"] for _, text in answers_in_words(part)],
             "ethicalConsiderations": [{"name": line} for line in card["warnings"]],
         },
         "properties": [
@@ -170,39 +175,28 @@ def _model_card(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _metrics(part: Mapping[str, Any], y: str, z: str) -> Iterator[dict[str, Any]]:
-    """The figures of one audited artefact; ``slice`` names it."""
+def _metrics(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The verdict and the figures of one audited artefact; ``slice`` names it."""
+    where = f"test, {column_title(part)}"
+    yield {"type": "verdict", "value": words(part), "slice": where}
+    for one in findings(part):
+        if one.value is not None and (one.of == SENT or one.kind in ("reader", "guess") or one.more.get("chosen")):
+            yield {"type": _metric(one), "value": str(one.value), "slice": where, **_between(one)}
 
-    def metric(kind: str, row: Mapping[str, Any], value: str = "accuracy", ends: str = "") -> dict[str, Any]:
-        low, high = row.get(f"{ends}low"), row.get(f"{ends}high")
-        between = {} if low is None or high is None else {"lowerBound": str(low), "upperBound": str(high)}
-        found = {"type": kind, "value": str(row[value]), "slice": f"test, {verdict.column_title(part)}"}
-        return {**found, "confidenceInterval": between} if between else found
 
-    yield metric("verdict", part, "verdict")
-    for said, of in (("", part), ("label-only: ", part["label_only"])):
-        worst, most = of["worst_adaptive"], of["most_bits"]
-        yield metric(f"{said}accuracy of {y}", of["target"])
-        yield metric(f"{said}accuracy on {z}, best attack found ({worst['name']})", worst)
-        yield metric(f"{said}bits about {z} beyond {y}, most of any attack ({most['name']})", most, "bits", "bits_")
-    yield metric(f"chance at {z}", {"accuracy": guess(part)})
-    yield metric(f"accuracy of {y}, raw samples", part["raw"]["target"])
-    yield metric(f"accuracy on {z}, raw samples", part["raw"]["sensitive"])
-    certificate = part.get("certificate") or {}
-    if (certificate.get("per_code") or {}).get("given"):
-        yield metric(
-            f"factor by which any code raises the chance of any {z}, at most", certificate["per_code"], "factor"
-        )
-    if certificate.get("given"):
-        yield metric(f"accuracy on {z} of any adversary on average, at most", certificate, "bound")
-    worst = (part.get("what_else") or {}).get("worst")
-    if worst is not None:
-        yield metric(f"area under the ROC curve of the worst other question: {worst['question']}", worst["auc"], "mean")
-    for one in part["leakage_about_others"]:
-        found = one["read_from_it"]
-        if found is not None:
-            value = "accuracy" if "accuracy" in found else "correlation"
-            yield metric(f"{value} of {one['attribute']}, read from what leaves", found, value)
+def _metric(one: Finding) -> str:
+    most = "at most " if one.bound else ""
+    of = "" if one.of == SENT else f", {one.of}"
+    learned = f" on {one.learned_on} rows" if one.learned_on else ""
+    about = f" ({one.about})" if one.about else ""
+    return f"{one.question}, {one.name}{learned}{about}{of}: {most}{FIGURES[one.figure].words}"
+
+
+def _between(one: Finding) -> dict[str, Any]:
+    low, high = one.interval
+    return (
+        {} if low is None or high is None else {"confidenceInterval": {"lowerBound": str(low), "upperBound": str(high)}}
+    )
 
 
 def _properties(**facts: Any) -> list[dict[str, str]]:
@@ -316,8 +310,10 @@ BEYOND = (
 
 def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
     """The page of a verified bundle, whose card is ``card`` and whose signer is called ``signer``."""
-    manifest, counts = bundle.manifest.document, bundle.manifest.counts
-    artefacts = [{**part, "title": verdict.column_title(part), "also": _also(part)} for part in card["artefacts"]]
+    manifest, counts, card = bundle.manifest.document, bundle.manifest.counts, current(card)
+    artefacts = [
+        {**part, **shown(part), "title": column_title(part), "figures": figures(part)} for part in card["artefacts"]
+    ]
     return (
         environment()
         .get_template("dpia.html")
@@ -335,8 +331,3 @@ def render(bundle: Bundle, card: Mapping[str, Any], signer: str) -> str:
             version=__version__,
         )
     )
-
-
-def _also(part: Mapping[str, Any]) -> str | None:
-    """What else can be read, in the words of the audit; None where it did not ask."""
-    return what_else_sentence(part) if part.get("what_else") else None

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, guess, percent, verdict
+from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, SENT, Finding, attacks, best, findings, guess
+from edgeveil.trainer.audit.findings import kept as kept_by
+from edgeveil.trainer.audit.verdict import BOUNDED, CANNOT_TELL, LEAKS, NOTHING_FOUND, judge, percent, verdict
 from edgeveil.trainer.datasets.base import InputSpec
 
 INKS = ("#2b5d8a", "#b3372b", "#1d7a55", "#9a6700", "#6b4c9a", "#4a4f54", "#0f8a9d", "#a8447a")
@@ -119,48 +121,49 @@ def _words(name: str) -> str:
 
 NAMES = {"prgan": "PR-GAN", "codebook": "the codebook"}
 GREY, GOOD, BAD = "#4a4f54", INKS[2], INKS[1]
-INK = {HOLDS: GOOD, CANNOT_TELL: GREY, LEAKS: BAD}
+INK = {BOUNDED: GOOD, NOTHING_FOUND: GOOD, CANNOT_TELL: GREY, LEAKS: BAD}
 
 
 @dataclass(frozen=True)
 class Row:
     """One perturber: its name, what it sends (n, height, width, channels), and what was found about it.
 
-    ``part`` is its audit, or the ``label_only`` of one; None for the samples themselves. ``kept`` is the correlation
-    within y between x and x' by property; None if not measured, as for the samples themselves.
+    ``audit`` is the audit that has it, and ``of`` whose output it is there: what is sent, label-only or raw samples.
+    ``kept`` is the correlation within y between x and x' by property; None if not measured, as for raw samples.
     """
 
     title: str
     frames: np.ndarray
-    part: Mapping[str, Any] | None = None
+    audit: Mapping[str, Any]
+    of: str = SENT
     kept: Mapping[str, float] | None = None
 
 
-def kept(part: Mapping[str, Any]) -> dict[str, float]:
+def kept(document: Mapping[str, Any]) -> dict[str, float]:
     """By property the correlation within y between x and x' that an audit found."""
-    return {name: found["correlation"] for name, found in part["collateral"]["kept"].items()}
+    found = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
+    return {one.question: one.value for one in found if one.value is not None}
 
 
 def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
     """Whether ``recommended`` is recommended over ``document``, from two audits of the same data, in two sentences."""
-    z, raw = document["data"]["sensitive"], document["raw"]["sensitive"]["accuracy"]
-    chance = guess(document)
-    ours, theirs = (part["worst_adaptive"]["accuracy"] for part in (recommended, document))
+    z, y = document["data"]["sensitive"], document["data"]["target"]
+    chance, raw = guess(document), _right_of(document, RAW)
+    ours, theirs = _right_of(recommended, SENT), _right_of(document, SENT)
     fixed = fixed_accuracy(document)
     fooled = (
         f" fools the adversary it was trained against ({percent(fixed)}), and" if fixed < (chance + raw) / 2 else ":"
     )
-    floor = document["label_only"]["worst_adaptive"]["accuracy"]
     paper, other = (NAMES.get(part["perturber"], part["perturber"]) for part in (document, recommended))
     told = (
         f"{paper}{fooled} the best attack found reads {z} right {percent(theirs)} of the time. On {other} it is "
-        f"{percent(ours)}, on label-only {percent(floor)}; guessing from {document['data']['target']} alone is right "
+        f"{percent(ours)}, on label-only {percent(_right_of(document, LABEL_ONLY))}; guessing from {y} alone is right "
         f"{percent(chance)}"
     )
     some = ", ".join(f"{name} {value:.2f}" for name, value in kept(recommended).items())
     keeps = f". Beyond the label, where label-only keeps nothing, it keeps {some} (correlation between x and x')"
     word = verdict(recommended)["word"]
-    if word == HOLDS:
+    if word in (BOUNDED, NOTHING_FOUND):
         return f"{told}{keeps}. So {other} is recommended."
     if word == CANNOT_TELL and ours < theirs:
         return f"{told}{keeps}. It hides more; whether it hides enough, too few test rows can tell."
@@ -169,13 +172,25 @@ def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
     return f"{told}{keeps}. Here it hides no more: neither is recommended."
 
 
-def fixed_accuracy(part: Mapping[str, Any]) -> float:
+def fixed_accuracy(document: Mapping[str, Any], of: str = SENT) -> float:
     """The accuracy of the adversary of the training."""
-    return max(row["accuracy"] for row in part["adversaries"] if row["kind"] == "fixed")
+    return max(row.figures["right"].value or 0.0 for row in attacks(document, of) if row.kind == "fixed")
 
 
-def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, raw: Mapping[str, Any]) -> bytes:
-    """The picture as PNG. ``raw`` are the rates of D_y and D_z on the samples themselves, as an audit has them."""
+def _read(document: Mapping[str, Any], of: str) -> Finding:
+    """How often z is read right: by the best attack found, or by D_z of raw samples."""
+    if of != RAW:
+        return best(document, of).figures["right"]
+    z = document["data"]["sensitive"]
+    return next(one for one in findings(document, RAW) if (one.question, one.kind) == (z, "reader"))
+
+
+def _right_of(document: Mapping[str, Any], of: str) -> float:
+    return _read(document, of).value or 0.0
+
+
+def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str) -> bytes:
+    """The picture as PNG."""
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
@@ -184,12 +199,12 @@ def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, r
         figure = Figure(figsize=(3.0 + 0.62 * count + 4.6, 0.95 * len(rows) + 1.15), layout="constrained")
         grid = figure.subplots(len(rows), count + 2, squeeze=False, width_ratios=[2.6, *[0.62] * count, 4.6])
         for axes, row in zip(grid, rows, strict=True):
-            _comparison_words(axes[0], row, target, raw)
+            _comparison_words(axes[0], row, target)
             for place, picture in zip(axes[1:-1], row.frames, strict=True):
                 unit = np.clip((picture - np.asarray(spec.low, np.float64)) / spec.span, 0.0, 1.0)
                 place.imshow(unit if unit.shape[-1] == 3 else unit[..., 0], cmap="gray", vmin=0.0, vmax=1.0)
                 place.axis("off")
-            _rates(axes[-1], row, raw, last=row is rows[-1])
+            _rates(axes[-1], row, last=row is rows[-1])
         grid[0][-1].set_title(f"{sensitive} read right, % (95 % interval)", loc="left", fontsize=9)
         marks = [
             ("o", "white", GREY, "fixed: trained against (non-adaptive)"),
@@ -204,8 +219,8 @@ def draw(spec: InputSpec, rows: Sequence[Row], *, target: str, sensitive: str, r
         return saved(figure, "png", dpi=130)
 
 
-def _comparison_words(axes: Any, row: Row, target: str, raw: Mapping[str, Any]) -> None:
-    right = (raw if row.part is None else row.part)["target"]["accuracy"]
+def _comparison_words(axes: Any, row: Row, target: str) -> None:
+    right = kept_by(row.audit, row.of).value
     lines = f"{target} right {percent(right)}"
     if row.kept is not None:
         few = "  ".join(f"{name} {value:.2f}" for name, value in row.kept.items())
@@ -215,29 +230,30 @@ def _comparison_words(axes: Any, row: Row, target: str, raw: Mapping[str, Any]) 
     axes.axis("off")
 
 
-def _rates(axes: Any, row: Row, raw: Mapping[str, Any], *, last: bool) -> None:
+def _rates(axes: Any, row: Row, *, last: bool) -> None:
     axes.set_xlim(0, 104)
     axes.set_ylim(0, 1)
     axes.set_yticks([])
     axes.spines[["top", "right", "left"]].set_visible(False)
     axes.tick_params(labelbottom=last)
-    if row.part is None:
-        rate = raw["sensitive"]
-        _rate(axes, rate, 0.5, BAD, f"on raw samples {percent(rate['accuracy'])}")
+    right = _read(row.audit, row.of)
+    if row.of == RAW:
+        _rate(axes, right, 0.5, BAD, f"on raw samples {percent(right.value)}")
         return
-    best = row.part["worst_adaptive"]
-    axes.axvline(100 * max(row.part["chance"].values()), color=INKS[0], linestyle="--", linewidth=1, zorder=0)
-    ink = INK[verdict(row.part)["word"]]
-    _rate(axes, best, 0.32, ink, f"best attack {percent(best['accuracy'])}")
-    fixed = fixed_accuracy(row.part)
+    axes.axvline(100 * guess(row.audit, row.of), color=INKS[0], linestyle="--", linewidth=1, zorder=0)
+    asked = (row.audit.get("limits") or {}).get("asked", {})
+    judged = verdict(row.audit) if row.of == SENT else judge(row.audit, asked, of=row.of)
+    _rate(axes, right, 0.32, INK[judged["word"]], f"best attack {percent(right.value)}")
+    fixed = fixed_accuracy(row.audit, row.of)
     axes.plot([100 * fixed], [0.75], "o", markerfacecolor="white", markeredgecolor=GREY, markersize=5)
     _note(axes, fixed, 0.75, GREY, f"fixed {percent(fixed)}")
 
 
-def _rate(axes: Any, rate: Mapping[str, Any], y: float, ink: str, text: str) -> None:
-    axes.plot([100 * rate["low"], 100 * rate["high"]], [y, y], color=ink, linewidth=3, alpha=0.4)
-    axes.plot([100 * rate["accuracy"]], [y], "o", color=ink, markersize=6)
-    _note(axes, rate["low"], y, ink, text)
+def _rate(axes: Any, rate: Finding, y: float, ink: str, text: str) -> None:
+    value, low, high = (100 * (end or 0.0) for end in (rate.value, *rate.interval))
+    axes.plot([low, high], [y, y], color=ink, linewidth=3, alpha=0.4)
+    axes.plot([value], [y], "o", color=ink, markersize=6)
+    _note(axes, low / 100, y, ink, text)
 
 
 def _note(axes: Any, share: float, y: float, ink: str, text: str) -> None:

@@ -20,13 +20,20 @@ from edgeveil.trainer.runs.run import Log
 
 @dataclass(frozen=True)
 class CheckpointScore:
-    """Measured on validation rows, against the classifiers that the perturber was trained against (non-adaptive)."""
+    """Measured on validation rows: z against the classifier that the perturber was trained against (non-adaptive), y by
+    D_y and by ``reader_accuracy``, the best other reader (a label that is sent, one that learned on x'; 0: none)."""
 
     target_accuracy: float  # Acc(D_y)
     sensitive_accuracy: float  # Acc(D_z), its logits masked to the z that θ allows
     med_cross_entropy: float  # mean CE(MED(z|y), D_z(x'|y)), in nats; its least value is med_entropy
     med_entropy: float
     distance: float  # mean Euclidean distance between u and u' in the unit cube
+    reader_accuracy: float = 0.0
+
+    @property
+    def kept_accuracy(self) -> float:
+        """How often the best reader has y right."""
+        return max(self.target_accuracy, self.reader_accuracy)
 
     def as_dict(self) -> dict[str, float]:
         """By name, as plain numbers."""
@@ -35,13 +42,14 @@ class CheckpointScore:
     def rank(self, *, floor: float, most_distance: float) -> tuple[float, ...]:
         """Smaller is better, for ``min`` over checkpoints.
 
-        Best are those with Acc(D_y) of at least ``floor``; of them those within ``most_distance``, because a generator
-        may destroy its input to deceive a confident D_z; of them the one whose D_z is nearest to MED. The accuracy of
+        Best are those whose best reader has y right at least as often as ``floor``; of them those within
+        ``most_distance``, because a generator may destroy its input to deceive a confident D_z; of them the one whose
+        D_z is nearest to MED. The accuracy of
         D_z is no measure: a D_z that is always wrong reveals as much as one that is always right. Where none meets the
-        floor, the highest Acc(D_y) is best.
+        floor, the best read y is best.
         """
-        if self.target_accuracy < floor:
-            return (1.0, -self.target_accuracy)
+        if self.kept_accuracy < floor:
+            return (1.0, -self.kept_accuracy)
         return (0.0, float(self.distance > most_distance), self.med_cross_entropy)
 
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import tomllib
 
+from edgeveil.edge_runtime.bundle.audit_figures import best_attack, chances
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 
 
@@ -26,7 +28,8 @@ class Attack:
 
 @dataclass(frozen=True)
 class Summary:
-    """One run. ``keeps`` is Acc(D_y) on validation, None until it is finished; ``audits`` are those of its exports."""
+    """One run. ``keeps`` is how often y is read right on validation, None until it is finished; ``audits`` are those of
+    its exports."""
 
     run: str
     recipe: str
@@ -62,9 +65,15 @@ def summary(run: Path, audits: Sequence[tuple[Path, Attack]] = ()) -> Summary:
         state=str(facts.get("state", "")),
         created=str(facts.get("created", "")),
         minutes=round(sum(facts.get("wall_time_s", {}).values()) / 60, 1),
-        keeps=facts.get("validation", {}).get("target_accuracy"),
+        keeps=_keeps(facts.get("validation", {})),
         audits=[attack for of, attack in audits if of == run.resolve()],
     )
+
+
+def _keeps(validation: Mapping[str, Any]) -> float | None:
+    """y by the best reader; of an older run by D_y."""
+    known = [validation[name] for name in ("target_accuracy", "reader_accuracy") if name in validation]
+    return max(known, default=None)
 
 
 def audits_beside(run: Path) -> list[tuple[Path, Attack]]:
@@ -101,7 +110,7 @@ def cells(one: Summary) -> list[str]:
     return [one.run, one.recipe, one.kind, one.budget, one.state, f"{one.minutes:.1f}", keeps, read]
 
 
-HEAD = ["run", "recipe", "kind", "budget", "state", "minutes", "Acc(D_y)", "best attack found on z"]
+HEAD = ["run", "recipe", "kind", "budget", "state", "minutes", "y right", "best attack found on z"]
 
 
 def _below(root: Path, name: str) -> Iterator[Path]:
@@ -115,11 +124,12 @@ def _audits(root: Path) -> Iterator[tuple[Path, Attack]]:
     for path in sorted(_below(root, "audit.json")):
         folder = path.parent
         try:
-            report, found = json.loads((folder / "export.json").read_text()), json.loads(path.read_text())
-            worst, chance = found["worst_adaptive"], max(found["chance"].values())
+            report = json.loads((folder / "export.json").read_text())
+            found = as_schema_2(json.loads(path.read_text()))
+            worst, chance = best_attack(found), max(chances(found).values())
             run = (folder / report["run"]).resolve()
-            yield run, Attack(str(folder), str(found.get("artefact", "")), float(worst["accuracy"]), float(chance))
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            yield run, Attack(str(folder), str(found.get("artefact", "")), float(worst["value"]), float(chance))
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, StopIteration):
             continue  # no export of ours, or one of another version: it is no figure of a run
 
 

@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust, TrustFile, parse_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.schema import (
     CARD_MEMBER,
     COUNTERSIGNATURE_MEMBER,
@@ -38,6 +39,7 @@ from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic, writing
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
+from edgeveil.trainer.progress import say
 from edgeveil.trainer.results import locked, require_free
 from edgeveil.trainer.sealing.keys import Signer, is_encrypted, keygen
 
@@ -84,7 +86,7 @@ def seal(
         if audit is not None:
             files[PRIVACY_MEMBER], document = audit
             spoken, of = spoken_of(document), manifest["perturber"]
-            check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
+            document = check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
             manifest["privacy"] = {**PRIVACY_FILES, **spoken}
             files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
             countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
@@ -98,6 +100,8 @@ def seal(
         ]
         _refuse_paths(manifest, "manifest.json")
         check_manifest(manifest)
+        if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):
+            say(f"Note: {outlets.UNHELD}.")
         manifest_bytes = strict_json.dumps(manifest)
         if len(manifest_bytes) > MAX_MANIFEST_BYTES:
             raise BadInput(

@@ -70,6 +70,15 @@ def test_a_card_says_what_mqtt_needs_there(wheels, noted):
     assert ("edgeveil wheels raspberry-pi5 --mqtt" in made.text()) == noted
 
 
+@pytest.mark.parametrize(
+    ("unheld", "source", "noted"), [(True, "camera:0", True), (True, "npz:f", False), (False, "camera:0", False)]
+)
+def test_codes_that_nothing_holds_are_noted_for_a_live_source(unheld, source, noted):
+    trust, bundle = TrustFacts("aa", 1, ("aa",)), BundleFacts("11", "hall", 1, 1, "aa", unheld=unheld)
+    made = plan_card(bundle, profiles.load("raspberry-pi5"), Wanted(source, ("udp://10.0.0.2:9000",)), trust=trust)
+    assert ("nothing holds it" in made.text()) == noted
+
+
 def test_there_are_many_of_them_and_every_refusal_is_among_them():
     expected = [tomllib.loads(path.read_text())["expect"] for path in CASES]
     reasons = {one["refused"] for one in expected if "refused" in one}

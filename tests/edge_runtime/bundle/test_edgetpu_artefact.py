@@ -26,6 +26,7 @@ from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle import policy as audit_of
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.board_state import State, write_state
 from edgeveil.edge_runtime.bundle.policy import Demand, Policy
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
@@ -125,7 +126,7 @@ def test_the_card_in_the_preview_is_of_what_runs(made, tmp_path):
     parts = [("tflite-int8", None, 0.6), (COMPILED, "edgetpu", 0.7), (COMPILED, "edgetpu", 0.65)]
     one = audited(made, tmp_path, *parts, (COMPILED, "edgetpu", 0.9, "another board", "arm"))
     with zipfile.ZipFile(one.path) as file:
-        document = json.loads(file.read(PRIVACY_MEMBER))
+        document = as_schema_2(json.loads(file.read(PRIVACY_MEMBER)))
     for runs, told in (
         ({}, "60.0 %"),
         ({"artefact": "tflite-int8", "device": "cpu"}, "60.0 %"),

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from edgeveil.edge_runtime.bundle.audit_document import read_audit
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.policy import Demand, NoPolicyForAudit, Policy, open_policy, read_policy
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
@@ -59,6 +60,9 @@ def numpy_bundle(
         ({"most_attack_over_chance": 5}, "a share from 0 to 1"),
         ({"audited": False}, "needs an audit"),
         ({"also": 1}, "Expected the keys"),
+        ({"verdict": "holds"}, "Expected bounded or nothing found as 'verdict'"),
+        ({"verdict": None}, "Expected bounded or nothing found as 'verdict'"),
+        ({"verdict": "bounded", "audited": False, "most_attack_over_chance": None}, "A verdict needs an audit"),
     ],
 )
 def test_a_policy_is_read_strictly(change, words):
@@ -101,6 +105,65 @@ def test_what_a_bundle_must_show(tmp_path, bundle, demand, words):
     with pytest.raises(BundleRefused, match=words) as refused:
         read_bundle(path, trust)
     assert refused.value.reason == "policy-not-met"
+
+
+def judged(word):
+    """An audit of schema 2 with this verdict, within 20 points, and a bound on z where the verdict needs one."""
+
+    def change(manifest, members):
+        made = as_schema_2(bundles.audit_document(manifest, "numpy", members))
+        z = manifest["perturber"]["sensitive"]
+        made["findings"] += [{"question": z, "name": "law", "figure": "right", "value": 0.6, "bound": True}]
+        for one in made["findings"]:
+            if one.get("figure") == "bits-counted":
+                one["interval"] = [0.02, 0.08]
+        made["verdict"] = {
+            **{"word": word, "line": "", "findings": [], "reasons": [], "needed": None},
+            **{"limit": {"points": 20.0, "bits": 0.1}, "upper": {"points": 15.0, "bits": 0.08}},
+        }
+        bundles.add_audit(manifest, members, made)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("wanted", "word", "taken"),
+    [
+        ("nothing found", "nothing found", True),
+        ("nothing found", "bounded", True),
+        ("nothing found", "cannot tell", False),
+        ("nothing found", "leaks", False),
+        ("bounded", "bounded", True),
+        ("bounded", "nothing found", False),
+    ],
+)
+def test_an_owner_says_which_verdict_is_wanted_at_least(tmp_path, wanted, word, taken):
+    path = bundles.make_bundle(tmp_path, change=judged(word)).path
+    policy = read_policy(document(verdict=wanted, most_attack_over_chance=None))
+    if taken:
+        read_bundle(path, Trust([bundles.trusted()], policy=policy))
+        return
+    with pytest.raises(BundleRefused, match=f"is '{word}', and '{wanted}' is wanted") as refused:
+        read_bundle(path, Trust([bundles.trusted()], policy=policy))
+    assert refused.value.reason == "policy-not-met"
+
+
+def test_an_audit_of_before_has_no_verdict_and_holds_is_nothing_found(tmp_path):
+    wanted = Trust([bundles.trusted()], policy=read_policy(document(verdict="nothing found")))
+    with pytest.raises(BundleRefused, match="is 'none', and 'nothing found' is wanted"):
+        read_bundle(numpy_bundle(tmp_path, accuracy=0.52, name="old.veil"), wanted)
+
+    def held(manifest, members):
+        audit = bundles.audit_document(manifest, "numpy", members)
+        for one in audit["adversaries"]:
+            one.update(bits_counted_high=0.08)
+        limit, upper = {"points": 20.0, "bits": 0.1}, {"points": 15.0, "bits": 0.08}
+        audit["verdict"] = {"word": "holds", "limit": limit, "upper": upper}
+        bundles.add_audit(manifest, members, audit)
+
+    path = bundles.make_bundle(tmp_path, change=held, name="held.veil").path
+    policy = read_policy(document(verdict="nothing found", most_attack_over_chance=None))
+    assert read_bundle(path, Trust([bundles.trusted()], policy=policy)).audit["verdict"]["word"] == "nothing found"
 
 
 @pytest.mark.parametrize(

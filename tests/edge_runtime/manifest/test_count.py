@@ -7,6 +7,7 @@ import re
 import jsonschema
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.capture import pipeline_sha256
 from edgeveil.edge_runtime.manifest.count import CountRules, check_count, parse_count
@@ -132,7 +133,7 @@ def test_the_card_says_what_a_count_tells_of_one_person():
 
 def test_the_privacy_card_has_that_sentence():
     example, _ = bundles.artefact_example()
-    audit = {"others": [], **bundles.audit_document(example)}
+    audit = as_schema_2({"others": [], **bundles.audit_document(example)})
     noisy, exact, none = (card(audit, {**example, **more}) for more in ({"count": COUNT}, {"count": EXACT}, {}))
     assert [one["artefact"] for one in noisy["guarantees"]].count("counts of people") == 1
     assert revealed(parse_count(COUNT)) in [one["sentence"] for one in noisy["guarantees"]]

@@ -170,11 +170,14 @@ def test_the_card_says_what_the_audit_said():
 
 @pytest.mark.parametrize(
     ("word", "text"),
-    [("leaks", b"leaks"), ("holds", b"holds to within 8 points over chance and 0.05 bits"), ("cannot tell", b"cannot")],
+    [("leaks", b"leaks"), ("holds", b"nothing found"), ("cannot tell", b"cannot tell: too few rows")],
 )
 def test_the_card_says_the_verdict(word, text):
+    """The word "holds" of schema 1 is read as "nothing found"."""
     limit = {"points": 8.0, "bits": 0.05}
-    made = shown(verdict={"word": word, "limit": limit, "upper": {"points": 7.0, "bits": 0.01}})
+    made = shown(
+        verdict={"word": word, "reasons": ["too few rows"], "limit": limit, "upper": {"points": 7.0, "bits": 0.01}}
+    )
     assert text in get(made, "/")[1]
     made.close()
 

@@ -50,7 +50,7 @@ def archive() -> dict[str, Any]:
         "pipeline_hash": "3" * 64,
         "bundle": {
             **{"sha256": "4" * 64, "card_sha256": "5" * 64, "artefact": "tflite-int8", "audited": True},
-            "verdict": "holds",
+            "verdict": "nothing found",
         },
         "rows": 12_345,
         "dropped": 17,
@@ -78,7 +78,14 @@ def statistics() -> dict[str, Any]:
 
 def attack() -> dict[str, Any]:
     """Three views; the frames tell something."""
-    verdict = {"word": "holds", "limit": {"points": 15.0, "bits": 0.3}, "reasons": [], "upper": {}}
+    verdict = {
+        "word": "nothing found",
+        "line": "",
+        "findings": [],
+        "limit": {"points": 15.0, "bits": 0.3},
+        "reasons": [],
+        "upper": {},
+    }
     part = {"units": 585, "chance": 0.5, "best": ROW, "adversaries": [ROW], "not_run": [], "verdict": verdict}
     return {
         "sensitive": "illness",

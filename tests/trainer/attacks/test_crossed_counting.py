@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,11 +74,15 @@ def test_a_code_that_tells_z_leaks_though_another_attack_won_on_validation():
     findings = found(question(1800, 0.15, 0), CodeCounts(), Lucky())
     assert "lucky" in (findings.most_bits.name, *findings.most_bits.members.split(" on "))
     assert findings.permutation.p > SIGNIFICANT
-    document = attacked(findings)
-    verdict = judge(document, {}, None)
-    assert verdict["word"] == LEAKS
-    assert verdict["reasons"] == ["code counts on crossed rows gains something for sure (permutation test, p = 0.001)"]
-    assert judge({**document, "counting": None}, {}, None)["word"] != LEAKS  # nothing else shows it
+    document = {"findings": [one.as_json() for one in attacked(findings, "z")], "data": {"sensitive": "z"}}
+    shown = [one for one in judge(document, {"bits": 0.001})["reasons"] if "surely gains" in one]
+    assert len(shown) == 1
+    assert shown[0].startswith("code counts surely gains")
+    assert "permutation test, p = 0.001" in shown[0]
+    assert judge(document, {"bits": 0.001})["word"] == LEAKS
+    alone = attacked(replace(findings, counting=None), "z")
+    document["findings"] = [one.as_json() for one in alone]
+    assert judge(document, {"bits": 0.001})["word"] != LEAKS  # nothing else shows it
 
 
 def test_where_counting_crossed_won_the_test_of_the_winner_is_this_one():

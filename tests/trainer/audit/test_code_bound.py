@@ -7,10 +7,12 @@ import pytest
 from scipy import stats
 from scipy.linalg import block_diag
 
-from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import certificate_section
+from edgeveil.trainer.audit.sections.certificate_section import EVERY, OF_CLASS
+from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.perturbers.codebook import stream_codes
-from edgeveil.trainer.report.card_page import environment
+from edgeveil.trainer.report.card_page import tables
 from tests.support.audit_documents import document
 
 
@@ -20,11 +22,18 @@ def rows(counts: list[list[list[int]]]) -> list[np.ndarray]:
     return [np.repeat(index, table.ravel()) for index in np.indices(table.shape).reshape(3, -1)]
 
 
-def bound(counts: list[list[list[int]]], **changes: object) -> dict:
-    linked = [{"releases": 1, "accuracy": 0.5}, {"releases": 4, "accuracy": 0.52}, {"releases": 16, "not_run": "few"}]
+def found_of(counts: list[list[list[int]]], **changes: object) -> dict[str, Finding]:
     asked = {"cluster": None, "confidence": 0.95, "tried": 1, "unit": "subjects", "slices": "test"}
-    asked |= {"seed": 0, "linked": linked}
-    return certificate_section.per_code_section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
+    asked |= {"seed": 0, "releases": (1, 4, 16)}
+    found = certificate_section.per_code_section(*rows(counts), shape=np.array(counts).shape, **{**asked, **changes})
+    return {one.name: one for one in found}
+
+
+def bound(counts: list[list[list[int]]], **changes: object) -> dict:
+    """The bound for every code: its figure, its sentence and what else was counted."""
+    one = found_of(counts, **changes)[EVERY]
+    assert one.question == "channel"
+    return {"factor": one.value, **one.more, "given": one.bound, "sentence": one.text or one.not_run, "units": one.rows}
 
 
 def test_the_factor_is_that_of_clopper_and_pearson_by_hand():
@@ -48,14 +57,15 @@ def test_tried_configurations_share_the_confidence():
     assert "(2,000 subjects of test, which no training saw, 8 configurations tried)" in eight["sentence"]
 
 
-def test_linked_codes_stand_next_to_the_attack():
-    found = bound([[[500, 500], [500, 500]]])["linked"]
-    assert [(one["releases"], one["attack"]) for one in found] == [(1, 0.5), (4, 0.52), (16, None)]
+def test_linked_codes_have_their_factor():
+    found = found_of([[[500, 500], [500, 500]]])
+    four, sixteen = (found[f"{t} linked, at most if independent"] for t in (4, 16))
     # Odds of z rise by F over the least that a code leaves to the other z, to the power of T.
     upper, lower = stats.beta.ppf(1 - 0.01 / 4, 501, 500), stats.beta.ppf(0.01 / 2, 1000, 1001)
     ratio = ((1 - upper) / (1 - lower)) / (upper / lower)
-    assert found[1]["factor"] == pytest.approx(1 / (lower + (1 - lower) * ratio**4), abs=1e-4)
-    assert found[0]["factor"] < found[1]["factor"] < found[2]["factor"] <= 1 / lower
+    assert four.value == pytest.approx(1 / (lower + (1 - lower) * ratio**4), abs=1e-4)
+    assert found[EVERY].value < four.value < sixteen.value <= 1 / lower
+    assert not four.bound  # codes of one person are seldom independent
 
 
 def test_rare_codes_are_left_out_and_said_with_the_number_needed():
@@ -96,49 +106,50 @@ def test_given_the_class_that_is_sent_every_code_is_bounded_once_rare_ones_are_m
     """Three codes a class; one class has a rare one, and a wrong y-hat is rare with every code."""
     wrong = [[3, 1]] * 3
     counts = np.array([[[500, 500], [500, 500], [500, 500], *wrong], [*wrong, [500, 500], [500, 500], [12, 8]]])
-    found = bound(counts.tolist(), sendable=np.ones(6, bool))
-    assert found["pairs"]["rare"] == 7
-    assert found["of_class"] | {"factor": 0} == {"given": False, "factor": 0, "codes": 6, "unseen": 0, "fewest": 24}
-    assert "the rarest of 6 was counted for 24 subjects. Fewer `perturber.codes` give" in found["sentence"]
+    found = found_of(counts.tolist(), sendable=np.ones(6, bool))
+    assert found[EVERY].more["pairs"]["rare"] == 7
+    assert not found[OF_CLASS].bound
+    assert [found[OF_CLASS].more[name] for name in ("codes", "unseen", "fewest")] == [6, 0, 24]
+    assert "the rarest of 6 was counted for 24 subjects. Fewer `perturber.codes` give" in found[OF_CLASS].not_run
     blocks = [np.eye(3), np.eye(3)[[0, 1, 0]]]
     shipped = stream_codes.integers(block_diag(*blocks))
     after = np.einsum("ck,ycz->ykz", shipped // 2**stream_codes.TOTAL_BITS, counts)
-    merged = bound(after.tolist(), sendable=shipped.any(axis=0))
-    assert merged["pairs"]["rare"] == 5  # with y, the wrong y-hat stay rare
-    assert merged["of_class"]["given"]
-    assert (merged["of_class"]["codes"], merged["of_class"]["unseen"]) == (5, 0)
+    merged = found_of(after.tolist(), sendable=shipped.any(axis=0))
+    assert merged[EVERY].more["pairs"]["rare"] == 5  # with y, the wrong y-hat stay rare
+    of_class_too = merged[OF_CLASS]
+    assert of_class_too.bound
+    assert (of_class_too.more["codes"], of_class_too.more["unseen"]) == (5, 0)
     of_code = after.sum(axis=0)
     of_class = np.repeat([of_code[:3].sum(axis=0), of_code[3:].sum(axis=0)], 3, axis=0)
     n, total = of_code.sum(axis=1, keepdims=True), of_class.sum(axis=1, keepdims=True)
     upper = stats.beta.ppf(1 - 0.01 / after.size, of_code + 1, n - of_code)
     by_hand = upper / stats.beta.ppf(0.01 / 4, of_class, total - of_class + 1)
-    assert merged["of_class"]["factor"] == pytest.approx(by_hand[n[:, 0] > 0].max(), abs=1e-4)
-    assert "F = 1.19 for every one of the 5 codes" in merged["sentence"]
+    assert of_class_too.value == pytest.approx(by_hand[n[:, 0] > 0].max(), abs=1e-4)
+    assert "F = 1.19 for every one of the 5 codes" in of_class_too.text
 
 
 def test_a_code_that_never_came_has_no_bound_given_the_class_either():
-    found = bound(
-        [[[500, 500], [0, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [500, 500], [500, 500]]], sendable=np.ones(4, bool)
-    )
-    assert found["of_class"]["unseen"] == 1
-    assert not found["of_class"]["given"]
+    counts = [[[500, 500], [0, 0], [0, 0], [0, 0]], [[0, 0], [0, 0], [500, 500], [500, 500]]]
+    found = found_of(counts, sendable=np.ones(4, bool))[OF_CLASS]
+    assert found.more["unseen"] == 1
+    assert not found.bound
 
 
 def test_a_z_that_never_comes_with_a_y_raises_no_factor():
-    found = bound([[[500, 500, 0], [500, 500, 0]], [[300, 0, 300], [300, 0, 300]]])
-    assert found["factor"] < 1.3
-    assert np.isfinite([one["factor"] for one in found["linked"]]).all()
+    found = found_of([[[500, 500, 0], [500, 500, 0]], [[300, 0, 300], [300, 0, 300]]])
+    assert found[EVERY].value < 1.3
+    assert [one.value is not None for name, one in found.items() if "linked" in name] == [True, True]
 
 
 def test_a_handful_of_units_has_no_factor_and_is_no_crash():
     cluster = np.arange(400) // 25
-    found = bound([[[100, 100], [100, 100]]], cluster=cluster)
-    assert not found["given"]
-    assert found["needed"] > 16
+    found = found_of([[[100, 100], [100, 100]]], cluster=cluster)[EVERY]
+    assert not found.bound
+    assert found.more["needed"] > 16
     made = document()
-    made["certificate"] = {**made["certificate"], "per_code": found, "unit": "subjects"}
-    assert found["sentence"] in as_text(made)
-    assert found["sentence"] in environment().get_template("sections.html").module.certificate(made)
+    made["findings"].append(found.as_json())
+    assert found.not_run in as_text(made)
+    assert any(found.not_run in row.note for one in tables([found]) for row in one.rows)
 
 
 def test_where_a_z_may_never_come_with_its_y_the_sentence_says_so_in_words(monkeypatch):

@@ -1,20 +1,24 @@
-"""audit.json, the text of it and the one sentence say the same, and say it honestly."""
+"""audit.json, the text of it and the verdict say the same, and say it honestly; schema 1 is read for ever."""
 
 import copy
 import json
-import re
 
 import jsonschema
 import pytest
 
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit.card import as_text, closing, next_step, summary
-from edgeveil.trainer.audit.document import save
-from edgeveil.trainer.audit.verdict import sentence
-from tests.support.audit_documents import before, document
+from edgeveil.edge_runtime.bundle.audit_document import check_audit
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.trainer.audit.document import add_column, read, save
+from edgeveil.trainer.audit.findings import LABEL_ONLY, Finding, attacks, best, findings, guess, kept, most_bits
+from edgeveil.trainer.audit.text import as_text, blocks, next_step, summary
+from edgeveil.trainer.audit.verdict import words
+from scripts.audit_rows import fields
+from tests.support.audit_documents import before, document, schema_1
 from tests.support.checkout import ROOT
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
+OF_0_2 = ROOT / "tests" / "support" / "audit_of_0_2.json"  # of digits-codebook, as version 0.2 wrote it
 
 
 def test_the_document_is_of_its_schema():
@@ -25,11 +29,13 @@ def test_the_document_is_of_its_schema():
 @pytest.mark.parametrize(
     "harm",
     [
-        lambda d: d.pop("label_only"),
+        lambda d: d.pop("findings"),
         lambda d: d.update(host="somewhere"),
-        lambda d: d["adversaries"][0].update(kind="honest"),
-        lambda d: d["worst_adaptive"].update(kind="fixed"),
-        lambda d: d["target"].update(accuracy=1.2),
+        lambda d: d["findings"][0].update(figure="honesty"),
+        lambda d: d["findings"][0].pop("question"),
+        lambda d: d["findings"][0].update(vouched=True),
+        lambda d: d["verdict"].update(word="holds"),
+        lambda d: d["verdict"].update(findings=[0, 1, 2, 3]),
         lambda d: d["speaks_of"].update(x={"generator": "no hash"}),
     ],
 )
@@ -40,25 +46,118 @@ def test_the_schema_refuses_what_is_not_an_audit(harm):
         jsonschema.Draft202012Validator(SCHEMA).validate(harmed)
 
 
-def test_the_worst_is_chosen_on_validation_and_reported_on_test():
-    worst = document()["worst_adaptive"]
-    assert worst["name"] == "BatchNorm MLP"
-    assert worst["accuracy"] == 0.95
-    assert "validation" in worst["chosen_on"]
+def test_the_best_attack_is_chosen_on_validation_and_reported_on_test():
+    worst = best(document())
+    assert worst.label == "BatchNorm MLP on fresh rows"
+    assert worst.figures["right"].value == 0.95
+    assert worst.figures["right"].chosen_by == 0.95
 
 
 def test_most_bits_may_be_another_attack():
-    assert document(bits=0.2)["most_bits"]["name"] == "logistic regression"
+    assert most_bits(document(bits=0.2)).name == "logistic regression"
+
+
+def test_findings_of_a_document_are_asked_by_output():
+    made = document()
+    assert kept(made).value == 0.96
+    assert guess(made) == 0.6
+    assert [one.name for one in attacks(made, LABEL_ONLY)] == [one.name for one in attacks(made)]
+    assert best(made, LABEL_ONLY).figures["right"].value == 0.6
+    assert {one.of for one in findings(made)} == {"sent", "label-only", "raw"}
+
+
+def test_a_finding_is_written_without_what_is_at_its_default_and_read_back():
+    one = Finding("z", "a law", "right", 0.51234567, (0.5, float("inf")), more={"kind": "probe"})
+    written = one.as_json()
+    assert written == {
+        "question": "z",
+        "name": "a law",
+        "figure": "right",
+        "value": 0.512346,
+        "interval": [0.5, None],
+        "more": {"kind": "probe"},
+    }
+    assert Finding.from_json(written).as_json() == written
+    with pytest.raises(TypeError):
+        Finding.from_json({**written, "vouched": True})
 
 
 def test_saved_whole_and_read_back(tmp_path):
     one = document()
     path = save(one, tmp_path, others=[document(best=0.7)])
     assert path == tmp_path / "audit.json"
-    read = json.loads(path.read_text())
-    jsonschema.Draft202012Validator(SCHEMA).validate(read)
-    assert {name: value for name, value in read.items() if name != "others"} == json.loads(json.dumps(one))
-    assert read["others"][0]["worst_adaptive"]["accuracy"] == 0.7
+    saved = json.loads(path.read_text())
+    jsonschema.Draft202012Validator(SCHEMA).validate(saved)
+    assert {name: value for name, value in saved.items() if name != "others"} == json.loads(json.dumps(one))
+    assert best(saved["others"][0]).figures["right"].value == 0.7
+
+
+def apart(old: object, new: object, path: str = "") -> list[str]:
+    """The places at which two documents differ; numbers by more than they are rounded to."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        return [place for key in {*old, *new} for place in apart(old.get(key), new.get(key), f"{path}.{key}")]
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        return [place for n, pair in enumerate(zip(old, new, strict=True)) for place in apart(*pair, f"{path}[{n}]")]
+    if isinstance(old, float) and isinstance(new, float) and abs(old - new) <= 1e-6:
+        return []
+    return [] if old == new else [path]
+
+
+def test_an_audit_of_0_2_is_read_as_findings_that_have_all_its_numbers():
+    old, new = json.loads(OF_0_2.read_text()), read(OF_0_2)
+    jsonschema.Draft202012Validator(SCHEMA).validate(new)
+    again = fields(new)
+    for part, was in ((again, old), (again["label_only"], old["label_only"])):
+        for name in ("target", "chance", "adversaries", "not_run", "worst_adaptive", "most_bits", "learning_curve"):
+            assert apart(was[name], part[name]) == [], name
+        for name in ("permutation", "counting", "parts", "what_else"):
+            assert apart(was[name], part[name]) == [], name
+    assert again["raw"] == old["raw"]
+    for asks, rows in old["probes"].items():
+        shown = ("name", "value", "low", "high", "n", "chance", "not_run")
+        picked = [{key: row[key] for key in shown if key in row} for row in again["probes"][asks]]
+        assert apart([{key: row[key] for key in shown if key in row} for row in rows], picked) == []
+    assert new["verdict"]["word"] == old["verdict"]["word"]
+    assert new["verdict"]["upper"] == old["verdict"]["upper"]
+    certified = [one for one in findings(new) if one.bound]
+    assert [(one.name, one.value) for one in certified] == [
+        ("counted channel", old["certificate"]["bound"]),
+        ("worst code", old["certificate"]["per_code"]["factor"]),
+    ]
+    assert "Cannot tell: upper ends of attacks reach" in summary(new)
+    data = old["data"]
+    spoken = {"speaks_of": old["speaks_of"], "pipeline": old["pipeline"]}
+    assert check_audit(old, target=data["target"], sensitive=data["sensitive"], **spoken) == new
+
+
+def test_what_findings_hold_is_what_rows_of_schema_1_held():
+    """The way there and back, for every kind of finding of an attack."""
+    made = document(bits=0.2)
+    assert fields(as_schema_2(schema_1(made))) == fields(made)
+
+
+def test_a_field_of_a_still_older_form_refuses_no_bundle():
+    """What decides nothing is kept as it is, where it is not of the last form of schema 1."""
+    old = schema_1(document())
+    old["probes"] = {"linkage": [{"name": "pairs", "area": 0.5}]}
+    old["parts"] = [{"name": "surest twentieth", "rows": 30}]
+    spoken = {"speaks_of": old["speaks_of"], "pipeline": old["pipeline"]}
+    new = check_audit(old, target="parity", sensitive="less-than-five", **spoken)
+    kept_as_it_is = [one.more["found"] for one in findings(new) if one.kind == "schema 1"]
+    assert kept_as_it_is == [old["parts"], old["probes"]]
+    del old["adversaries"]
+    with pytest.raises(BundleRefused, match="lacks something"):
+        check_audit(old, target="parity", sensitive="less-than-five", **spoken)
+
+
+def test_a_column_is_added_to_an_audit_of_0_2(tmp_path):
+    (tmp_path / "audit.json").write_text(json.dumps(schema_1(document())))
+    place = {"board": "Pi", "architecture": "aarch64", "system": "Linux", "python": "3.11"}
+    add_column({**document(0.7), "on_board": place}, tmp_path)
+    found = read(tmp_path / "audit.json")
+    assert found["schema"] == 2
+    assert best(found).figures["right"].value == 0.95
+    assert best(found["others"][0]).figures["right"].value == 0.7
 
 
 def test_an_audit_of_networks_that_never_ship_is_not_saved_as_the_card(tmp_path):
@@ -75,102 +174,90 @@ def test_text_calls_every_non_adaptive_number_that():
         assert sum(line.strip().startswith(name) for line in lines) == 2  # the perturber's and label-only's
     assert [line for line in lines if "best attack found" in line and line.strip().startswith("BatchNorm MLP")]
     assert "not run: gradient boosting stands in" in text
-    assert "59.0 %" in text  # the majority chance
-    assert "60.0 %" in text  # the prior one
+    assert "prior 60.0 %, majority 59.0 %" in text
+    assert "less-than-five (label-only, the floor)" in lines
 
 
-def test_sentence_says_that_it_leaks():
-    words = sentence(document())
-    assert "but it leaks less-than-five" in words
-    assert "95.0 %" in words
-    assert "60.0 %" in words
-    assert "55.0 % (non-adaptive)" in words
-    assert words.count(". ") == 0  # one sentence
-    assert words.endswith(".")
+def test_one_attack_is_one_line_of_one_block():
+    block = next(one for one in blocks(findings(document())) if one.attacked)
+    assert [row.name for row in block.rows][2:] == [
+        *("fixed D_z", "transfer", "logistic regression", "BatchNorm MLP", "CNN", "random forest")
+    ]
 
 
-def test_sentence_never_boasts_of_an_adversary_that_was_not_fooled():
-    assert "non-adaptive" not in sentence(document(fixed=0.96))
+def test_the_verdict_comes_first_and_names_what_it_rests_on():
+    first, one, two, *_ = summary(document()).splitlines()
+    assert first.startswith("Leaks: CNN on fresh rows reads less-than-five right at least 33.4 points more often than")
+    assert one.startswith("  1. less-than-five: 96.0 % [94.0 %, 98.0 %]; y alone 60.0 % (right; CNN on fresh rows)")
+    assert two.startswith("  2. less-than-five: 86.0 % [")
+    assert summary(document()).count("\n") <= 8
 
 
-def test_sentence_that_holds_claims_no_guarantee():
-    words = sentence(document(best=0.61))
-    assert "hides less-than-five to within 5 points and 0.05 bits from every attack tried" in words
-    assert "not a guarantee" in words
+def test_finding_nothing_claims_no_guarantee():
+    assert words(document(best=0.61)) == (
+        "nothing found: attacks tried reach at most 4.0 points over chance, 0.010 bits, 4.0 points balanced (upper "
+        "ends of 95 %), which is no guarantee"
+    )
 
 
 def test_bits_without_accuracy_leak():
-    words = sentence(document(best=0.6, bits=0.3))
-    assert "but it leaks" in words
-    assert "logistic regression on fresh rows gains at least 0.290 bits" in words
+    assert words(document(best=0.6, bits=0.3)).startswith(
+        "leaks: logistic regression on fresh rows gains at least 0.290 bits per sample about less-than-five"
+    )
 
 
 def test_a_document_of_before_is_read_and_never_flattered():
-    words = sentence(before(document(best=0.6)))
-    assert "cannot tell whether it hides" in words
-    assert "Audit again" in words
-    assert "but it leaks" in sentence(before(document(best=0.95)))
-    assert "Audit again" in as_text(before(document(best=0.6)))
-    jsonschema.Draft202012Validator(SCHEMA).validate(before(document()))
+    old = as_schema_2(before(document(best=0.6)))
+    assert summary(old).startswith("Cannot tell: no attack learned on rows that the perturber never saw")
+    assert "Audit again" in summary(old)
+    assert summary(as_schema_2(before(document(best=0.95)))).startswith("Leaks: ")
+    assert "Audit again" in as_text(old)
 
 
 def test_text_says_what_else_can_be_read_and_on_which_rows_the_attack_was_tested_apart():
     lines = as_text(document()).splitlines()
     assert (
-        "What else can be read: whether digit is below 3, AUC 0.80 [0.78, 0.82] and 0.210 [0.190, 0.230] bits beyond "
-        "y, the worst of 521 questions about labels that the data know; less-than-five itself, which is to "
-        "be hidden, 0.53 [0.51, 0.55]."
+        "Also read: whether digit is below 3, AUC 0.800 [0.780, 0.820], the worst of the labels that the data know."
     ) in lines
-    assert any("surest twentieth" in line and "70.0 %; 60.0 %; +0.010" in line and "0.600" in line for line in lines)
-    assert any("wrong label" in line and "too few" in line for line in lines)
-    assert any("colour" in line and "not asked: y alone tells it" in line for line in lines)
+    assert any("surest twentieth" in line and "right 70.0 % [50.0 %, 85.0 %]" in line for line in lines)
+    assert any("wrong label" in line and "not run: 4 rows are too few" in line for line in lines)
+    assert any(line.strip().startswith("label") and "not run: y alone tells it" in line for line in lines)
 
 
-def test_nothing_else_is_read_where_no_question_is_surely_answered_or_there_is_none():
+def test_nothing_else_is_read_where_no_question_is_surely_answered():
     made = document()
-    made["what_else"]["worst"]["read"] = False
-    assert "What else can be read: nothing for sure beyond y, of 521 questions" in as_text(made)
-    made["what_else"].update(labels=made["what_else"]["labels"][:1], worst=None)
-    assert "the data name no label beyond y and z" in as_text(made)
+    for one in made["findings"]:
+        if one["more"].get("worst"):
+            one["more"]["read"] = False
+    assert "Also read" not in as_text(made)
 
 
-def test_text_says_who_is_exposed_most_whether_more_data_would_help_and_what_is_too_little():
+def test_text_says_whether_more_data_would_help_and_what_is_too_little():
     text = as_text(document())
-    assert "recalls the most exposed z in 95.0 % of its 290 test rows" in text
-    assert "BatchNorm MLP by its training rows: 91.0 % of 491, 95.0 % of 982; still rising" in text
+    assert "491 rows                                     right 91.0 % [89.0 %, 93.0 %]" in text
+    assert "difference +4.0 % [+1.0 %, +7.0 %]" in text
     assert "Too little: Too few people: 30 are needed." in text
-    older = document()
-    for part in (older, older["label_only"]):
-        del part["learning_curve"], part["warnings"]
-        for row in (*part["adversaries"], part["worst_adaptive"]):
-            for name in [name for name in row if name.startswith(("tpr", "worst_class", "balanced"))]:
-                del row[name]
-    assert "best attack found" in as_text(older)
 
 
-def test_an_audit_ends_with_what_is_kept_what_leaks_and_what_is_certified():
-    kept, leaks, certified = summary(document(best=0.95)).splitlines()[-3:]
-    assert as_text(document(best=0.95)).splitlines()[-3:] == [kept, leaks, certified]
-    assert re.match(r"Kept: parity is read right \d+\.\d % \[\d+\.\d %, \d+\.\d %\] \(of raw samples", kept)
-    assert leaks.startswith("Leaks beyond parity: yes, surely. The best attack found (BatchNorm MLP) reads ")
-    assert "less-than-five right 95.0 % [" in leaks
-    assert "parity alone gives 60.0 %" in leaks
-    assert re.search(r"most bits: [+-]\d\.\d{3} \[", leaks)
-    assert certified.startswith(("Certified: no bound. ", "Certified: No code raises", "Certified: With"))
+def test_an_audit_ends_with_what_is_kept_and_what_leaks():
+    kept_line, leaks, read_line, headline = summary(document(best=0.95)).splitlines()[-4:]
+    assert as_text(document(best=0.95)).splitlines()[-4:] == [kept_line, leaks, read_line, headline]
+    assert kept_line == "Kept: parity is read right 96.0 % [94.0 %, 98.0 %] by D_y (of raw samples 98.0 %)."
+    assert leaks == (
+        "Leaks beyond parity: the best attack found (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
+        "[93.0 %, 97.0 %], and parity alone gives 60.0 %."
+    )
 
 
-def test_what_is_certified_is_the_bound_for_every_code_or_that_there_is_none():
+def test_what_is_promised_is_said():
     made = document()
-    made["certificate"] = {"given": False, "sentence": "No certificate: made frames."}
-    assert closing(made)[2] == "Certified: no bound. No certificate: made frames."
-    made["certificate"] = {"given": True, "sentence": "averaged", "per_code": {"given": True, "sentence": "per code"}}
-    assert closing(made)[2] == "Certified: per code"
-    made["certificate"]["per_code"]["given"] = False
-    assert closing(made)[2] == "Certified: averaged"
+    bound = Finding("training", "dp-sgd", "epsilon", 3.0, bound=True, text="A promise.")
+    made["findings"].append(bound.as_json())
+    assert "Promised: A promise." in as_text(made).splitlines()
 
 
 def test_the_next_step_goes_by_the_verdict(tmp_path):
     seal = f"Next: edgeveil seal {tmp_path} --key keys/signing.key --out FILE.veil"
     assert "its card says that it leaks" in next_step(document(best=0.95), tmp_path)
     assert next_step(document(best=0.61), tmp_path) == seal
-    assert "nothing found; holds to within" in closing(document(best=0.61))[1]
+    assert "more test data may tell" in next_step(document(best=0.63), tmp_path)

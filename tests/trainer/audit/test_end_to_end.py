@@ -15,13 +15,15 @@ from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, attacks, best, findings, guess, kept
+from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.report.frontier import write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
+from scripts.audit_rows import fields
 from tests.support import once
 from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
@@ -63,9 +65,9 @@ def test_it_speaks_of_the_exported_bytes_on_the_edge_backend(work, document):
 
 
 def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
-    floor = document["label_only"]
-    assert floor["worst_adaptive"]["low"] <= max(floor["chance"].values())
-    assert floor["target"] == document["raw"]["target"]  # its label is D_y's own
+    assert best(document, LABEL_ONLY).figures["right"].interval[0] <= guess(document, LABEL_ONLY)
+    floor, raw = kept(document, LABEL_ONLY), kept(document, RAW)
+    assert (floor.value, floor.interval) == (raw.value, raw.interval)  # its label is D_y's own
 
 
 def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, monkeypatch, capsys):
@@ -102,24 +104,25 @@ def test_frames_alone_have_no_codes_to_count(document):
 
 
 def test_no_attack_on_series_stands_in_an_audit_of_pictures(document):
-    names = {one["name"] for one in (*document["adversaries"], *document["not_run"])}
+    names = {one.name for one in findings(document) if one.kind == "adaptive"}
     assert {"BatchNorm CNN", "random forest"} <= names
     assert not {"series CNN", "series GRU", "boosted signal features", "nearest by DTW"} & names
 
 
 def test_every_kind_of_adversary_is_there(document):
-    assert {row["kind"] for row in document["adversaries"]} == {"fixed", "transfer", "adaptive"}
+    assert {row.kind for row in attacks(document)} == {"fixed", "transfer", "adaptive"}
     assert "best attack found" in as_text(document)
 
 
 def test_the_digit_that_z_is_made_of_is_attacked_too(document):
-    z, digit = document["what_else"]["labels"]
+    what = fields(document)["what_else"]
+    z, digit = what["labels"]
     assert (z["name"], digit["name"], digit["classes"]) == ("less-than-five", "digit", 10)
-    assert document["what_else"]["worst"]["label"] == "digit"
-    assert document["what_else"]["worst"]["read"]
-    floor = document["label_only"]["what_else"]["labels"][1]
+    assert what["worst"]["label"] == "digit"
+    assert what["worst"]["read"]
+    floor = fields(document)["label_only"]["what_else"]["labels"][1]
     assert digit["bits"]["mean"] > floor["bits"]["mean"] + 0.2
-    assert f"What else can be read: {document['what_else']['worst']['question']}, AUC" in as_text(document)
+    assert f"Also read: {what['worst']['question']}, AUC" in as_text(document)
 
 
 def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
@@ -134,12 +137,11 @@ def test_saved_sealed_and_audited_again_from_the_bundle(work, document, trial):
     keygen(work / "keys", development=True)
     bundle = seal(work / "export", work / "keys" / "signing.key", work / "digits.veil")
     again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-int8")
-    changing = {"created", "wall_time_s", "adversaries", "worst_adaptive", "most_bits", "label_only"}
-    changing |= {"collateral", "limits", "learning_curve"}
+    changing = {"created", "wall_time_s", "findings", "limits", "verdict"}
     assert {k: v for k, v in again.items() if k not in changing} == {
         k: v for k, v in document.items() if k not in changing
     }
-    assert again["worst_adaptive"]["accuracy"] == document["worst_adaptive"]["accuracy"]
+    assert best(again).figures["right"].value == best(document).figures["right"].value
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24
@@ -177,5 +179,5 @@ def test_keras_is_for_comparison_and_close_to_int8(work, document, monkeypatch):
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
     keras = audit(work / "export", artefact="keras")
     assert keras["speaks_of"] == {}
-    assert np.isclose(keras["target"]["accuracy"], document["target"]["accuracy"], atol=0.02)
-    assert keras["worst_adaptive"]["name"] in ("logistic regression", "ensemble")  # of the same in several settings
+    assert np.isclose(kept(keras).value, kept(document).value, atol=0.02)
+    assert best(keras).name in ("logistic regression", "ensemble")  # of the same in several settings

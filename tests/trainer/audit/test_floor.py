@@ -80,10 +80,10 @@ def test_where_the_process_fails_it_is_measured_here(run, measured, monkeypatch,
     monkeypatch.setattr(module, "_cores", lambda: 2)
     monkeypatch.setattr(module.sys, "executable", "/bin/false")
     floor = replace(measured[0], folder=tmp_path)
-    monkeypatch.setattr(Floor, "_measured", lambda *_: {"measured": "here"})
+    monkeypatch.setattr(Floor, "_measured", lambda *_: [{"question": "measured here"}])
     with floor.measured_beside(run) as ended:
         ended()
-        assert floor.document() == {"measured": "here"}
+        assert floor.document() == [{"question": "measured here"}]
 
 
 def test_an_audit_that_ends_early_ends_the_process(run, measured, monkeypatch, tmp_path):
@@ -108,10 +108,10 @@ def test_an_audit_that_ends_early_ends_the_process(run, measured, monkeypatch, t
 
 def test_a_floor_that_cannot_be_read_is_measured_again(measured, monkeypatch, tmp_path):
     floor = replace(measured[0], folder=tmp_path)
-    monkeypatch.setattr(Floor, "_measured", lambda *_: {"measured": "here"})
+    monkeypatch.setattr(Floor, "_measured", lambda *_: [{"question": "measured here"}])
     floor._path.write_text('{"half')
-    assert floor.document() == {"measured": "here"}
-    assert replace(floor).document() == {"measured": "here"}
+    assert floor.document() == [{"question": "measured here"}]
+    assert replace(floor).document() == [{"question": "measured here"}]
 
 
 def test_another_family_of_attacks_makes_another_floor(measured, monkeypatch):

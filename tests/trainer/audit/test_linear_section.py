@@ -12,8 +12,9 @@ from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.card import as_text
+from edgeveil.trainer.audit.findings import findings
 from edgeveil.trainer.audit.sections import linear_section
+from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.runs.run import Run
 from tests.support import small_runs
@@ -28,7 +29,17 @@ def run(tmp_path_factory):
 
 
 def section(run: Run, sent: np.ndarray) -> dict:
-    return linear_section.predictors(run.recipe.perturber, run.dataset(), sent, seed=0)
+    """Findings by whose output, name without what it measures, and figure; of the wanted outputs by "wanted"."""
+    found = linear_section.predictors(run.recipe.perturber, run.dataset(), sent, seed=0)
+    by = {}
+    for one in found:
+        name = one.name.removeprefix(f"{linear_section.PRIVACY}, ").removeprefix(f"{linear_section.COMPLETE}, ")
+        by[(("wanted ",) if one.question == linear_section.WANTED else ("",))[0] + name, one.of, one.figure] = one
+    return by
+
+
+ERROR = f"wanted {linear_section.ERROR}", "sent", "number"
+REFIT, BOOSTED, LEACE, KNOWN = "refit", "refit, boosted", linear_section.LEACE, linear_section.KNOWN
 
 
 def rows(run: Run) -> np.ndarray:
@@ -38,34 +49,34 @@ def rows(run: Run) -> np.ndarray:
 
 def test_vectors_sent_as_they_are_hide_nothing(run):
     found = section(run, rows(run))
-    assert found["e_utility"]["mean"]["mean"] == 0
-    assert found["refit"]["e_privacy"]["mean"] == pytest.approx(0, abs=1e-12)
-    assert found["refit"]["auc_confidential_linear"] > 0.95
-    assert found["refit"]["auc_confidential_boosted"] > 0.9
-    assert found["refit"]["complete_privacy"] == found["uncleaned"]["complete_privacy"]
+    assert found[ERROR].value == 0
+    assert found[REFIT, "sent", "number"].value == pytest.approx(0, abs=1e-12)
+    assert found[REFIT, "sent", "auc"].value > 0.95
+    assert found[BOOSTED, "sent", "auc"].value > 0.9
+    assert found[REFIT, "sent", "share"].value == found[KNOWN, "raw", "share"].value
+    assert found[REFIT, "sent", "share"].null == found[KNOWN, "raw", "share"].value
 
 
 def test_vectors_of_noise_hide_all_and_are_no_use(run):
     found = section(run, np.random.default_rng(1).normal(size=rows(run).shape))
-    assert found["refit"]["auc_confidential_linear"] == pytest.approx(0.5, abs=0.1)
-    assert found["refit"]["auc_confidential_boosted"] == pytest.approx(0.5, abs=0.1)
-    assert found["refit"]["auc_wanted_linear"] == pytest.approx(0.5, abs=0.1)
-    assert found["e_utility"]["largest_error"] > 1
+    for name in (REFIT, BOOSTED, "wanted refit"):
+        assert found[name, "sent", "auc"].value == pytest.approx(0.5, abs=0.1)
+    assert found[ERROR].more["largest_error"] > 1
 
 
 def test_the_cleaner_keeps_its_promise_and_leace_stops_linear_adversaries_alone(run):
     found = section(run, run.perturber().perturb(rows(run))["frame"])
-    assert found["e_utility"]["largest_error"] < 1e-5
-    assert found["e_utility"]["mean"]["mean"] <= found["eps"] * 1.001
-    assert found["refit"]["auc_wanted_linear"] > 0.95
-    assert found["refit"]["auc_confidential_linear"] < 0.65 < found["uncleaned"]["auc_confidential_linear"]
-    assert found["leace"]["auc_confidential_linear"] < 0.65
-    assert found["refit"]["e_privacy"]["mean"] > 1
-    assert found["no_attack"]["complete_privacy"]["mean"] > found["uncleaned"]["complete_privacy"]["mean"] + 0.2
-    for name in ("uncleaned", "no_attack", "refit", "leace"):
-        for key in ("e_privacy", "complete_privacy"):
-            value = found[name][key]
-            assert value["low"] <= value["mean"] <= value["high"]
+    assert found[ERROR].more["largest_error"] < 1e-5
+    assert found[ERROR].value <= found[ERROR].more["eps"] * 1.001
+    assert found["wanted refit", "sent", "auc"].value > 0.95
+    assert found[REFIT, "sent", "auc"].value < 0.65 < found[REFIT, "raw", "auc"].value
+    assert found[LEACE, "sent", "auc"].value < 0.65
+    assert found[REFIT, "sent", "number"].value > 1
+    assert found[KNOWN, "sent", "share"].value > found[KNOWN, "raw", "share"].value + 0.2
+    spread = [one for (_, _, figure), one in found.items() if figure in ("number", "share")]
+    assert len(spread) == 9
+    for one in spread:
+        assert one.interval[0] <= one.value <= one.interval[1]
 
 
 @pytest.mark.parametrize("emit", ["frame", "code"])
@@ -79,7 +90,8 @@ def test_the_document_of_an_exported_cleaner(run, tmp_path, monkeypatch, emit):
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))
     assert document["backends"]["cleaner"]["backend"] == "numpy"
     # A code of int16 is decoded as its receiver does, and its error is still eps.
-    assert document["predictors"]["e_utility"]["largest_error"] < (1e-5 if emit == "frame" else 1e-3)
+    (error,) = [one for one in findings(document) if one.name == linear_section.ERROR]
+    assert error.more["largest_error"] < (1e-5 if emit == "frame" else 1e-3)
     text = as_text(document)
-    assert "linear predictors: 1 wanted outputs, 2 confidential" in text
-    assert "compare with uncleaned" in text
+    assert linear_section.HIDDEN in text
+    assert "uncleaned vectors have it too" in text

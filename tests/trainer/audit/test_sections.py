@@ -6,21 +6,33 @@ from dataclasses import replace
 import jsonschema
 import numpy as np
 import pytest
+import referencing
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import card as limits
-from edgeveil.trainer.audit.card import card
+from edgeveil.trainer.audit.card import card, current
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
 from edgeveil.trainer.audit.sections import retained as utility
+from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
+from edgeveil.trainer.audit.text import summary
+from edgeveil.trainer.audit.verdict import held_to, sentences
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.perturbers.codebook import stream_codes
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Limits
+from edgeveil.trainer.report.card_page import as_lines, render
 from tests.support.audit_documents import document
 from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
+SCHEMAS = {
+    name: json.loads((ROOT / "docs/reference/schemas" / name).read_text())
+    for name in ("audit.schema.json", "privacy.schema.json")
+}
+REGISTRY = referencing.Registry().with_resources(
+    [(name, referencing.Resource.from_contents(schema)) for name, schema in SCHEMAS.items()]
+)
+CARD = jsonschema.Draft202012Validator(SCHEMAS["privacy.schema.json"], registry=REGISTRY)
 
 HEAD = [
     {"stage": "preprocess", "input": "x", "output": "u"},
@@ -116,45 +128,62 @@ def dataset(n: int = 3000, kind: str = "subject") -> Dataset:
     )
 
 
-def section(data: Dataset, leak: float, **changes: object) -> dict:
-    """The certificate where c is z with probability ``leak`` and else noise, two codes a class."""
+def section(data: Dataset, leak: float, **changes: object) -> dict[tuple[str, str], Finding]:
+    """The certificate where c is z with probability ``leak`` and else noise, two codes a class; by name and figure."""
     rng = np.random.default_rng(1)
     noise = rng.integers(0, 2, len(data.y))
     code = 2 * data.y + np.where(rng.random(len(data.y)) < leak, data.z, noise)
-    asked = {"table": None, "tried": 1, "confidence": 0.95, "strata": None, "seed": 0, **changes}
-    return certificate_section.section(
-        data, Bottleneck("c", "c", None, 4, False), {SENT: code, RELEASED: code}, **asked
-    )
+    return certified(data, Bottleneck("c", "c", None, 4, False), {SENT: code, RELEASED: code}, **changes)
+
+
+def certified(data: Dataset, found: Bottleneck, outputs: dict, **changes: object) -> dict[tuple[str, str], Finding]:
+    asked = {"of": "z", "table": None, "tried": 1, "confidence": 0.95, "strata": None, "seed": 0, **changes}
+    return {(one.name, one.figure): one for one in certificate_section.section(data, found, outputs, **asked)}
+
+
+AVERAGED, EVERY = (certificate_section.AVERAGE, "right"), (certificate_section.EVERY, "factor")
+OF_CLASS = certificate_section.OF_CLASS, "factor"
+OVER_NULL = certificate_section.OVER_NULL, "bits-counted"
 
 
 def test_a_certificate_states_its_assumptions_and_counts_subjects():
     data = dataset(30_000)
     clean = section(data, 0.0)
-    assert clean["given"]
-    assert (clean["units"], clean["unit"]) == (1000, "subjects")
-    assert clean["sentence"].startswith(
+    average = clean[AVERAGED]
+    assert average.bound
+    assert (average.question, average.more["units"], average.more["unit"]) == ("z", 1000, "subjects")
+    assert average.text.startswith(
         "For one release, an adversary who knows y and nothing else that depends on x is right on average at most"
     )
-    assert "with 95 % confidence, for subjects drawn like the calibration data" in clean["sentence"]
-    assert "never saw" in clean["people"]
-    assert clean["releases"]["scope"].startswith("single release only")
+    assert "with 95 % confidence, for subjects drawn like the calibration data" in average.text
+    assert "never saw" in average.text
+    assert average.more["scope"].startswith("single release only")
+    assert average.null == pytest.approx(0.5, abs=0.01)
     leaky = section(data, 0.5)
-    assert leaky["plug_in"] == pytest.approx(0.75, abs=0.02)
-    assert leaky["plug_in"] > clean["bound"] - 0.1
-    assert leaky["bits"] > 5 * leaky["null_bits_high"]
-    assert leaky["releases"]["different_x"][2]["accuracy"] > leaky["releases"]["different_x"][0]["accuracy"] + 0.1
-    assert section(data, 0.0, tried=50)["bound"] > clean["bound"]
-    assert clean["over_null"]["low"] < 0 < clean["over_null"]["high"]
-    assert leaky["over_null"]["low"] < 1 - 0.8113 < leaky["over_null"]["high"]  # right in 3 of 4: 1 - h(1/4) bits
-    assert clean["per_code"]["factor"] < 1.8 < leaky["per_code"]["factor"]
-    assert [one["releases"] for one in clean["per_code"]["linked"]] == [1, 4, 16]
-    assert clean["per_code"]["of_class"]["given"]
-    assert clean["per_code"]["of_class"]["factor"] < 1.8 < leaky["per_code"]["of_class"]["factor"]
+    assert leaky[AVERAGED].more["plug_in"] == pytest.approx(0.75, abs=0.02)
+    assert leaky[AVERAGED].interval == (leaky[AVERAGED].more["plug_in"], leaky[AVERAGED].value)
+    assert leaky[AVERAGED].more["plug_in"] > average.value - 0.1
+    assert leaky[certificate_section.AVERAGE, "bits-counted"].value > 5 * leaky[AVERAGED].more["null_bits_high"]
+    assert leaky["16 linked, summed", "right"].value > leaky["1 linked, summed", "right"].value + 0.1
+    assert section(data, 0.0, tried=50)[AVERAGED].value > average.value
+    assert clean[OVER_NULL].interval[0] < 0 < clean[OVER_NULL].interval[1]
+    assert leaky[OVER_NULL].interval[0] < 1 - 0.8113 < leaky[OVER_NULL].interval[1]  # right in 3 of 4: 1 - h(1/4) bits
+    assert clean[EVERY].value < 1.8 < leaky[EVERY].value
+    assert clean[OF_CLASS].bound
+    assert clean[OF_CLASS].value < 1.8 < leaky[OF_CLASS].value
     unseen = np.concatenate([data.slices.attack, data.slices.test])
-    assert clean["per_code"]["units"] == len(np.unique(data.cluster[unseen]))
-    assert ("of attack and test," if len(data.slices.attack) else "of test,") in clean["per_code"]["sentence"]
-    for one in (clean, leaky):
-        jsonschema.Draft202012Validator(SCHEMA).validate({**document(), "certificate": one})
+    assert clean[EVERY].rows == len(np.unique(data.cluster[unseen]))
+    assert ("of attack and test," if len(data.slices.attack) else "of test,") in clean[EVERY].text
+    for one in (*clean.values(), *leaky.values()):
+        assert one.kind == "certificate"
+        json.dumps(one.as_json(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("hold", "question"), [("track", "z"), ("period", "z"), ("frame", "channel"), ("bout", "channel")]
+)
+def test_a_bound_on_one_release_is_none_on_z_where_codes_of_one_person_add_up(hold, question):
+    assert section(dataset(30_000), 0.0, stream={"hold": hold})[AVERAGED].question == question
 
 
 def test_a_code_that_is_merged_is_none_that_lacks_a_bound():
@@ -162,25 +191,25 @@ def test_a_code_that_is_merged_is_none_that_lacks_a_bound():
     code = 2 * data.y + np.random.default_rng(1).integers(0, 2, len(data.y))
     released = np.where(code == 1, 0, code)
     table = stream_codes.integers(np.eye(4)[[0, 0, 2, 3]])
-    asked = {"tried": 1, "confidence": 0.95, "strata": None, "seed": 0}
     outputs = {SENT: code, RELEASED: released}
-    found = certificate_section.section(data, Bottleneck("c", "c2", "t", 4, False), outputs, table=table, **asked)
-    assert found["per_code"]["of_class"]["given"]
-    assert (found["per_code"]["of_class"]["codes"], found["per_code"]["of_class"]["unseen"]) == (3, 0)
-    mixed = certificate_section.section(data, Bottleneck("c", "c2", "t", 4, True), outputs, table=table, **asked)
-    assert mixed["per_code"]["of_class"] is None
+    found = certified(data, Bottleneck("c", "c2", "t", 4, False), outputs, table=table)[OF_CLASS]
+    assert found.bound
+    assert (found.more["codes"], found.more["unseen"]) == (3, 0)
+    mixed = certified(data, Bottleneck("c", "c2", "t", 4, True), outputs, table=table)
+    assert not [name for name, _ in mixed if name == certificate_section.OF_CLASS]
 
 
 def test_what_is_counted_is_shown_over_halves_of_the_people():
     data = dataset(30_000)
-    clean, leaky = section(data, 0.0)["people_splits"], section(data, 0.5)["people_splits"]
+    clean, leaky = (section(data, leak)[AVERAGED].more["people_splits"] for leak in (0.0, 0.5))
     assert (clean["people"], clean["halvings"]) == (1000, 8)
     # Counting noise helps whoever counts and guesses on the same people, never who learned on others.
     assert clean["learned_on_others"]["mean"] == pytest.approx(0.5, abs=0.01)
     assert clean["plug_in"]["low"] > 0.5
     assert leaky["learned_on_others"]["low"] > 0.72
-    assert "8 halvings of the people" in section(data, 0.0)["people"]
-    assert section(dataset(3000, kind=""), 0.0)["people_splits"] is None
+    assert "8 halvings of the people" in section(data, 0.0)[AVERAGED].text
+    few = section(dataset(3000, kind=""), 0.0)
+    assert next(one for (name, _), one in few.items() if name == AVERAGED[0]).more["people_splits"] is None
 
 
 def test_one_person_who_differs_shows_in_the_spread():
@@ -194,21 +223,22 @@ def test_one_person_who_differs_shows_in_the_spread():
 
 
 def test_too_few_subjects_are_said_with_the_number_that_is_needed():
-    few = section(dataset(900), 0.0)
-    assert not few["given"]
-    assert "Too few subjects for a certificate: 30 were counted, and at least 150 are needed" in few["sentence"]
+    few = section(dataset(900), 0.0)[certificate_section.AVERAGE, ""]
+    assert (few.bound, few.value) == (False, None)
+    assert "Too few subjects for a certificate: 30 were counted, and at least 150 are needed" in few.not_run
 
 
 def test_a_channel_is_bounded_for_any_population():
     data = dataset(30_000)
     flat = np.kron(np.eye(2), np.full((2, 2), 2)).astype(np.uint32)
     found = section(data, 0.5, table=flat)
-    assert found["capacity"] == pytest.approx(1)
-    assert found["total_variation"] == 0
-    assert "does not raise the chance" in found["population_free"]
+    capacity, variation = (certificate_section.CAPACITY, "factor"), ("total variation, at most", "number")
+    assert found[capacity].value == pytest.approx(1)
+    assert found[variation].value == 0
+    assert "does not raise the chance" in found[capacity].text
     noisy = section(data, 0.5, table=np.kron(np.eye(2), np.array([[3, 1], [1, 3]])).astype(np.uint32))
-    assert noisy["total_variation"] == pytest.approx(0.5)
-    again = [one["accuracy"] for one in noisy["releases"]["same_x"]]
+    assert noisy[variation].value == pytest.approx(0.5)
+    again = [noisy[f"{t} of one sample, counted", "right"].value for t in (1, 4, 16)]
     assert again[2] > again[0] + 0.05  # the same reading, drawn again and again
 
 
@@ -269,11 +299,12 @@ def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
 
     frames = data.x[data.slices.test].copy()
     frames[:, 1] = -1  # 0 in the unit cube: this classifier says one half
-    found = pufferfish.section(data, frames, sure)
-    assert found["gamma"]["perturbed"] == {"mean": 0, "sup": 0}
-    assert found["gamma"]["raw"]["sup"] > 0.4
-    assert found["title"] == "model-relative diagnostic: shift of classifier D"
-    assert "no guarantee" in found["meaning"]
+    found = {(one.name, one.of): one for one in pufferfish.section(data, frames, sure)}
+    assert [found[f"shift of classifier D, {end}", "sent"].value for end in ("mean", "largest")] == [0, 0]
+    assert found["shift of classifier D, largest", "raw"].value > 0.4
+    assert {one.question for one in found.values()} == {"diagnostic of one model"}
+    assert not any(one.bound for one in found.values())
+    assert "no guarantee" in found["shift of classifier D, mean", "sent"].text
 
 
 MANIFEST = {
@@ -293,41 +324,93 @@ MANIFEST = {
 def test_only_certificates_are_guarantees_and_the_card_repeats_what_was_acknowledged():
     audit = document()
     assert card(audit, MANIFEST)["guarantees"] == []
-    audit["certificate"] = section(dataset(30_000), 0.0)
+    counted = section(dataset(30_000), 0.0)
+    audit["findings"] += [one.as_json() for one in counted.values()]
     made = card(audit, MANIFEST)
     said = [one["sentence"] for one in made["guarantees"]]
-    assert said == [
-        audit["certificate"]["per_code"]["sentence"],
-        audit["certificate"]["sentence"],
-        audit["certificate"]["population_free"],
-    ]
+    bounds = EVERY, OF_CLASS, AVERAGED, (certificate_section.CAPACITY, "factor")
+    assert said == [counted[name].text for name in bounds]
     assert said[0].startswith("No code raises the chance of any value of z, given y, by more than a factor F = 1.")
     assert not any("classifier D" in text for text in said)
     assert any("Nobody walks here." in line for line in made["warnings"])
     assert any("records of other people" in line for line in made["warnings"])
-    leaks = made["artefacts"][0]["leakage_about_others"]
-    assert leaks[0]["attribute"] == "ink"
-    assert leaks[0]["label_only"]["correlation"] == 0.02
+
+
+@pytest.mark.parametrize(
+    ("op", "capture", "held", "warned"),
+    [
+        ("argmax_within", {}, None, True),
+        ("argmax_within", {}, {"hold": "period"}, False),  # what is held adds up no further
+        ("argmax_within", None, None, False),  # samples that do not belong together
+        ("argmax", {}, None, False),  # the class alone
+    ],
+)
+def test_codes_that_nothing_holds_are_warned_of_where_the_bundle_is_for_a_camera(op, capture, held, warned):
+    audit = document()
+    most = Finding("tracks", "summed", "auc", 0.8, text="Over 256 readings it is read.", more={"headline": True})
+    audit["findings"].append(most.as_json())
+    manifest = {**MANIFEST, "stages": [{"stage": "table", "op": op}], "capture": capture, "stream": held}
+    said = [line for line in card(audit, manifest)["warnings"] if "nothing holds it" in line]
+    assert bool(said) == warned
+    assert all(line.endswith("Over 256 readings it is read.") for line in said)
+    assert "Tracks: Over 256 readings it is read." in summary(audit)
+
+
+def test_one_value_of_y_is_kept_and_the_fixed_reader_is_named():
+    found = retained.findings_of({"perturbed": learned_twice()}, "parity")
+    assert [one.name for one in found if one.question == "parity"] == ["trained on it"]
+    audit = document()
+    ours = [one["more"].get("kind") == "reader" and "of" not in one for one in audit["findings"]]
+    audit["findings"] = [one for one, leave in zip(audit["findings"], ours, strict=True) if not leave]
+    reads = [("the label that is sent", 0.873, 0.88), ("D_y", 0.126, 0.13)]
+    facts = {"more": {"kind": "reader"}, "interval": (0.1, 0.9)}
+    audit["findings"] += [
+        Finding("parity", name, "right", value, chosen_by=chosen, **facts).as_json() for name, value, chosen in reads
+    ]
+    said = "parity is read right 87.3 % [10.0 %, 90.0 %] by the label that is sent; by D_y, which is fixed, 12.6 %"
+    assert said in summary(audit)
+
+
+def learned_twice():
+    """What ``retained`` measures of one kind of sample: y of clean ones, and y of those that are sent."""
+    right = {"y": {"accuracy": 0.9, "low": 0.8, "high": 0.95}, "attributes": {}}
+    return {"train_on_it": right, "read_from_it": right}
+
+
+def test_a_promise_that_is_none_is_a_warning_and_no_guarantee():
+    audit = document()
+    none = {"epsilon": 1.0, "given": False, "sentence": "There is no guarantee for the people behind it."}
+    audit["findings"] += [promised("training", none, "[private]").as_json()]
+    made = card(audit, MANIFEST)
+    assert made["guarantees"] == []
+    assert none["sentence"] in made["warnings"]
+    audit["findings"][-1] = promised("training", {**none, "given": True, "sentence": "Paid."}, "[private]").as_json()
+    made = card(audit, MANIFEST)
+    assert made["guarantees"] == [{"artefact": "tflite-int8", "sentence": "Paid."}]
+
+
+def test_the_card_is_a_function_of_the_audit_and_the_manifest_and_of_its_schema():
+    audit = document()
+    made = card(audit, MANIFEST)
+    assert card(json.loads(json.dumps(audit)), json.loads(json.dumps(MANIFEST))) == made
+    CARD.validate(json.loads(json.dumps(made, allow_nan=False)))
+    assert made["artefacts"][0]["findings"] == audit["findings"]
+    assert made["artefacts"][0]["verdict"] == audit["verdict"]
 
 
 def test_limits_are_met_by_upper_ends():
     asked = Limits(target_accuracy=0.5, attack_points=10.0, bits=0.5)
-    held = limits.check(asked, document(best=0.69)["verdict"])
+    held = held_to(asked, document(best=0.69)["verdict"])
     assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
     assert held["found"] == {"attack_points": 12.0, "bits": 0.01}  # the CNN's 70 + 2 less 60; 61 + 2 - 50 balanced
-    assert limits.sentences(held) == [
+    assert sentences(held) == [
         "Attacks may reach 12.0 points over chance (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
         "exceeded by 2.0."
     ]
-    assert limits.check(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"
-    assert limits.check(Limits(target_accuracy=0.5), document()["verdict"])["exceeded"] == []
+    assert held_to(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"
+    assert held_to(Limits(target_accuracy=0.5), document()["verdict"])["exceeded"] == []
     unknown = {"upper": {"points": None, "bits": 0.1}}
-    assert "no upper end to compare" in limits.sentences(limits.check(asked, unknown))[0]
-
-
-def test_limits_of_an_audit_of_before_are_said_as_it_compared_them():
-    row = {"limit": "attack_points", "asked": 10.0, "found": 15.0, "by": 5.0}
-    assert "is 15.0 points over chance: the recipe allows 10" in limits.sentences({"exceeded": [row]})[0]
+    assert "no upper end to compare" in sentences(held_to(asked, unknown))[0]
 
 
 def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe():
@@ -337,25 +420,47 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
     assert Recipe.find("mnist-codebook").certificate.tried > 1
 
 
-def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():
-    from edgeveil.trainer.report.card_page import as_lines, render
-
-    audit = document()
-    row = {"tracks": 90, "right": {"forest": 0.25, "1-D CNN": 0.26}, "people_shuffled": {"forest": 0.24}, "chance": 0.2}
-    audit["streams"] = {
-        **MANIFEST["stream"],
-        "tracks": [{"releases": 16, **row}, {"releases": 64, "not_run": "2 recordings of 64 readings"}],
-        "certificate": {"given": True},
-        "sentence": "For all releases of one track together, an adversary who knows y.",
+def test_a_card_of_0_2_is_shown_in_the_words_of_today():
+    audit = json.loads((ROOT / "tests/support/audit_of_0_2.json").read_text())
+    part = {
+        key: value for key, value in audit.items() if key not in ("schema", "kind", "data", "not_covered", "others")
     }
+    told = {"verdict": "cannot tell", "sentence": "It was said in one long sentence.", "leakage_about_others": []}
+    whole = {**audit, "kind": "edgeveil-privacy-card", "artefacts": [{**part, **told}]}
+    for key in ("guarantees", "warnings", "not_tested"):
+        whole[key] = []
+    for key in ("statement", "reading", "name"):
+        whole[key] = key
+    whole |= {"perturber": {"kind": "codebook", "stream": None}, "target": {"name": "parity", "classes": []}}
+    whole |= {"sensitive": {"name": "less-than-five", "classes": 2}}
+    made = current(whole)
+    (shown,) = made["artefacts"]
+    assert shown["verdict"]["word"] in ("cannot tell", "leaks")
+    worst = audit["worst_adaptive"]
+    page, lines = render(whole), "\n".join(as_lines(whole))
+    for text in (page, lines):
+        assert worst["name"] in text
+        assert f"{100 * worst['accuracy']:.1f} %" in text
+        assert "is read right" in text
+    assert current(made)["artefacts"] == made["artefacts"]
+    with pytest.raises(LookupError, match="versions"):
+        current({**made, "artefacts": [{key: value for key, value in shown.items() if key != "versions"}]})
+
+
+def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():
+    audit = document()
+    more = {"kind": "streams"}
+    reached = Finding("tracks", "16 frames, 1-D CNN", "right", 0.26, null=0.2, rows=90, more=more)
+    few = Finding("tracks", "64 frames", not_run="2 recordings of 64 readings", more=more)
+    text = "For all releases of one track together, an adversary who knows y."
+    bound = Finding("tracks", "all frames", "right", 0.3, null=0.2, bound=True, text=text, more=more)
+    audit["findings"] += [one.as_json() for one in (reached, few, bound)]
     made = card(audit, MANIFEST)
-    assert made["guarantees"] == [{"artefact": "tflite-int8", "sentence": audit["streams"]["sentence"]}]
+    assert made["guarantees"] == [{"artefact": "tflite-int8", "sentence": text}]
     page = render(made)
-    assert "26.0 %" in page
-    assert "2 recordings of 64 readings" in page
-    assert any("tracks of 16: best attack right 26.0 %" in line for line in as_lines(made))
-    audit["streams"]["certificate"]["given"] = False
-    assert card(audit, MANIFEST)["guarantees"] == []
+    for words in ("26.0 %", "2 recordings of 64 readings", text):
+        assert words in page
+        assert any(words in line for line in as_lines(made))
 
 
 def test_ink_and_slant_are_measured_of_digits_and_of_what_a_recipe_names_alone():

@@ -9,11 +9,11 @@ from typer.testing import CliRunner
 
 from edgeveil.edge_runtime.bundle.policy import audits_of
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.rerun import audit_on_simulator, simulated
 from edgeveil.trainer.audit.sections import board_section
 from edgeveil.trainer.audit.subject import perturb_rows
+from edgeveil.trainer.audit.text import board_lines
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
@@ -32,7 +32,8 @@ def work(tmp_path_factory):
     folder = tmp_path_factory.mktemp("simulated")
     python = stand_ins.rknn_python(folder / "rk")
     made = export(prgan_run(folder / "run").folder, ["rockchip-rk3588"], folder / "export", compiler_python=python)
-    return dataclasses.replace(made, audit={"budget": "another", "seed": 0}), python
+    (made.folder / "audit.json").write_text(json.dumps({"schema": 2, "budget": "another", "seed": 0}))
+    return made, python
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_the_column_is_of_the_schema_and_says_what_computed_it(document):
     (frame,) = [row for row in there["compared"] if row["kind"] == "frame"]
     assert 0 < frame["differ"] <= there["rows"]
     assert frame["max_abs"] <= 1
-    lines = "\n".join(verdict.board_lines(document))
+    lines = "\n".join(board_lines(document))
     assert "By a simulator, on no board (rknn-toolkit2's simulator" in lines
     assert "no board ran it" in lines
 
@@ -78,7 +79,7 @@ def test_another_network_version_or_artefact_is_refused(work, tmp_path):
     with pytest.raises(BadInput, match="only that has a simulator here; got onnx-float32"):
         simulated(folder, python, "onnx-float32")
     with pytest.raises(BadInput, match="was not audited yet"):
-        audit_on_simulator(dataclasses.replace(folder, audit=None), python, artefact=COMPILED, **HOW)
+        audit_on_simulator(dataclasses.replace(folder, folder=tmp_path), python, artefact=COMPILED, **HOW)
 
 
 def test_golden_outputs_of_another_network_are_refused(work, tmp_path):

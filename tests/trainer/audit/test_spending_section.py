@@ -1,65 +1,57 @@
 """What an audit and a card say of a promise: claimed, recomputed, enumerated, and under which conditions."""
 
-import json
 from fractions import Fraction
 
-import jsonschema
 import numpy as np
 import pytest
 
-from edgeveil.trainer.audit import card
+from edgeveil.trainer.audit.card import guarantees
 from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers import laplace, local, promise
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.recipe.training_sections import Spending
-from tests.support.checkout import ROOT
 
-SCHEMA = json.loads((ROOT / "docs/reference/schemas/audit.schema.json").read_text())["$defs"]["spending"]
 SPEC = InputSpec("vector", (3,), "float32", (0.0,) * 3, (1.0,) * 3)
 
 
 def section(fitted, *, from_training=False):
-    found = spending_section.section(fitted.description(), dict(fitted.tables), from_training=from_training)
-    jsonschema.validate(found, SCHEMA)
-    return found
-
-
-def text(found):
-    return "\n".join(spending_section.Spending().lines(found, {}))
+    manifest, tables = fitted.description(), dict(fitted.tables)
+    return spending_section.section(manifest, tables, of="z", from_training=from_training)
 
 
 def test_a_claim_is_stated_with_its_conditions():
     asked = Local(kind="local", of="reading", mechanism="duchi-linf", epsilon=1.0)
     fitted = promise.promised(local.reading(asked, SPEC), Spending(unit="release", most=10.0))
-    found = section(fitted)
-    assert found["claimed"] == 1.0 >= found["recomputed"]
-    assert found["enumerated"] == {"epsilon": pytest.approx(1.0), "draws": 8 * 2 * 8 * 2}
-    assert found["sentence"] == (
+    claim, recomputed, enumerated = section(fitted)
+    assert claim.value == 1.0 >= recomputed.value
+    assert (enumerated.value, enumerated.rows) == (pytest.approx(1.0), 8 * 2 * 8 * 2)
+    assert (claim.question, claim.figure, claim.bound, claim.more["claimed"]) == ("z", "epsilon", True, True)
+    assert claim.text == (
         "One release of this bundle changes the odds of anything about its reading by a factor of at most e^1 "
         "(alpha-local differential privacy, alpha = 1, checked by the runtime in the shipped integers), for readings "
         "clipped to the public bounds, a generator of the operating system that is sound, and an attacker who does not "
         "see inside the board; releases add up, and the ledger stops them at 10."
     )
-    told = card._guarantees([{"artefact": "numpy", "spending": found}], {})
-    assert [one["sentence"] for one in told] == [found["sentence"]]
-    assert "enumerated 1.000000000 over 256 draws" in text(found)
+    document = {"findings": [one.as_json() for one in (claim, recomputed, enumerated)]}
+    assert [one.text for one in guarantees(document)] == [claim.text]
 
 
 def test_laplace_noise_is_under_the_same_sentence_without_a_claim():
-    found = section(laplace.perturber(SPEC, Fraction(10), 5), from_training=True)
-    assert found["claimed"] is None
-    assert found["recomputed"] == 3 * 5 / 10
-    assert "alpha = 1.5, computed from the shipped integers; the bundle does not claim it" in found["sentence"]
-    assert "extremes of training rows, and ship" in found["sentence"]
-    assert "not_run" in found["enumerated"]
+    promised, recomputed, enumerated = section(laplace.perturber(SPEC, Fraction(10), 5), from_training=True)
+    assert not promised.more["claimed"]
+    assert promised.value == recomputed.value == 3 * 5 / 10
+    assert "alpha = 1.5, computed from the shipped integers; the bundle does not claim it" in promised.text
+    assert "extremes of training rows, and ship" in promised.text
+    assert promised.more["bounds"] == "from-training"
+    assert enumerated.not_run
 
 
 def test_a_channel_with_a_zero_promises_nothing():
     stages = [{"stage": "draw", "distribution": "channel", "input": "c", "table": "t", "output": "d"}]
     manifest = {"stages": stages, "outputs": [{"name": "code", "kind": "code", "tensor": "d"}]}
-    assert spending_section.section(manifest, {"t": np.eye(2, dtype=np.uint32)}, from_training=False) is None
+    assert spending_section.section(manifest, {"t": np.eye(2, dtype=np.uint32)}, of="z", from_training=False) == []
 
 
 # The bound from below: near what is spent, never above it, and above a claim that is too small.
@@ -87,27 +79,27 @@ def mechanism(name, epsilon):
     ("name", "near"), [("duchi-linf", 0.4), ("duchi-l2", 0.25), ("laplace", 0.0), ("hybrid", 0.25)]
 )
 def test_every_mechanism_keeps_its_epsilon_and_the_bound_is_near_it(name, near):
-    found = spending_section.at_least(mechanism(name, 1.0).perturb, dataset(), confidence=SURE)
-    assert near <= found["epsilon"] <= 1.0
+    found = spending_section.at_least(mechanism(name, 1.0).perturb, dataset(), 1.0, confidence=SURE)
+    assert near <= found.value <= 1.0
+    assert found.more["holds"]
 
 
-def test_a_coin_that_is_turned_too_far_is_found_and_said():
-    found = spending_section.at_least(mechanism("duchi-linf", 2.0).perturb, dataset(), confidence=SURE)
-    assert found["epsilon"] > 1.0
-    told = {"claimed": 1.0, "recomputed": 1.0, "enumerated": {"not_run": "-"}, "sentence": "-", "measured": found}
-    assert "more than the integers promise" in text(told)
-    told["recomputed"] = 2.0
-    assert "more than the integers promise" not in text(told)
+@pytest.mark.parametrize(("promised", "holds"), [(1.0, False), (2.0, True)])
+def test_a_coin_that_is_turned_too_far_is_found_and_said(promised, holds):
+    found = spending_section.at_least(mechanism("duchi-linf", 2.0).perturb, dataset(), promised, confidence=SURE)
+    assert found.value > 1.0
+    assert found.more["holds"] is holds
+    assert ("more than the integers promise" in found.text) is not holds
 
 
 def test_what_leaves_as_it_is_has_no_bound_but_the_runs():
-    found = spending_section.at_least(lambda x: {"frame": x}, dataset(), confidence=SURE)
-    assert found["epsilon"] > 5
-    assert found["neighbours"].count(";") == 1
+    found = spending_section.at_least(lambda x: {"frame": x}, dataset(), 1.0, confidence=SURE)
+    assert found.value > 5
+    assert found.text.count(";") == 1
 
 
 def test_what_says_nothing_spends_nothing():
     rng = np.random.default_rng(1)
     for code in (lambda x: rng.integers(0, 8, len(x)), lambda x: np.zeros(len(x))):
-        found = spending_section.at_least(lambda x, code=code: {"code": code(x)}, dataset(), confidence=SURE)
-        assert found["epsilon"] == 0
+        found = spending_section.at_least(lambda x, code=code: {"code": code(x)}, dataset(), 1.0, confidence=SURE)
+        assert found.value == 0

@@ -37,7 +37,7 @@ def right(fit, test, **settings):
 
 
 def test_every_family_finds_a_leak_and_more_of_it_in_longer_tracks():
-    found = [right(made(leak=0.25, t=length), made(leak=0.25, t=length, seed=1)) for length in streams.LENGTHS]
+    found = [right(made(leak=0.25, t=length), made(leak=0.25, t=length, seed=1)) for length in (1, 4, 16)]
     assert set(found[2]) == set(streams.FAMILIES)
     for name in found[0]:
         assert found[0][name] < found[1][name] < found[2][name]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from edgeveil.trainer.audit.card import measured_spending
 from edgeveil.trainer.audit.sections import training as training_spending
+from edgeveil.trainer.audit.text import measured_spending
 from edgeveil.trainer.cli import main
 from edgeveil.trainer.ext.private import noise as dpsgd
 from edgeveil.trainer.ext.private import noise as means
@@ -26,12 +26,12 @@ def _fewer_runs(monkeypatch):
 
 def test_what_is_claimed_is_not_exceeded_and_the_step_is_close_to_it():
     step, pictures = training_spending.measured(FACTS)
-    assert (step["claimed"], pictures["claimed"]) == (1.0, 0.5)
-    assert step["holds"]
-    assert pictures["holds"]
-    assert step["at_least"] > 0.9
-    assert step["runs"] == 50_000
-    document = {"training": {"measured": [step, pictures]}}
+    assert (step.more["claimed"], pictures.more["claimed"]) == (1.0, 0.5)
+    assert step.more["holds"]
+    assert pictures.more["holds"]
+    assert step.value > 0.9
+    assert (step.figure, step.rows) == ("mu", 50_000)
+    document = {"findings": [step.as_json(), pictures.as_json()]}
     assert all("not above the claim" in line for line in measured_spending(document))
     assert measured_spending(document, broken=True) == []
 
@@ -40,9 +40,9 @@ def test_half_the_noise_in_a_step_is_proved(monkeypatch):
     noisy = dpsgd.noisy_mean
     monkeypatch.setattr(training_spending, "noisy_mean", lambda sums, made, noise: noisy(sums, made, Half(noise)))
     step, pictures = training_spending.measured(FACTS)
-    assert not step["holds"]
-    assert pictures["holds"]
-    (line,) = measured_spending({"training": {"measured": [step, pictures]}}, broken=True)
+    assert not step.more["holds"]
+    assert pictures.more["holds"]
+    (line,) = measured_spending({"findings": [step.as_json(), pictures.as_json()]}, broken=True)
     assert "the claim does not hold" in line
 
 
@@ -51,7 +51,7 @@ def test_a_gradient_that_is_not_clipped_is_proved(monkeypatch):
     monkeypatch.setattr(
         training_spending.Clipped, "sums", lambda self, x, y, loss, clip, mask: sums(self, x, y, loss, 2 * clip, mask)
     )
-    assert [row["holds"] for row in training_spending.measured(FACTS)] == [False, True]
+    assert [row.more["holds"] for row in training_spending.measured(FACTS)] == [False, True]
 
 
 def test_a_fourth_of_the_noise_in_the_pictures_is_proved(monkeypatch):
@@ -61,28 +61,32 @@ def test_a_fourth_of_the_noise_in_the_pictures_is_proved(monkeypatch):
         return noisy(*about, sigma=sigma / 4, noise=noise)
 
     monkeypatch.setattr(training_spending, "noisy_means", less)
-    assert [row["holds"] for row in training_spending.measured(FACTS)] == [True, False]
+    assert [row.more["holds"] for row in training_spending.measured(FACTS)] == [True, False]
 
 
 def test_a_mechanism_that_the_run_does_not_name_is_not_run():
     (row,) = training_spending.measured({key: FACTS[key] for key in ("units", "pictures")})
-    assert row["mechanism"] == "the pictures"
+    assert row.name == "the pictures"
 
 
 def test_both_networks_of_a_codebook_are_run():
     facts = {"units": 600, "trunk": FACTS["encoder"], "codes": FACTS["encoder"], "pictures": FACTS["pictures"]}
     trunk, codes, pictures = training_spending.measured(facts)
-    assert "trunk" in trunk["mechanism"]
-    assert "codes" in codes["mechanism"]
-    assert trunk["holds"]
-    assert codes["holds"]
-    assert pictures["holds"]
+    assert "trunk" in trunk.name
+    assert "codes" in codes.name
+    assert trunk.more["holds"]
+    assert codes.more["holds"]
+    assert pictures.more["holds"]
 
 
 def test_a_claim_that_is_proved_wrong_ends_the_command_with_3(tmp_path, monkeypatch, capsys):
-    row = {"mechanism": "a step", "claimed": 1.0, "at_least": 1.5, "confidence": 0.99, "runs": 10, "holds": False}
-    training = {"sentence": "Promised.", "given": True, "measured": [row]}
-    document = {**audit_documents.document(), "training": training}
+    promise = {"epsilon": 1.0, "given": True, "sentence": "Promised."}
+    found = [
+        training_spending.promised("training", promise, "[private]"),
+        training_spending.judged("training", "a step", "mu", 1.0, 1.5, 10),
+    ]
+    document = audit_documents.document()
+    document["findings"] += [one.as_json() for one in found]
     monkeypatch.setattr("edgeveil.trainer.audit.audit.audit", lambda *_, **asked: document if asked["spending"] else {})
     monkeypatch.setattr("sys.argv", ["edgeveil", "audit", str(tmp_path), "--spending"])
     with pytest.raises(SystemExit) as ended:

@@ -1,30 +1,44 @@
-"""Three words, by the ends of intervals: few rows never look better, and an older audit never flatters."""
+"""Four words, by the ends of intervals: few rows never look better, and an older audit never flatters."""
 
 import copy
 
 import pytest
 
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, DEFAULT, HOLDS, LEAKS, judge, sentence, verdict, words
-from tests.support.audit_documents import before, document
+from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, CANNOT_TELL, LABEL_ONLY, LEAKS, NOTHING_FOUND
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
+from edgeveil.trainer.audit.findings import Finding, findings
+from edgeveil.trainer.audit.verdict import DEFAULT, judge, verdict, words
+from tests.support import audit_documents
+from tests.support.audit_documents import before
 
 ASKED = {"attack_points": None, "bits": None}
 
 
-def judged(made: dict, **asked: float) -> dict:
-    return judge(made, {**ASKED, **asked}, made["data"])
+def document(*figures: float, **more: float) -> dict:
+    """Rows of attacks, which are easier to change than findings."""
+    return audit_documents.schema_1(audit_documents.document(*figures, **more))
+
+
+def judged(made: dict, *further: Finding, **asked: float) -> dict:
+    for name in ("worst_adaptive", "most_bits"):
+        made[name] = next(row for row in made["adversaries"] if row["name"] == made[name]["name"])
+    found = as_schema_2(made)
+    found["findings"] += [one.as_json() for one in further]
+    return judge(found, {**ASKED, **asked})
 
 
 @pytest.mark.parametrize(
     ("best", "bits", "p", "expected"),
     [
-        (0.61, 0.0, 0.4, HOLDS),  # CNN: 62 + 2 - 60 = 4 points at most
+        (0.61, 0.0, 0.4, NOTHING_FOUND),  # CNN: 62 + 2 - 60 = 4 points at most
         (0.63, 0.0, 0.4, CANNOT_TELL),  # 6 points at most, and none for sure
         (0.68, 0.0, 0.4, LEAKS),  # 68 - 2 - 60 = 6 points at least
-        (0.61, 0.039, 0.4, HOLDS),  # 0.049 bits at most
+        (0.61, 0.039, 0.4, NOTHING_FOUND),  # 0.049 bits at most
         (0.61, 0.05, 0.4, CANNOT_TELL),
         (0.61, 0.061, 0.4, LEAKS),  # 0.051 bits at least
-        (0.61, 0.0, 0.005, LEAKS),  # half of 1 %: the other half is for the parts
-        (0.61, 0.0, 0.006, HOLDS),
+        (0.61, 0.0, 0.001, NOTHING_FOUND),  # sure, but .002 bits
+        (0.61, 0.039, 0.001, NOTHING_FOUND),  # sure, but .041 bits
+        (0.61, 0.0385, 0.4, NOTHING_FOUND),
     ],
 )
 def test_the_word_follows_the_ends(best, bits, p, expected):
@@ -33,42 +47,65 @@ def test_the_word_follows_the_ends(best, bits, p, expected):
 
 def test_the_same_estimates_on_fewer_rows_do_not_look_better():
     made = document(0.60)
-    assert judged(made)["word"] == HOLDS
+    assert judged(made)["word"] == NOTHING_FOUND
     for row in made["adversaries"]:
         row["low"], row["high"] = row["accuracy"] - 0.1, row["accuracy"] + 0.1
     assert judged(made)["word"] == CANNOT_TELL
 
 
-def test_a_part_of_the_rows_on_which_something_is_surely_gained_leaks():
+def gains(made: dict) -> bool:
+    """Whether something is surely gained, however little."""
+    return any("surely gains" in reason for reason in judged(made)["reasons"])
+
+
+def test_a_part_of_the_rows_on_which_much_is_surely_gained_leaks():
     made = document(0.61)
-    made["parts"][0].update(p=0.01)
+    made["parts"][0].update(p=0.01, bits={"mean": 0.2, "low": 0.1, "high": 0.3})
     assert judged(made)["word"] == LEAKS
-    assert "about 30 rows (surest twentieth; permutation test, corrected p = 0.010)" in judged(made)["reasons"][0]
+    assert judged(made)["line"] == (
+        "logistic regression surely gains at least 0.100 bits about 30 rows (surest twentieth; permutation test, "
+        "corrected p = 0.010)"
+    )
+    made["parts"][0]["bits"] = {"mean": 0.01, "low": -0.01, "high": 0.3}  # little, though surely
+    assert (judged(made)["word"], gains(made)) == (NOTHING_FOUND, True)
     made["parts"][0]["bits"]["mean"] = -0.01  # less worse than where z is shuffled: nothing is gained
-    assert judged(made)["word"] == HOLDS
+    assert (judged(made)["word"], gains(made)) == (NOTHING_FOUND, False)
     made["parts"][0].update(p=0.011, bits={"mean": 0.2, "low": 0.1, "high": 0.3})
-    assert judged(made)["word"] == HOLDS
+    assert judged(made)["word"] == NOTHING_FOUND
+
+
+def test_an_effect_that_is_sure_and_tiny_is_said_with_its_size():
+    made = document(0.61, 0.03, p=0.001)
+    found = judged(made)
+    assert found["word"] == NOTHING_FOUND
+    assert found["reasons"][-1] == (
+        "sure but tiny: logistic regression surely gains at least 0.020 bits per sample (permutation test, p = 0.001)"
+    )
+    assert found["line"].endswith(found["reasons"][-1])
+    assert len(found["findings"]) == 2
+    made["permutation"]["gain"] = 0.06
+    assert judged(made)["word"] == LEAKS
 
 
 def test_without_tests_of_parts_the_whole_has_all_of_the_level():
     made = document(0.61, p=0.01)
-    assert judged(made)["word"] == HOLDS
+    assert not gains(made)
     for one in made["parts"]:
         one["p"] = None
-    assert judged(made)["word"] == LEAKS
+    assert gains(made)
     del made["parts"]
-    assert judged(made)["word"] == LEAKS
+    assert gains(made)
 
 
 @pytest.mark.parametrize(
     ("p", "counted", "apart", "expected"),
     [
-        (0.4, 0.0025, True, LEAKS),  # a quarter of 1 %: another for the attack chosen, and half for the parts
-        (0.4, 0.003, True, HOLDS),
-        (0.0025, 0.4, True, LEAKS),
-        (0.003, 0.4, True, HOLDS),
-        (0.4, 0.005, False, LEAKS),
-        (0.4, 0.006, False, HOLDS),
+        (0.4, 0.0025, True, True),  # a quarter of 1 %: another for the attack chosen, and half for the parts
+        (0.4, 0.003, True, False),
+        (0.0025, 0.4, True, True),
+        (0.003, 0.4, True, False),
+        (0.4, 0.005, False, True),
+        (0.4, 0.006, False, False),
     ],
 )
 def test_counting_crossed_is_tested_beside_the_attack_that_was_chosen(p, counted, apart, expected):
@@ -76,10 +113,10 @@ def test_counting_crossed_is_tested_beside_the_attack_that_was_chosen(p, counted
     made["counting"] = {"p": counted, "gain": 0.01, "swapped": "rows"}
     for one in made["parts"]:
         one["p"] = one["p"] if apart else None
-    assert judged(made)["word"] == expected
+    assert gains(made) is expected
     for spoilt in ({"gain": -0.01}, {"swapped": "rows of clusters"}):
         worse = {**made, "counting": {**made["counting"], **spoilt}}
-        assert judged(worse)["word"] == (LEAKS if p <= 0.0025 else HOLDS)
+        assert gains(worse) is (p <= 0.0025)
 
 
 def test_counting_crossed_is_judged_by_its_own_interval():
@@ -88,16 +125,19 @@ def test_counting_crossed_is_judged_by_its_own_interval():
     assert judged(made)["word"] == CANNOT_TELL  # no code was counted, so it is one attack of five
     made["counting"] = {"p": 0.4, "gain": 0.01, "swapped": "rows"}
     assert judged(made)["word"] == LEAKS
-    assert judged(made)["reasons"] == ["code counts on crossed rows is at least 5.5 points over chance (5 allowed)"]
+    assert judged(made)["reasons"] == [
+        "code counts on crossed rows reads less-than-five right at least 5.5 points more often than parity alone "
+        "(5 allowed)"
+    ]
 
 
 def test_the_limits_of_the_recipe_decide():
     made = document(0.61)
     assert judged(made)["limit"] == {"points": DEFAULT.points, "bits": DEFAULT.bits}
     assert judged(made, attack_points=3.9)["word"] == CANNOT_TELL
-    assert judged(made, attack_points=4.1)["word"] == HOLDS
+    assert judged(made, attack_points=4.1)["word"] == NOTHING_FOUND
     assert judged(made, bits=0.005)["word"] == CANNOT_TELL
-    assert judged(document(0.68), attack_points=11.5)["word"] == HOLDS
+    assert judged(document(0.68), attack_points=11.5)["word"] == NOTHING_FOUND
 
 
 def test_balanced_accuracy_counts_too():
@@ -107,7 +147,7 @@ def test_balanced_accuracy_counts_too():
     assert judged(made)["upper"]["balanced"] == pytest.approx(8)
     for row in made["adversaries"]:
         row.update(balanced=None, balanced_low=None, balanced_high=None, balanced_chance=None)
-    assert judged(made)["word"] == HOLDS  # z never varies within y: there is nothing to balance
+    assert judged(made)["word"] == NOTHING_FOUND  # z never varies within y: there is nothing to balance
     assert "balanced" not in judged(made)["upper"]
 
 
@@ -121,7 +161,7 @@ def test_an_attack_that_surely_recognises_the_most_exposed_leaks():
         "than 3 times as many as others that it takes for them (p = 0.0060)"
     ]
     made["adversaries"][3].update(tpr_p=0.0064)
-    assert judged(made)["word"] == HOLDS
+    assert judged(made)["word"] == NOTHING_FOUND
 
 
 def test_the_luckiest_recognition_of_the_attacks_that_were_not_chosen_does_not_decide():
@@ -129,7 +169,7 @@ def test_the_luckiest_recognition_of_the_attacks_that_were_not_chosen_does_not_d
     chosen = {made[name]["name"] for name in ("worst_adaptive", "most_bits")}
     others = [row for row in made["adversaries"] if row["name"] not in chosen]
     others[0].update(tpr_p=0.0126 / len(others))
-    assert judged(made)["word"] == HOLDS
+    assert judged(made)["word"] == NOTHING_FOUND
     others[0].update(tpr_p=0.0124 / len(others))
     assert judged(made)["word"] == LEAKS
 
@@ -140,7 +180,7 @@ def test_a_high_share_whose_threshold_may_be_luck_is_no_evidence():
     for row in (made["worst_adaptive"], made["adversaries"][3]):
         row.update(tpr=0.06, tpr_low=0.031, tpr_high=0.1)
         del row["tpr_p"]
-    assert judged(made)["word"] == HOLDS
+    assert judged(made)["word"] == NOTHING_FOUND
 
 
 def test_the_luckiest_of_the_attacks_that_were_not_chosen_does_not_decide():
@@ -157,16 +197,47 @@ def test_the_luckiest_of_the_attacks_that_were_not_chosen_does_not_decide():
 
 def test_a_permutation_test_of_dependent_rows_is_no_evidence():
     made = document(0.60, p=0.001)
-    assert judged(made)["word"] == LEAKS
+    assert gains(made)
     made["permutation"]["swapped"] = "rows of clusters"
-    assert judged(made)["word"] == HOLDS
+    assert not gains(made)
 
 
 def test_an_attack_worse_than_counting_gains_nothing_for_sure():
     made = document(0.60, p=0.001)
-    assert judged(made)["word"] == LEAKS
+    assert gains(made)
     made["permutation"]["gain"] = -0.02
-    assert judged(made)["word"] == HOLDS
+    assert not gains(made)
+
+
+def bound(figure: str, value: float, question: str = "less-than-five", **more: object) -> Finding:
+    return Finding(question, "a law", figure, value, bound=True, text="under an assumption", **more)
+
+
+@pytest.mark.parametrize(
+    ("made", "bounds", "expected"),
+    [
+        (document(0.61), [bound("right", 0.64)], BOUNDED),
+        (document(0.61), [bound("right", 0.66)], NOTHING_FOUND),
+        (document(0.61), [bound("factor", 1.03)], BOUNDED),  # log2 of 1.03 is .043 bits, 1.03 times 60 % is 61.8 %
+        (document(0.61), [bound("epsilon", 0.03)], BOUNDED),
+        (document(0.61), [bound("epsilon", 1.0)], NOTHING_FOUND),
+        (document(0.63), [bound("right", 0.64)], CANNOT_TELL),  # 6 points at most; none bounds balanced accuracy
+        (document(0.63), [bound("factor", 1.03)], BOUNDED),
+        (document(0.61), [bound("bits", 0.01)], NOTHING_FOUND),  # how often z is right has no bound
+        (document(0.61), [bound("factor", 1.03, "channel")], NOTHING_FOUND),  # of something else
+        (document(0.61), [bound("factor", 1.03, of=LABEL_ONLY)], NOTHING_FOUND),
+        (document(0.68), [bound("factor", 1.03)], LEAKS),
+    ],
+)
+def test_bounded_is_only_what_has_a_bound_within_the_limits(made, bounds, expected):
+    assert judged(made, *bounds)["word"] == expected
+
+
+def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
+    others = bound("bits", 0.01), bound("right", 0.7)
+    found = judged(document(0.61), *others, bound("right", 0.64))
+    assert found["line"] == "any attack reads less-than-five at most 4.0 points over chance: under an assumption"
+    assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
 
 
 def test_without_fresh_rows_nothing_holds():
@@ -174,7 +245,7 @@ def test_without_fresh_rows_nothing_holds():
     for row in made["adversaries"]:
         row["learned_on"] = "old" if row["kind"] == "adaptive" else "clean"
     found = judged(made)
-    assert (found["word"], found["fresh"], found["needed"]) == (CANNOT_TELL, False, None)
+    assert (found["word"], found["needed"]) == (CANNOT_TELL, None)
     assert found["reasons"] == ["no attack learned on rows that the perturber never saw"]
 
 
@@ -185,7 +256,7 @@ def test_how_many_more_rows_would_be_needed():
     assert found["needed"] == {"unit": "rows", "total": 2396, "more": 1797}
     people = {**document(0.63), "data": {**document()["data"], "clusters": {"kind": "subject", "test": 30}}}
     assert judged(people)["needed"] == {"unit": "subjects", "total": 120, "more": 90}
-    assert "about 90 more test subjects would be needed" in sentence({**people, "verdict": judged(people)})
+    assert "about 90 more test subjects would be needed" in judged(people)["line"]
 
 
 def test_an_end_that_is_not_known_is_no_small_one():
@@ -197,9 +268,16 @@ def test_an_end_that_is_not_known_is_no_small_one():
 
 
 def test_an_audit_of_before_is_judged_by_its_old_rows():
-    old = before(document(0.60))
+    old = as_schema_2(before(audit_documents.document(0.60)))
+    assert old["verdict"] is None
     assert verdict(old)["word"] == CANNOT_TELL
-    assert words(old) == "cannot tell"
-    assert verdict(before(document(0.95)))["word"] == LEAKS
-    assert verdict(before(document(0.60))["label_only"])["word"] == CANNOT_TELL
-    assert words(document(0.60)) == "holds to within 5 points and 0.05 bits"
+    assert words(old).startswith("cannot tell: no attack learned on rows that the perturber never saw")
+    assert verdict(as_schema_2(before(audit_documents.document(0.95))))["word"] == LEAKS
+    assert judge(old, {}, of=LABEL_ONLY)["word"] == CANNOT_TELL
+
+
+def test_the_verdict_names_the_findings_that_it_rests_on():
+    made = audit_documents.document(0.95)
+    found = [findings(made)[place] for place in made["verdict"]["findings"]]
+    assert [(one.name, one.figure) for one in found] == [("CNN", "right"), ("CNN", "balanced")]
+    assert words(made).startswith("leaks: CNN on fresh rows reads less-than-five right at least")

@@ -14,7 +14,8 @@ from cyclonedx.schema import SchemaVersion
 from cyclonedx.validation.json import JsonStrictValidator
 
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.document import same, save
+from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.findings import best, findings, kept
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.report.ml_bom import FAIL_CLOSED, RETAINED
 from edgeveil.trainer.sealing.seal import keygen, seal
@@ -55,9 +56,9 @@ def work(tmp_path_factory):
     seal(folder / "export", key, folder / "it.veil")
     shutil.copytree(folder / "export", folder / "lie")
     # Consistently: what contradicts itself is refused before it is signed.
-    worst = document["worst_adaptive"]
-    for row in [row for row in (*document["adversaries"], document["most_bits"]) if same(row, worst)] + [worst]:
-        row |= {"accuracy": 0.9, "low": 0.85, "high": 0.95}
+    for one in document["findings"]:
+        if one.get("figure") == "right" and one["more"].get("chosen") and "of" not in one:
+            one |= {"value": 0.9, "interval": [0.85, 0.95]}
     document["verdict"]["upper"]["points"] = 95.0
     save(document, folder / "lie")
     seal(folder / "lie", key, folder / "lie.veil")
@@ -78,12 +79,16 @@ def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edge
     metrics = {row["type"]: row for row in made["metadata"]["component"]["modelCard"]["quantitativeAnalysis"][
         "performanceMetrics"
     ]}  # fmt: skip
-    assert metrics["accuracy of y"]["value"] == str(found["target"]["accuracy"])
-    assert metrics["accuracy of y"]["confidenceInterval"]["upperBound"] == str(found["target"]["high"])
-    assert metrics["verdict"]["value"].startswith(found["verdict"]["word"])
-    worst = found["what_else"]["worst"]
-    asked = metrics[f"area under the ROC curve of the worst other question: {worst['question']}"]
-    assert asked["value"] == str(worst["auc"]["mean"])
+    right = kept(found)
+    said = metrics["y, D_y: rows read right"]
+    assert said["value"] == str(right.value)
+    assert said["confidenceInterval"]["upperBound"] == str(right.interval[1])
+    assert metrics["verdict"]["value"] == f"{found['verdict']['word']}: {found['verdict']['line']}"
+    worst = next(one for one in findings(found) if one.more.get("worst") and one.figure == "auc")
+    asked = (
+        f"{worst.question}, {worst.name} on {worst.learned_on} rows ({worst.about}): area under the ROC curve within y"
+    )
+    assert metrics[asked]["value"] == str(worst.value)
     hashes = {one["name"]: one["hashes"][0]["content"] for one in made["components"] if one["type"] == "file"}
     for name in ("classifier.tflite-int8.tflite", "classifier.onnx-float32.onnx"):
         data = (work / "export" / "artefacts" / name).read_bytes()
@@ -111,8 +116,9 @@ def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeve
     assert "no legal advice" in page
     assert "[to be filled in: what y is needed for" in page
     found = json.loads((work / "export" / "audit.json").read_text())
-    assert f"{100 * found['worst_adaptive']['accuracy']:.1f} %" in page
-    assert "What else can be read: " in page
+    assert best(found).figures["right"].shown() in page
+    assert "What else can be read" in page
+    assert "hue" in page.partition("What else can be read")[2]
     for line in found["not_covered"]:
         assert line.replace("'", "&#39;") in page
     assert not re.search(r"(src|href)=", page)  # one file, that asks nobody for more
@@ -170,7 +176,7 @@ def test_what_does_not_belong_together_is_one_sentence(work, edgeveil, more, wor
 
 def test_a_bundle_with_a_changed_byte_is_refused(work, edgeveil, tmp_path):
     data = bytearray((work / "it.veil").read_bytes())
-    place = data.index(b'"accuracy"')
+    place = data.index(b'"findings"')
     data[place + 1] ^= 1
     (work / "changed.veil").write_bytes(bytes(data))
     code, _, err = edgeveil(*verify(work, "changed.veil"))

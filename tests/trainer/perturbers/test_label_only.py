@@ -1,11 +1,16 @@
 """Label-only: nothing but the predicted class leaves, drawn as that class's mean."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from edgeveil.trainer import datasets
+from edgeveil.trainer.attacks.problem import BUDGETS
+from edgeveil.trainer.audit.floor import Floor
 from edgeveil.trainer.perturbers import label_only
 from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.listing import find
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
 from tests.support.small_runs import small_recipe, write_npz
@@ -27,6 +32,43 @@ def test_readings_of_one_class_leave_alike(run):
     means = dataset.part("perturber")
     expected = np.stack([dataset.unit(means.x[means.y == label]).mean(axis=0) for label in (0, 1)])
     np.testing.assert_allclose(dataset.unit(sent["frame"]), expected[sent["label"]], atol=1e-5)
+
+
+def worn(folder, form):
+    """Windows of a worn sensor, people kept apart: y is how much it moves, so that a class's mean shows nothing of it.
+
+    ``form`` is "series" or "flat".
+    """
+    rng = np.random.default_rng(0)
+    y, z = rng.integers(0, 2, (2, 900))
+    x = (rng.normal(size=(900, 12, 2)) * (1 + 5 * y)[:, None, None] + 0.3 * z[:, None, None]).astype(np.float32)
+    path = folder / f"{form}.npz"
+    np.savez(path, x=x if form == "series" else x.reshape(900, -1), y=y, z=z, subject=np.arange(900) // 15)
+    series = {"rate_hz": 20.0, "channels": ["ax", "ay"], "units": ["g", "g"], "hop": 6}
+    data = {"source": f"npz:{path}", "target": "y", "sensitive": "z"}
+    return data if form == "flat" else {**data, "kind": "series", "series": series}
+
+
+@pytest.mark.parametrize("form", ["series", "flat"])
+def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path):
+    """D_y reads one class in all class means; the label that is sent says which it is."""
+    recipe = small_recipe(
+        "",
+        kind="label-only",
+        floor=0.65,
+        data=worn(tmp_path, form),
+        classifiers={"architecture": "series" if form == "series" else "table1-wifi", "learning_rate": 3e-3},
+        budget={"classifier_epochs": 16, "epochs": 1, "batch": 16},
+    )
+    run = train(recipe, tmp_path / "run")
+    facts = run.facts["validation"]
+    assert run.facts["limit_met"]
+    assert facts["target_accuracy"] < 0.6 < 0.65 <= facts["reader_accuracy"]
+    assert facts["reader"] == "the label that is sent"
+    assert find(tmp_path)[0].keeps == facts["reader_accuracy"]
+    found = Floor.of(run, replace(BUDGETS["quick"], epochs=2), 0, tmp_path / "floor").document()
+    assert found["target"]["by"] == "the label that is sent"
+    assert found["target"]["accuracy"] > 0.65 > 0.6 > found["fixed_reader"]["accuracy"]
 
 
 def test_the_target_network_ships_unless_the_recipe_asks_for_a_small_one(run, tmp_path):

@@ -130,6 +130,25 @@ def test_a_checkpoint_that_fresh_adversaries_read_least_is_chosen():
     assert ranked(0.89, 1.0, 0.9) < ranked(0.85, 1.0, 0.5)
 
 
+def test_y_that_d_y_misses_is_read_by_one_that_learns_on_what_is_sent():
+    data = dataset(900)
+    seen, held = data.rows(np.arange(600)), data.rows(np.arange(600, 900))
+    missed, met = CheckpointScore(0.5, 0.5, 1.0, 0.6, 1.0), CheckpointScore(0.95, 0.5, 1.0, 0.6, 1.0)
+
+    def asked(score, made):
+        return adversarial_score.read_too(score, 0.9, data, seen, made, held, made(held.x))
+
+    def hidden(x):
+        return np.zeros_like(x)
+
+    found = asked(missed, lambda x: -x)
+    assert found.kept_accuracy == found.reader_accuracy > 0.9 > found.target_accuracy == 0.5
+    assert asked(missed, hidden).kept_accuracy < 0.6
+    assert asked(met, hidden) is met  # D_y reads it, so no other is trained
+    rule = {"floor": 0.9, "most_distance": 2.0}
+    assert found.rank(**rule)[0] == 0 < missed.rank(**rule)[0]
+
+
 @pytest.mark.slow
 def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
     monkeypatch.setattr(adversarial_score, "SMALL", replace(adversarial_score.SMALL, epochs=2, trees=10))

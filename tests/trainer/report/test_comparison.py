@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
+from edgeveil.trainer.audit.findings import RAW
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.report import pictures
 from tests.support.audit_documents import document
@@ -18,8 +19,11 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
     held, broken = document(best=0.60), document(best=0.95)
 
     def drawn(part):
-        rows = [pictures.Row("x", x), pictures.Row("x'", x, part, pictures.kept(part))]
-        return pictures.draw(SPEC, rows, target="parity", sensitive="less-than-five", raw=part["raw"])
+        rows = [
+            pictures.Row("x", x, part, RAW),
+            pictures.Row("x'", x, part, kept=pictures.kept(part)),
+        ]
+        return pictures.draw(SPEC, rows, target="parity", sensitive="less-than-five")
 
     good, bad = (np.asarray(image.imread(io.BytesIO(drawn(part)))) for part in (held, broken))
     assert good.ndim == 3

@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.sinks import open_sink
-from edgeveil.trainer.audit.card import SUBSTITUTED
+from edgeveil.trainer.audit.card import SUBSTITUTED, card
 from edgeveil.trainer.report import bench as bench_page
 from edgeveil.trainer.report import card_markdown, frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
+from edgeveil.trainer.report.card_page import render
 from tests.support import network_receivers, programs
-from tests.support.audit_documents import document
+from tests.support.audit_documents import collateral, document
 from tests.support.browser import measured
 from tests.support.browser.chromium import Chromium, file_url
 from tests.support.publishing import publication_documents
@@ -43,13 +44,9 @@ def found(browser, url):
 def report(folder):
     """A report of invented numbers with many properties of long names, and a benchmark that is INVALID."""
     audit = document()
-    learned = [audit["collateral"]["perturbed"], *audit["label_only"]["collateral"].values()]
-    names = [f"a-property-with-a-long-name-{n}" for n in range(5)]
-    for score in {
-        id(part[key]): part[key] for part in learned for key in ("train_on_it", "read_from_it") if key in part
-    }.values():
-        score["attributes"] = dict.fromkeys(names, score["attributes"]["ink"])
-    audit["collateral"]["attributes"] = dict.fromkeys(names, audit["collateral"]["attributes"]["ink"])
+    for n in range(5):
+        name = f"a-property-with-a-long-name-{n}"
+        audit["findings"] += [{**one.as_json(), "question": name} for one in collateral()]
     bench = {
         **{
             "artefact": "tflite-int8",
@@ -81,6 +78,17 @@ def report(folder):
 
 def test_a_report_fits_and_has_no_fault(browser, tmp_path):
     assert found(browser, report(tmp_path)) == NOTHING
+
+
+def test_a_card_fits_and_has_no_fault(browser, tmp_path):
+    audit = document()
+    name = {"kind": "codebook", "substituted": True, "identity_allowed": False, "target": "parity"}
+    manifest = {
+        "name": "digits",
+        "perturber": {**name, "sensitive": "less-than-five", "target_classes": ["even", "odd"]},
+    }
+    (tmp_path / "card.html").write_text(render(card({**audit, "others": [audit]}, manifest)))
+    assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
 
 
 def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import SUBSTITUTED
-from edgeveil.trainer.audit.verdict import sentence
+from edgeveil.trainer.audit.findings import Finding, attacks
 from edgeveil.trainer.report import frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
 from tests.support.audit_documents import before, document
@@ -110,19 +111,28 @@ def test_readable_by_machine_and_on_a_phone(audit):
     assert all(found.get("tabindex") == "0" and found.get("role") == "region" for found in wide)
 
 
-def test_the_sentence_both_chances_and_every_adversary_are_there(audit):
+def test_the_verdict_both_chances_and_every_adversary_are_there(audit):
     text = Page(frontier.render(values(audit))).text
-    assert sentence(audit) in text
-    for expected in ("60.0 % prior", "59.0 % majority", "best attack found", "random forest", "Not run"):
-        assert expected in text
-    for row in audit["adversaries"]:
-        assert f"{100 * row['accuracy']:.1f} %" in text
-        assert f"{100 * row['low']:.1f}" in text
+    assert audit["verdict"]["line"] in text
+    expected = [
+        "y alone, by prior 60.0 %",
+        "y alone, by majority 59.0 %",
+        "best attack found",
+        "random forest",
+        "not run",
+    ]
+    for words in (*expected, "What is kept", "What leaks", "How sure", "What next"):
+        assert " ".join(words.split()) in " ".join(text.replace("\N{EN DASH}", "").split()), words
+    rows = attacks(audit)
+    assert len(rows) == 5
+    for row in rows:
+        assert row.figures["right"].shown() in text
 
 
 def header_and_tiles(text: str) -> str:
     """What stands above the first section."""
-    return Page(text.partition("<body>")[2].partition("</dl>")[0] + "</dl></main>").text
+    body = text.partition("<body>")[2]
+    return Page(body[: body.index("</dl>", body.index('<dl class="cards">'))] + "</dl></main>").text
 
 
 def test_an_invalid_benchmark_says_so_and_why_in_its_tile(audit):
@@ -166,25 +176,25 @@ def test_a_bundle_of_donors_is_known_by_its_manifest(audit, tmp_path, monkeypatc
     assert (SUBSTITUTED in written.read_text()) is substituted
 
 
-CERTIFICATE = {"given": True, "bound": 0.704, "confidence": 0.95, "units": 450, "unit": "readings", "sentence": "s"}
-FACTOR = {"given": True, "factor": 2.41, "confidence": 0.95, "units": 899, "sentence": "s"}
+MORE = {"kind": "certificate"}
+BOUND = Finding("less-than-five", "codes counted", "right", 0.704, null=0.6, bound=True, text="for readings", more=MORE)
+FACTOR = Finding("channel", "every code", "factor", 2.41, bound=True, text="by which one code raises", more=MORE)
+NONE = Finding("less-than-five", "codes counted", not_run="No certificate: more leaves than a code.", more=MORE)
 
 
 @pytest.mark.parametrize(
-    ("certificate", "expected"),
+    ("found", "expected"),
     [
-        (
-            CERTIFICATE,
-            "\N{LESS-THAN OR EQUAL TO} 70.4 % right at most, for one release, where the attacker knows parity alone",
-        ),
-        ({**CERTIFICATE, "given": False, "per_code": FACTOR}, "factor 2.41 by which one code raises the chance"),
-        ({"given": False, "sentence": "No certificate: more leaves than a code."}, "certificate More leaves than a"),
-        (None, "No certificate This audit counted nothing."),
+        ([FACTOR, BOUND], "\N{LESS-THAN OR EQUAL TO} 70.4 % for readings"),
+        ([NONE, FACTOR], "factor 2.41 by which one code raises"),
+        ([NONE], "No certificate More leaves than a"),
+        ([], "No certificate This audit counted nothing."),
     ],
 )
-def test_what_is_certified_stands_beside_the_attack(audit, certificate, expected):
-    found = page_facts.certified({**audit, "certificate": certificate})
-    tiles = header_and_tiles(frontier.render(values(audit, certified=found)))
+def test_what_is_certified_stands_beside_the_attack(audit, found, expected):
+    others = [one for one in audit["findings"] if one.get("more", {}).get("kind") != "certificate"]
+    told = page_facts.certified({**audit, "findings": [*others, *(one.as_json() for one in found)]})
+    tiles = header_and_tiles(frontier.render(values(audit, certified=told)))
     assert re.search(r"Best attack found on less-than-five .{0,90} Certified bound on any attack", tiles)
     assert expected in tiles
 
@@ -192,24 +202,27 @@ def test_what_is_certified_stands_beside_the_attack(audit, certificate, expected
 def test_every_non_adaptive_number_is_called_that(audit):
     text = frontier.render(values(audit))
     for block in re.findall(r"<tr.*?</tr>", text, flags=re.S):
-        if "fixed D_z" in block or ">transfer" in block:
+        if ("fixed D_z" in block or ">transfer" in block) and "95 %" not in block:
             assert "non-adaptive" in block
 
 
 def test_best_attack_is_marked_once(audit):
-    assert frontier.render(values(audit)).count(">best attack found</span>") == 1
+    shown = frontier.render(values(audit)).partition("<details>")
+    assert [part.count(">best attack found</span>") for part in (shown[0], shown[2])] == [1, 1]  # and of label-only
 
 
 def test_verdict_tone_follows_the_audit():
-    assert page_facts.summary(document(best=0.95))["tone"] == "bad"
-    assert page_facts.summary(document(best=0.63))["tone"] == "some"
-    assert page_facts.summary(document(best=0.61))["tone"] == "good"
-    assert page_facts.summary(document(best=0.61))["verdict"] == "Holds to within 5 points and 0.05 bits"
-    assert page_facts.summary(before(document(best=0.61)))["tone"] == "some"
+    def shown(audit):
+        return page_facts.summary(audit)["shown"]
+
+    assert (shown(document(best=0.95))["tone"], shown(document(best=0.95))["word"]) == ("bad", "leaks")
+    assert (shown(document(best=0.63))["tone"], shown(document(best=0.63))["word"]) == ("some", "cannot tell")
+    assert (shown(document(best=0.61))["tone"], shown(document(best=0.61))["word"]) == ("good", "nothing found")
+    assert shown(as_schema_2(before(document(best=0.61))))["tone"] == "some"
 
 
 def test_names_from_data_cannot_become_markup(audit):
-    audit["data"]["target"] = "<script>alert(1)</script>"
+    audit = json.loads(json.dumps(audit).replace('"parity"', '"<script>alert(1)</script>"'))
     text = frontier.render(values(audit))
     assert "<script>" not in text
     assert "&lt;script&gt;" in text

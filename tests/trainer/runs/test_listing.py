@@ -29,8 +29,14 @@ def write_run(folder, *, kind="codebook", epochs=5, more="", state="finished", n
 def write_audit(folder, run, accuracy):
     folder.mkdir()
     (folder / "export.json").write_text(json.dumps({"run": f"../{run}"}))
-    worst = {"artefact": "tflite-int8", "worst_adaptive": {"accuracy": accuracy}}
-    (folder / "audit.json").write_text(json.dumps({**worst, "chance": {"prior": 0.5, "majority": 0.55}}))
+    guesses = [
+        {"question": "z", "name": name, "figure": "right", "value": value, "more": {"kind": "guess"}}
+        for name, value in (("prior", 0.5), ("majority", 0.55))
+    ]
+    worst = {"question": "z", "name": "cnn", "figure": "right", "value": accuracy}
+    worst["more"] = {"kind": "adaptive", "chosen": True}
+    document = {"schema": 2, "artefact": "tflite-int8", "findings": [*guesses, worst]}
+    (folder / "audit.json").write_text(json.dumps(document))
 
 
 @pytest.fixture

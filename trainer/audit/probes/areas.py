@@ -6,11 +6,13 @@ its people were drawn, and a pair of one person as often as that person was.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.measures.intervals import Interval
 
 DRAWS = 200
@@ -49,6 +51,15 @@ class Scored:
         low, high = np.nanquantile(drawn, [0.025, 0.975])
         point = figure(np.ones(len(self.score)))
         return Interval(point, min(float(low), point), max(float(high), point))
+
+    def finding(self, asked: str, name: str, figure: str, rng: np.random.Generator, **facts: Any) -> Finding:
+        """A figure of ``MEASURES`` as a finding of a probe; where it is none, why."""
+        measure, null = MEASURES[figure]
+        value, more = self.measured(measure, rng), {"kind": "probe"}
+        if not np.isfinite(value.estimate):
+            few = f"{len(self.score)} rows or pairs are too few or too similar for a figure: give more data"
+            return Finding(asked, name, not_run=few, more=more, **facts)
+        return Finding.measured(asked, name, figure, value, null=null, rows=len(self.score), more=more, **facts)
 
 
 @dataclass(frozen=True)
@@ -109,3 +120,11 @@ def recognised(curve: Curve) -> float:
     above = n.sum() - np.cumsum(n)  # negatives above each score
     threshold = int(np.argmax(above <= FALSE_POSITIVES * n.sum() + 1e-9))
     return float(p[threshold + 1 :].sum() / p.sum())
+
+
+# By the name of a figure its measure, and what y alone reaches.
+MEASURES: Mapping[str, tuple[Callable[[Curve], float], float]] = {
+    "auc": (area, 0.5),
+    "eer": (equal_error_rate, 0.5),
+    "recognised": (recognised, FALSE_POSITIVES),
+}

@@ -16,9 +16,10 @@ import numpy as np
 
 from edgeveil.trainer.attacks.model_inversion import confidence, halves, likelihood_ratio
 from edgeveil.trainer.attacks.problem import Budget
-from edgeveil.trainer.audit.probes import Finding, Probe, areas
+from edgeveil.trainer.audit.findings import Finding
+from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.probes.areas import Scored
-from edgeveil.trainer.audit.probes.membership import FEWEST, FEWEST_UNITS, MOST
+from edgeveil.trainer.audit.probes.membership import ASKED, FEWEST, FEWEST_UNITS, MOST, not_run
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.audit.subject import KERAS, running
 from edgeveil.trainer.datasets.base import Dataset, SliceName
@@ -28,9 +29,7 @@ from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.runs.run import Run
 
-AUC, TPR = "membership AUC by {} from the artefact", "membership TPR at 1 % FPR by {} from the artefact"
-NAME = "membership from the artefact"
-LOSS, LIRA = "loss", "LiRA"
+NAME, LOSS, LIRA = "from the artefact", "from the artefact, by loss", "from the artefact, by LiRA"
 SHADOWS = {"quick": 8, "thorough": 32}
 MEANING = "whether a row trained the network whose logits the attacker reads; interval by resampled units"
 
@@ -98,18 +97,17 @@ def run(logits: Logits, shipped: Any, dataset: Dataset, training: Training, budg
             f"{len(members)} rows of {units[0]} units trained the network and {len(others)} of {units[1]} did not; "
             f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
         )
-        return [Finding(name.format(attack), not_run=reason) for attack in (LOSS, LIRA) for name in (AUC, TPR)]
+        return [not_run(attack, reason) for attack in (LOSS, LIRA)]
     target = confidence(logits(part.x), part.y)
     inside = halves(len(member), SHADOWS[budget.name], rng)
     shadows = _shadows(shipped, dataset.unit(part.x), part.y, inside, training, budget, seed)
     scores = {LOSS: target, LIRA: likelihood_ratio(target, shadows, inside)}
-    found = []
-    for attack, score in scores.items():
-        scored = Scored(score, member, np.zeros(len(member), np.int64), unit, unit)
-        for name, measure, chance in ((AUC, areas.area, 0.5), (TPR, areas.recognised, 0.01)):
-            value = scored.measured(measure, rng)
-            found.append(Finding(name.format(attack), value, len(member), chance, MEANING))
-    return found
+    fold = np.zeros(len(member), np.int64)
+    return [
+        Scored(score, member, fold, unit, unit).finding(ASKED, attack, figure, rng, text=MEANING)
+        for attack, score in scores.items()
+        for figure in ("auc", "recognised")
+    ]
 
 
 def _shadows(
@@ -172,7 +170,7 @@ class ArtefactMembership(Probe):
             logits = model.outputs[model.output_names.index(found.output)]
         if found is None or logits.shape[-1] != len(dataset.y_names):
             target = about.run.recipe.data.target
-            return [Finding(NAME, not_run=f"no network of it decides {target}, whose logits this attack reads")]
+            return [not_run(NAME, f"no network of it decides {target}, whose logits this attack reads")]
         shipped = keras.Model(model.inputs[0], logits)
         # The network may be D_y itself.
         mine, theirs = model.get_weights(), about.classifiers["target"].get_weights()

@@ -11,11 +11,13 @@ from __future__ import annotations
 import numpy as np
 
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.probes import Finding, Probe
+from edgeveil.trainer.audit.findings import Finding
+from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.measures.intervals import rate
 
 UNCHANGED, ANY = "test frames that leave unchanged", "test frames that are some training reading"
+MEANING = "counted, bit for bit: such a frame identifies the person that the sample is of"
 
 
 class Copies(Probe):
@@ -31,14 +33,14 @@ class Copies(Probe):
         frames, samples = released.x.reshape(len(rows), -1), dataset.x[rows].reshape(len(rows), -1)
         if frames.shape != samples.shape or frames.dtype != samples.dtype:
             reason = "outputs are of another shape or type than samples, so no frame can be one"
-            return [Finding(UNCHANGED, not_run=reason), Finding(ANY, not_run=reason)]
+            return [Finding(self.asks, name, not_run=reason, more={"kind": "probe"}) for name in (UNCHANGED, ANY)]
         at = places(dataset)
         cluster = released.take(at.test).cluster
         own = (frames[at.test] == samples[at.test]).all(axis=1)
         known = {sample.tobytes() for sample in np.ascontiguousarray(samples[at.old])}
         some = np.array([frame.tobytes() in known for frame in np.ascontiguousarray(frames[at.test])], bool)
-        meaning = "counted, bit for bit: such a frame identifies the person that the sample is of"
+        facts = {"null": 0.0, "rows": len(own), "text": MEANING, "more": {"kind": "probe"}}
         return [
-            Finding(UNCHANGED, rate(own, cluster), len(own), 0.0, meaning),
-            Finding(ANY, rate(some, cluster), len(some), 0.0, meaning),
+            Finding.measured(self.asks, name, "share", rate(hits, cluster), **facts)
+            for name, hits in ((UNCHANGED, own), (ANY, some))
         ]

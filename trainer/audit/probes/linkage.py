@@ -16,12 +16,12 @@ import numpy as np
 
 from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import Places, places
-from edgeveil.trainer.audit.probes import Finding, Probe, areas
+from edgeveil.trainer.audit.findings import RAW, Finding
+from edgeveil.trainer.audit.probes import Probe, areas
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.sections import About
 
-AREA, EER = "linkage AUC", "linkage EER"
-RAW = "linkage AUC of raw readings"
+ASKED, PAIRS = "linkage", "pairs of releases"
 FEWEST_PEOPLE = 6  # to learn on, to choose by and to be judged by: two of each
 FEWEST_PAIRS = 20
 FOLDS = 4
@@ -216,7 +216,7 @@ class Linkage(Probe):
         rng = np.random.default_rng([about.seed, 5])
 
         def refused(reason: str) -> list[Finding]:
-            return [Finding(name, not_run=reason) for name in (AREA, EER, RAW)]
+            return [Finding(ASKED, PAIRS, not_run=reason, more={"kind": "probe"})]
 
         if dataset.cluster_kind is None:
             return refused("the data do not say who is who: give `subject` (or `session`, where z is the person)")
@@ -230,7 +230,6 @@ class Linkage(Probe):
             return refused(folds)
         known = Known(who, dataset.y[rows], session)
         pairs = [_pairs(fold.judge, known, rng) for fold in folds]
-        count = sum(len(pair.i) for pair in pairs)
         if min(pair.same.sum() for pair in pairs) < FEWEST_PAIRS:
             return refused(
                 f"there are too few pairs of releases of one person{'' if by_subject else ' from two sessions'} for "
@@ -249,7 +248,7 @@ class Linkage(Probe):
         scored = _scored(sent, folds, pairs, known, trees, rng)
         before = _scored(raw, folds, pairs, known, trees, rng)
         return [
-            Finding(AREA, scored.measured(areas.area, rng), count, 0.5, meaning),
-            Finding(EER, scored.measured(areas.equal_error_rate, rng), count, 0.5, meaning),
-            Finding(RAW, before.measured(areas.area, rng), count, 0.5, "the same pairs before the perturber"),
+            scored.finding(ASKED, PAIRS, "auc", rng, text=meaning),
+            scored.finding(ASKED, PAIRS, "eer", rng, text=meaning),
+            before.finding(ASKED, PAIRS, "auc", rng, of=RAW, text="the same pairs before the perturber"),
         ]

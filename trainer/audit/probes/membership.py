@@ -15,18 +15,25 @@ import numpy as np
 
 from edgeveil.trainer.attacks.problem import Released
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.probes import Finding, Probe, areas
+from edgeveil.trainer.audit.findings import Finding
+from edgeveil.trainer.audit.probes import Probe
 from edgeveil.trainer.audit.probes.areas import Scored
 from edgeveil.trainer.audit.sections import About
 from edgeveil.trainer.datasets.base import Dataset
 
-SENT = "membership AUC from x' and y", "membership TPR at 1 % FPR from x' and y"
-HELD = "membership AUC from x, x' and y", "membership TPR at 1 % FPR from x, x' and y"
+ASKED = "membership"
+SENT, HELD = "from x' and y", "from x, x' and y"
+MEANING = "whether a sample was in the slice that trained the perturber; interval by resampled units"
 ON_BOARD = "what left of members was made on the workstation, and of others on the board: that alone tells them apart"
 FEWEST = 200  # members, and others: 100 of each to judge, so that 1 % of them is a row
 FEWEST_UNITS = 8
 MOST = 6000
 COMPONENTS = 40
+
+
+def not_run(name: str, reason: str) -> Finding:
+    """An attacker that there was nothing for."""
+    return Finding(ASKED, name, not_run=reason, more={"kind": "probe"})
 
 
 def _halves(unit: np.ndarray, member: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -68,7 +75,7 @@ class Membership(Probe):
         """AUC and true positives at 1 % false ones, for an attacker without the sample and for one with it."""
         released, dataset, budget, seed = about.released, about.dataset, about.budget, about.seed
         if about.there is not None:
-            return [Finding("membership", not_run=ON_BOARD)]
+            return [not_run("on a board", ON_BOARD)]
         rows = dataset.slices.rows()
         rng = np.random.default_rng([seed, 6])
         at = places(dataset)
@@ -83,7 +90,7 @@ class Membership(Probe):
                 f"{len(sides[0])} rows of {units[0]} units were trained on and {len(sides[1])} of {units[1]} were not; "
                 f"at least {FEWEST} of {FEWEST_UNITS} of each are needed"
             )
-            return [Finding(name, not_run=reason) for name in (*SENT, *HELD)]
+            return [not_run(name, reason) for name in (SENT, HELD)]
         fold = _halves(unit, member, rng)
         # Principal components of x', further outputs, and y.
         from sklearn.decomposition import PCA
@@ -99,13 +106,11 @@ class Membership(Probe):
         sent = np.concatenate(parts, axis=1)
         held = np.concatenate([sent, _held(released, dataset, rows, place)], axis=1)
         found = []
-        for names, features in ((SENT, sent), (HELD, held)):
+        for name, features in ((SENT, sent), (HELD, held)):
             score = np.zeros(len(place))
             for half in (0, 1):
                 model = _trees(features[fold != half], member[fold != half], min(budget.trees, 100), seed)
                 score[fold == half] = model.predict_proba(features[fold == half])[:, 1]
             scored = Scored(score, member, fold, unit, unit)
-            meaning = "whether a sample was in the slice that trained the perturber; interval by resampled units"
-            for name, measure, chance in ((names[0], areas.area, 0.5), (names[1], areas.recognised, 0.01)):
-                found.append(Finding(name, scored.measured(measure, rng), len(place), chance, meaning))
+            found += [scored.finding(ASKED, name, one, rng, text=MEANING) for one in ("auc", "recognised")]
         return found

@@ -1,13 +1,12 @@
 """Sections of an audit document, one class a file, found by the registry.
 
-A section asks another question of the outputs than who z is. What is particular to it is in its file: how it is
-measured, its fields of audit.json, its lines on a terminal and what it guarantees. The document, the text and the card
-walk the sections.
+A section asks another question of the outputs than who z is, and answers with findings. The document, the text, the
+card and the page walk these, so that a section needs no file but its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,9 @@ from edgeveil.edge_runtime.registry import Registry
 if TYPE_CHECKING:
     import numpy as np
 
+    from edgeveil.trainer.attacks.findings import Scored
     from edgeveil.trainer.attacks.problem import Budget, Released
+    from edgeveil.trainer.audit.findings import Finding
     from edgeveil.trainer.audit.sections.board_section import OnBoard
     from edgeveil.trainer.audit.subject import Perturbed, Subject
     from edgeveil.trainer.datasets.base import Dataset
@@ -29,6 +30,7 @@ class About:
     """What is audited, what left, with which data and classifiers, how hard, and what was asked of the certificate.
 
     ``there`` are a board's outputs, None where it runs here. ``spending``: what a training spends is measured too.
+    ``attack`` is the one on z with most bits, None before the attacks have run.
     """
 
     subject: Subject
@@ -42,35 +44,41 @@ class About:
     there: OnBoard | None
     spending: bool
     perturbed: Perturbed
+    attack: Scored | None = None
 
     @property
     def released(self) -> Released:
         """What left for the rows of all slices, in their order."""
         return self.perturbed.released
 
+    @property
+    def target(self) -> str:
+        """The name of y."""
+        return str(self.subject.manifest["perturber"]["target"])
+
+    @property
+    def sensitive(self) -> str:
+        """The name of z."""
+        return str(self.subject.manifest["perturber"]["sensitive"])
+
 
 class Section:
-    """A section, ``name`` in the document. By ``order`` sections are measured and stand on a terminal."""
+    """A section by its ``name``; by ``order`` sections are measured. The name is the ``kind`` of its findings."""
 
     name: str
     order: int
-    on_card = True
 
     def applies(self, _about: About) -> bool:
-        """Whether an audit has this section; one that has may still find nothing to say (None)."""
+        """Whether an audit has this section; one that has may still find nothing to say."""
         return True
 
-    def measure(self, about: About, found: Mapping[str, Any]) -> Any:
-        """The section's fields in audit.json. ``found`` are the sections before it."""
-        raise NotImplementedError
+    def measure(self, _about: About, _found: Sequence[Finding]) -> list[Finding]:
+        """What it found. ``_found`` are the findings of the sections before it."""
+        return []
 
-    def lines(self, _found: Any, _document: Mapping[str, Any]) -> Iterator[str]:
-        """Its lines on a terminal; ``found`` are its fields."""
-        yield from ()
-
-    def guarantees(self, _found: Any) -> Iterator[str]:
-        """The sentences of what it promises or certifies, each with its assumptions."""
-        yield from ()
+    def keys(self, _about: About) -> dict[str, Any]:
+        """Further keys of the document, by name: what a board reads, and no figure holds."""
+        return {}
 
 
 SECTIONS = Registry(__name__, key="name", word="section of an audit")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -14,7 +14,6 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.audit import verdict
 from edgeveil.trainer.audit.document import interval
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, SENT, Perturbed, Subject, as_received, further_outputs
@@ -134,12 +133,8 @@ class OnBoardSection(Section):
         """Where a board made the outputs."""
         return about.there is not None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
-        """As ``section``."""
+    def keys(self, about: About) -> dict[str, Any]:
+        """``on_board``, as ``section``."""
         there = cast(OnBoard, about.there)
-        return section(there, about.subject, about.dataset, about.perturbed, about.classifiers["target"])
-
-    def lines(self, _found: Mapping[str, Any], document: Mapping[str, Any]) -> Iterator[str]:
-        """The board, and where its outputs differ."""
-        yield from verdict.board_lines(document)
-        yield ""
+        target = about.classifiers["target"]
+        return {self.name: section(there, about.subject, about.dataset, about.perturbed, target)}

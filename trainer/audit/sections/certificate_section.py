@@ -1,4 +1,4 @@
-"""The part ``per_code`` of a certificate: the bound for every received code, next to attacks on linked codes.
+"""What is counted on the codes of the very artefact that was audited: bounds on average and for every received code.
 
 Who knows y learns most where y-hat is wrong. A code comes with a wrong y seldom, so most such pairs are rare and have
 no bound, however many codes are merged. Who has y-hat alone, which is sent, meets every code in its own class: there
@@ -8,7 +8,7 @@ every code is bounded, where each has rows enough.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -16,19 +16,24 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import rows, sequences
-from edgeveil.trainer.audit.document import short, shorts
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck
-from edgeveil.trainer.audit.verdict import percent
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.black_box import total_variation
 from edgeveil.trainer.measures.certificate import over_null
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import PerCode, per_code
 
 FEWEST = 30  # units of a pair of y and code; with fewer its bound is close to certainty, whatever the code tells
 COVERED = 0.9  # of the samples, by pairs of that many units; below, there is no bound worth the name
 ALMOST = 0.5  # of the way from P(z | y) to certainty; beyond, a factor says little
+
+
+KIND = {"kind": "certificate"}
+CHANNEL, CODES = "channel", "codes"  # what is asked, where it is not z: of the channel alone, and of linked codes
+EVERY, OF_CLASS = "worst code", "worst code, given the class that is sent"
 
 
 def per_code_section(
@@ -40,18 +45,18 @@ def per_code_section(
     cluster: np.ndarray | None,
     confidence: float,
     tried: int,
-    linked: Sequence[Mapping[str, Any]],
+    releases: Sequence[int],
     unit: str,
     slices: str,
     seed: int,
     sendable: np.ndarray | None = None,
-) -> dict[str, Any]:
+) -> list[Finding]:
     """Bound the received codes (n,) of rows y, z (n,) that training never saw.
 
     ``shape`` is (classes of y, codes, classes of z). ``sendable`` (codes,) are those that can leave at all, where those
-    of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else.
-    ``linked`` are the attack's figures on linked codes, ``unit`` names the independent units, ``cluster`` (n,), and
-    ``slices`` those that the rows are of.
+    of each y-hat are together, so that a code tells it; None: a code does not, or tells nothing else. ``unit`` names
+    the independent units, ``cluster`` (n,), and ``slices`` those that the rows are of. F is also given for so many
+    linked ``releases``.
     """
     asked: dict[str, Any] = {"shape": shape, "cluster": cluster, "confidence": confidence, "tried": tried}
     every = per_code(y, code, z, rng=np.random.default_rng([seed, 11]), **asked)
@@ -64,35 +69,53 @@ def per_code_section(
     bound = every if often is None else often
     given = every.fewest >= FEWEST or (often is not None and often.share >= COVERED)
     needed = None if every.fewest >= FEWEST else _rounded_up(every.units * FEWEST / max(every.fewest, 1))
-    attacks = {one["releases"]: one.get("accuracy") for one in linked}
     text = _sentence(every, bound, given=given, needed=needed, unit=unit, slices=slices, tried=tried)
-    of_class = None
+    more: dict[str, Any] = {
+        **KIND,
+        **_finite(
+            estimate=bound.estimate,
+            leakage_bits=math.log2(bound.factor),
+            certainty=bound.certainty,
+            over_all_seen=every.factor,
+            capacity=bound.capacity,
+            capacity_high=bound.capacity_high,
+        ),
+        "worst": {"y": bound.worst[0], "code": bound.worst[1], "units": bound.at_worst},
+        "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
+        **{"share": bound.share, "fewest": every.fewest, "needed": needed, "confidence": confidence, "tried": tried},
+    }
+    found = [_bounded(EVERY, bound, text, given=given, more=more)]
     if sendable is not None:
         predicted = code // (shape[1] // shape[0])
-        found = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
-        of_class = _of_class(found, int(sendable.sum()))
-        text += f" {_sentence_of_class(found, of_class, unit)}"
-    return {
-        "given": given,
-        "sentence": text,
-        "of_class": of_class,
-        "factor": short(bound.factor),
-        "estimate": short(bound.estimate),
-        "leakage_bits": short(math.log2(bound.factor)),
-        "certainty": short(bound.certainty),
-        "confidence": confidence,
-        "tried": tried,
-        "units": bound.units,
-        "worst": {"y": bound.worst[0], "code": bound.worst[1], "units": short(bound.at_worst)},
-        "pairs": {"bounded": bound.pairs, "rare": bound.rare, "unseen": bound.unseen},
-        "share": short(bound.share),
-        "over_all_seen": short(every.factor),
-        "fewest": every.fewest,
-        "needed": needed,
-        "capacity": short(bound.capacity),
-        "capacity_high": short(bound.capacity_high),
-        "linked": [{"releases": t, "factor": short(bound.linked(t)), "attack": attacks[t]} for t in attacks],
-    }
+        one = per_code(predicted, code, z, rng=np.random.default_rng([seed, 13]), **asked)
+        codes = int(sendable.sum())
+        more = {**KIND, "codes": codes, "unseen": codes - one.pairs, "fewest": one.fewest if codes == one.pairs else 0}
+        given = more["fewest"] >= FEWEST
+        found.append(_bounded(OF_CLASS, one, _sentence_of_class(one, more, unit), given=given, more=more))
+    if given or found[0].bound:
+        text = "F if the codes are independent given y and z: compare the attack on linked codes"
+        linked = [(t, bound.linked(t)) for t in releases if t > 1]
+        found += [
+            Finding(
+                CODES, f"{t} linked, at most if independent", "factor", factor, rows=bound.units, text=text, more=KIND
+            )
+            for t, factor in linked
+            if math.isfinite(factor)
+        ]
+    return found
+
+
+def _bounded(name: str, found: PerCode, text: str, *, given: bool, more: Mapping[str, Any]) -> Finding:
+    """The factor as a bound with its sentence, or why there is none; its figures are kept either way."""
+    if not given:
+        return Finding(CHANNEL, name, not_run=text, rows=found.units, more={**more, **_finite(factor=found.factor)})
+    facts: dict[str, Any] = {"rows": found.units, "bound": True, "text": text, "more": more}
+    return Finding(CHANNEL, name, "factor", found.factor, (found.estimate, found.factor), **facts)
+
+
+def _finite(**numbers: float) -> dict[str, float]:
+    """Those that JSON can hold."""
+    return {name: float(value) for name, value in numbers.items() if math.isfinite(value)}
 
 
 def _sentence(
@@ -125,22 +148,9 @@ def _sentence(
     )
 
 
-def _of_class(found: PerCode, codes: int) -> dict[str, Any]:
-    """The bound given y-hat alone; it holds for every code where the rarest has enough units."""
-    unseen = codes - found.pairs
-    fewest = 0 if unseen else found.fewest
-    return {
-        "given": fewest >= FEWEST,
-        "factor": short(found.factor),
-        "codes": codes,
-        "unseen": unseen,
-        "fewest": fewest,
-    }
-
-
 def _sentence_of_class(found: PerCode, of_class: Mapping[str, Any], unit: str) -> str:
     codes, fewest = of_class["codes"], of_class["fewest"]
-    if not of_class["given"]:
+    if fewest < FEWEST:
         return (
             f"Given the class that is sent in place of y, not every code has a bound either: the rarest of {codes:,} "
             f"was counted for {fewest:,} {unit}. Fewer `perturber.codes` give each more."
@@ -164,9 +174,7 @@ def _rounded_up(number: float) -> int:
     return math.ceil(number / step) * step
 
 
-# The ``certificate`` section of an audit: counted on the codes of the very artefact that was audited.
-
-RELEASES = (1, 4, 16)
+RELEASES = (1, 4, 16)  # of one x; of different ones more
 DRAWS = 20_000
 HALVINGS = 8
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
@@ -174,25 +182,30 @@ HELD = "a held {unit} is one release, counted as if each sample were a whole one
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
 
 
+AVERAGE, OVER_NULL, CAPACITY = "counted channel", "counted channel, over z shuffled", "capacity"
+
+
 def section(
     dataset: Dataset,
     found: Bottleneck,
     outputs: Mapping[str, np.ndarray],
     *,
+    of: str,
     table: np.ndarray | None,
     tried: int,
     confidence: float,
     strata: np.ndarray | None,
     seed: int,
     stream: Mapping[str, Any] | None = None,
-) -> dict[str, Any]:
+) -> list[Finding]:
     """Certify the outputs of the rows of all slices, in their order; counted on the test slice.
 
     The bound for every code is counted on the slice ``attack`` too: training saw neither.
 
-    ``outputs`` has ``sent`` (c) and ``released`` (c') of those rows, ``table`` (codes, codes') is the channel between
-    them, None where c' = c. ``strata`` (N,) are those rows of the data set within which z is exchangeable by design.
-    ``stream`` is the manifest's.
+    ``of`` is the name of z. ``outputs`` has ``sent`` (c) and ``released`` (c') of those rows, ``table`` (codes, codes')
+    is the channel between them, None where c' = c. ``strata`` (N,) are those rows of the data set within which z is
+    exchangeable by design. ``stream`` is the manifest's: where codes of one person add up, a bound on one release is
+    none on what is sent.
     """
     rng = np.random.default_rng(seed)
     classes = len(dataset.y_names), len(dataset.z_names)
@@ -200,13 +213,14 @@ def section(
     q = np.eye(codes) if table is None else table / table.sum(axis=1, keepdims=True)
     test, at = dataset.part("test"), rows.places(dataset)
     code = outputs[SENT][at.test].astype(np.int64)
+    chance = attack_metrics.accuracy(rows.prior(dataset)[test.y], test.z)
     certified = certificate.certify(
         test.y,
         code,
         test.z,
         channel=q,
         classes=classes,
-        chance=attack_metrics.accuracy(rows.prior(dataset)[test.y], test.z),
+        chance=chance,
         cluster=test.cluster,
         strata=None if strata is None else strata[test.index],
         confidence=confidence,
@@ -214,7 +228,7 @@ def section(
         hidden_label=found.hidden_label,
         rng=rng,
     )
-    of = unit_of(dataset)
+    unit = unit_of(dataset)
     halves = None
     if dataset.cluster_kind == "subject":
         halves = people_certificate(test.y, code, test.z, test.cluster, q=q, classes=classes, rng=rng)
@@ -229,10 +243,11 @@ def section(
         cluster=test.cluster,
         rng=np.random.default_rng([seed, 12]),
     )
-    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng)
+    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng, seed)
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
-    bound = per_code_section(
+    question = CHANNEL if (stream or {}).get("hold") in ("frame", "bout") else of
+    bounds = per_code_section(
         unseen.y,
         released.astype(np.int64),
         unseen.z,
@@ -241,29 +256,54 @@ def section(
         slices="attack and test" if len(dataset.slices.attack) else "test",
         confidence=confidence,
         tried=tried,
-        linked=linked,
-        unit=of,
+        releases=sequences.LENGTHS,
+        unit=unit,
         seed=seed,
         sendable=_sendable(found, q, classes[0]),
     )
-    return {
-        "given": certified.sufficient,
-        "sentence": certified.sentence(of),
-        "population_free": population_free(certified.capacity, hidden_label=found.hidden_label),
-        **shorts(asdict(certified)),
-        "over_null": shorts(beyond._asdict()),
-        "per_code": bound,
-        "unit": of,
-        "needed": {"within_10_points": certified.needed(10), "within_5_points": certified.needed(5)},
-        "people": _people(dataset, halves),
-        "people_splits": halves,
-        "total_variation": None if table is None else short(_variation(q, 1 if found.hidden_label else classes[0])),
-        "releases": {
-            "scope": _scope(stream),
-            "same_x": _same_samples(joint, None if table is None else q, certified.plug_in, rng),
-            "different_x": linked,
-        },
-    }
+    repeated = _same_samples(joint, None if table is None else q, certified.plug_in, rng)
+    free = population_free(certified.capacity, hidden_label=found.hidden_label)
+    counted: dict[str, Any] = {"rows": certified.rows, "more": KIND}
+    made = [
+        *bounds,
+        _averaged(question, certified, chance, unit, _people(dataset, halves), halves, stream),
+        Finding(of, AVERAGE, "bits-counted", certified.bits, null=certified.null_bits, **counted),
+        Finding.measured(of, OVER_NULL, "bits-counted", Interval(*beyond), null=0.0, **counted),
+        Finding(CHANNEL, CAPACITY, "factor", max(1.0, certified.capacity), bound=True, text=free, more=KIND),
+    ]
+    if table is not None:
+        spread, text = _variation(q, 1 if found.hidden_label else classes[0]), "between two samples of one y-hat"
+        made.append(Finding(CHANNEL, "total variation, at most", "number", spread, text=text, more=KIND))
+    return [*made, *repeated, *linked]
+
+
+def _averaged(
+    question: str,
+    found: certificate.Certificate,
+    chance: float,
+    unit: str,
+    people: str,
+    halves: Mapping[str, Any] | None,
+    stream: Mapping[str, Any] | None,
+) -> Finding:
+    """The bound on the average, with what was counted; where too few were, what it needs."""
+    needed = {"within_10_points": found.needed(10), "within_5_points": found.needed(5)}
+    more = {"unit": unit, "needed": needed, "scope": _scope(stream), "people": people, "people_splits": halves}
+    facts: dict[str, Any] = {"rows": found.rows, "more": {**KIND, **asdict(found), **more}}
+    if not found.sufficient:
+        return Finding(question, AVERAGE, not_run=found.sentence(unit), **facts)
+    text = f"{found.sentence(unit)} {people}"
+    return Finding(
+        question,
+        AVERAGE,
+        "right",
+        found.bound,
+        (found.plug_in, found.bound),
+        null=chance,
+        bound=True,
+        text=text,
+        **facts,
+    )
 
 
 def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | None:
@@ -273,34 +313,41 @@ def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | Non
     return np.asarray((q > 0).any(axis=0))
 
 
-def _same_samples(
-    joint: np.ndarray, q: np.ndarray | None, plug_in: float, rng: np.random.Generator
-) -> list[dict[str, Any]]:
+def _same_samples(joint: np.ndarray, q: np.ndarray | None, plug_in: float, rng: np.random.Generator) -> list[Finding]:
     """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``, None where c' = c."""
     found = []
     for t in RELEASES:
         right = plug_in if q is None else sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
-        found.append({"releases": t, "accuracy": short(right)})
+        text = "z from y and codes of one sample, by counts through the known channel"
+        found.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
     return found
 
 
-def _linked_samples(dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator) -> list[dict[str, Any]]:
+def _linked_samples(
+    dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator, seed: int
+) -> list[Finding]:
     """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
 
     ``code`` is c' of the rows of all slices; the attack learns on fresh ones, where there are any.
     """
-    name, test, at = rows.freshest(dataset), dataset.part("test"), rows.places(dataset)
-    learn = dataset.part(name)
+    slice_, test, at = rows.freshest(dataset), dataset.part("test"), rows.places(dataset)
+    learn = dataset.part(slice_)
     classes, code = (len(dataset.y_names), len(dataset.z_names)), code.astype(np.int64)
-    found: list[dict[str, Any]] = []
-    for t in RELEASES:
+    found: list[Finding] = []
+    for t in sequences.LENGTHS:
+        name = f"{t} linked, summed"
+        rng = rng if t in RELEASES else np.random.default_rng([seed, 14, t])  # what is drawn after stays as it was
         try:
-            fit = sequences.pooled(code[dataset.slices.places(name)], learn.y, learn.z, length=t, rng=rng)
+            fit = sequences.pooled(code[dataset.slices.places(slice_)], learn.y, learn.z, length=t, rng=rng)
             tracks = sequences.pooled(code[at.test], test.y, test.z, length=t, rng=rng)
         except BadInput as error:
-            found.append({"releases": t, "not_run": str(error)})
+            found.append(Finding(CODES, name, not_run=str(error), more=KIND))
             continue
-        found.append({"releases": t, **shorts(sequences.summed(fit, tracks, classes=classes, codes=codes))})
+        answer = sequences.summed(fit, tracks, classes=classes, codes=codes)
+        found.append(Finding(CODES, name, "right", answer["accuracy"], rows=len(tracks), more=KIND))
+        if math.isfinite(answer["auc"]):
+            area = Interval(answer["auc"], answer["auc_low"], answer["auc_high"])
+            found.append(Finding.measured(CODES, name, "auc", area, rows=len(tracks), more=KIND))
     return found
 
 
@@ -399,7 +446,7 @@ def _guessed(learn: np.ndarray, judge: np.ndarray) -> float:
 
 
 def _range(values: list[float]) -> dict[str, float]:
-    return {"mean": short(np.mean(values)), "low": short(min(values)), "high": short(max(values))}
+    return {"mean": float(np.mean(values)), "low": min(values), "high": max(values)}
 
 
 def _people(dataset: Dataset, halves: Mapping[str, Any] | None) -> str:
@@ -426,15 +473,16 @@ class CertificateSection(Section):
     name = "certificate"
     order = 5
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``; where there is nothing to certify, why."""
         perturbed, asked = about.perturbed, about.asked
         if isinstance(perturbed.bottleneck, str):
-            return {"given": False, "sentence": f"No certificate: {perturbed.bottleneck}."}
+            return [Finding(about.sensitive, AVERAGE, not_run=f"No certificate: {perturbed.bottleneck}.", more=KIND)]
         return section(
             about.dataset,
             perturbed.bottleneck,
             perturbed.outputs,
+            of=about.sensitive,
             table=perturbed.table,
             tried=asked.tried,
             confidence=asked.confidence,
@@ -442,24 +490,3 @@ class CertificateSection(Section):
             seed=about.seed,
             stream=about.subject.manifest.get("stream"),
         )
-
-    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
-        """The bound for every code, the averaged one, and what holds for every population, where there are these."""
-        bound = found.get("per_code")
-        if bound:
-            yield bound["sentence"]
-            several = [one for one in bound["linked"] if one["releases"] > 1]
-            if several:
-                told = "; ".join(
-                    f"{one['releases']}: F {'-' if one['factor'] is None else format(one['factor'], '.2f')}, attack "
-                    f"right {percent(one['attack'])}"
-                    for one in several
-                )
-                yield f"  Linked codes of one unit, F if they are independent given y and z: {told}"
-        yield found["sentence"]
-        if "population_free" in found:
-            yield found["population_free"]
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """The bounds that enough units were counted for."""
-        yield from (one["sentence"] for one in (found.get("per_code") or {}, found) if one.get("given"))

@@ -9,16 +9,16 @@ the logistic loss moves by half of what its noise is made for, and of many class
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.rows import places
-from edgeveil.trainer.audit.document import interval
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
-from edgeveil.trainer.audit.sections.training import judged, noisy_steps, shared
+from edgeveil.trainer.audit.sections.training import judged, noisy_steps, promised, shared
 from edgeveil.trainer.ext import private
 from edgeveil.trainer.ext.private import clipped_sum, unfitted
 from edgeveil.trainer.measures import intervals
@@ -31,20 +31,20 @@ STIFF = 20.0  # times the one row
 FAR = 100.0  # of weights: the row's class is all but impossible, so that its gradient is as long as can be
 
 
-def measured(facts: Mapping[str, Any], section: Recipe, classes: int, confidence: float) -> dict[str, Any]:
-    """What is claimed of the fit and what is spent at least, of ``facts``, run.json's ``head``, by ``measure``:
-    "epsilon", or of a step of DP-SGD "mu". Raises ``BadInput`` where the run does not say enough.
+def measured(facts: Mapping[str, Any], section: Recipe, classes: int, confidence: float) -> Finding:
+    """What is claimed of the fit and what is spent at least, of ``facts``, run.json's ``head``, in epsilon, or of a
+    step of DP-SGD in mu. Raises ``BadInput`` where the run does not say enough.
     """
     if section.kind == "dp-sgd":
         return _of_step(facts, classes, confidence)
     claimed = facts["promise"]["epsilon"]
     fits, what = _fits(section, classes), "the head's fit"
     if without_noise(fits):
-        return {**judged(what, claimed, None, FITS), "measure": "epsilon"}
+        return judged("head", what, "epsilon", claimed, None, FITS)
     found = most_proved(fits, confidence=confidence)
     if found is None:
         raise AssertionError("two neighbours were fitted")
-    return {**judged(what, claimed, found.spent.epsilon, found.spent.runs), "measure": "epsilon"}
+    return judged("head", what, "epsilon", claimed, found.spent.epsilon, found.spent.runs)
 
 
 def _fits(section: Recipe, classes: int) -> dict[str, np.ndarray]:
@@ -65,7 +65,7 @@ def _fits(section: Recipe, classes: int) -> dict[str, np.ndarray]:
     return found
 
 
-def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> dict[str, Any]:
+def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> Finding:
     steps = facts.get("steps")
     if steps is None:
         raise BadInput("run.json does not say which noise the head's steps had: train again, to measure them.")
@@ -74,7 +74,7 @@ def _of_step(facts: Mapping[str, Any], classes: int, confidence: float) -> dict[
     sums = [clipped_sum(x[first:], hot[first:], weights, steps["clip"]).ravel() for first in (0, 1)]
     found = noisy_steps(sums, facts["rows"], steps, confidence)
     what = "a step of DP-SGD with the row in its lot, of the head"
-    return {**judged(what, 1 / steps["sigma"], found.mu, found.runs), "measure": "mu"}
+    return judged("head", what, "mu", 1 / steps["sigma"], found.mu, found.runs)
 
 
 class HeadSection(Section):
@@ -87,7 +87,7 @@ class HeadSection(Section):
         """Where a head's label is among the outputs."""
         return private.HEAD in about.perturbed.outputs
 
-    def measure(self, about: About, found: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, about: About, found: Sequence[Finding]) -> list[Finding]:
         """Raises ``BadInput`` where the head that was exported is no longer in the folder of the run."""
         dataset, run = about.dataset, about.run
         head = Head.of_run(run.folder)
@@ -95,14 +95,11 @@ class HeadSection(Section):
             raise BadInput(f"The head of this export is not in {run.folder}: export again.")
         test = dataset.part("test")
         right = intervals.rate(about.perturbed.outputs[private.HEAD][places(dataset).test] == test.y, test.cluster)
-        promised = private.head_section(about.subject.manifest, head.mechanism, head.promise)
-        section = {"of": head.of, "target": interval(right), **promised}
+        of = f"head, of {'the reading' if head.of == 'reading' else 'what is sent'}"
+        reads = Finding.measured(about.target, of, "right", right, rows=len(test), more={"kind": "head"})
+        promise = private.head_section(about.subject.manifest, head.mechanism, head.promise)
+        made = [reads, promised("head", promise, promise["mechanism"])]
         if about.spending and run.recipe.head is not None:
-            confidence = shared(len(found["training"]["measured"]) + 1)
-            section["measured"] = measured(run.facts["head"], run.recipe.head, len(dataset.y_names), confidence)
-        return section
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """Its sentence, where the fit is paid for."""
-        if found["given"]:
-            yield found["sentence"]
+            confidence = shared(sum("holds" in one.more for one in found) + 1)
+            made.append(measured(run.facts["head"], run.recipe.head, len(dataset.y_names), confidence))
+        return made

@@ -69,13 +69,13 @@ class Histogram(Section):
 
     name = "histogram"
     order = 6
-    on_card = False
 
     def applies(self, about: About) -> bool:
         """Not of a board's outputs: what a board is compared with was made here."""
         return about.there is None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As ``section``."""
+    def keys(self, about: About) -> dict[str, Any]:
+        """``histogram``, as ``section``."""
         with running(about.subject, about.run) as perturb:
-            return section(about.subject.manifest, about.perturbed.outputs, about.dataset, perturb)
+            outputs = about.perturbed.outputs
+            return {self.name: section(about.subject.manifest, outputs, about.dataset, perturb)}

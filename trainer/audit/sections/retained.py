@@ -7,7 +7,7 @@ leakage about it; the reader of the card decides whether that is a use or a harm
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.audit.document import interval, short, spread
+from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
@@ -371,40 +372,37 @@ def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     return found[which.reshape(-1)]
 
 
-# The table of retained properties, as reports and cards show it.
-
-KINDS_OF_DATA = (
-    ("raw", "raw readings"),
-    ("perturbed", "this perturber"),
-    ("label_only_mean", "label-only, a class's mean"),
-    ("label_only_donor", "label-only, a random reading of the class"),
-)
+# By kind of data: whose output it is.
+SIDES = {"perturbed": SENT, "raw": RAW, "label_only_mean": LABEL_ONLY, "label_only_donor": DONOR}
+KIND = {"kind": "collateral"}
 
 
-def retained_table(document: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The table of collateral utility of an audit: attributes, and a row for each kind of data; None where none is."""
-    part = document.get("collateral")
-    if not part:
-        return None
-    beside = document["label_only"].get("collateral", {})
-    rows = []
-    for key, title in KINDS_OF_DATA:
-        row = part["perturbed"] if key == "perturbed" else beside.get(key)
-        if row:
-            rows.append({"title": title, "this": key == "perturbed", **row})
-    return {"attributes": part["attributes"], "chance": part["chance"], "rows": rows, "part": part}
+def findings_of(found: Mapping[str, Any], y: str) -> list[Finding]:
+    """What ``section`` or ``label_only`` found, as findings: of y and of each property, then of the samples."""
+    chance, about = found.get("chance", {}), found.get("attributes", {})
+    made: list[Finding] = []
+    for side, of in SIDES.items():
+        row = found.get(side, {})
+        for key, name in (("train_on_it", "trained on it"), ("read_from_it", "read from it")):
+            # Of what is sent y has its readers; trained on it, y is read of clean samples.
+            of_y = {y: row[key]["y"]} if key in row and key == "train_on_it" else {}
+            for question, value in {**of_y, **row[key]["attributes"]}.items() if key in row else ():
+                named = {"named_by_recipe": True} if about.get(question, {}).get("named_by_recipe") else {}
+                facts = {"of": of, "null": chance.get(question), "text": MEANING[key], "more": {**KIND, **named}}
+                made.append(_finding(question, name, value, **facts))
+        if "told_apart" in row:
+            facts = {"of": of, "null": 0.5, "text": MEANING["told_apart"], "more": KIND}
+            made.append(_finding("told apart from raw samples", "discriminator", row["told_apart"], **facts))
+    for question, value in found.get("kept", {}).items():
+        made.append(_finding(question, "x to x'", value, null=0.0, text=MEANING["kept"], more=KIND))
+    alike = {"distance": found.get("distance"), **(found.get("alike") or {})}
+    return made + [_finding("likeness", name, value, more=KIND) for name, value in alike.items() if value is not None]
 
 
-def score(value: Mapping[str, Any] | None) -> str:
-    """A rate or a correlation with its interval: ``97.1 % [96.0, 98.0]``, ``.82 [.80, .84]``."""
-    if value is None:
-        return "\N{EN DASH}"
-    if "accuracy" in value:
-        ends = f"[{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
-        return f"{100 * value['accuracy']:.1f} % {ends}"
-    if value["low"] is None:
-        return f"{value['correlation']:.2f}"
-    return f"{value['correlation']:.2f} [{value['low']:.2f}, {value['high']:.2f}]"
+def _finding(question: str, name: str, value: Mapping[str, Any], **facts: Any) -> Finding:
+    figures = {"accuracy": "right", "correlation": "correlation", "mean": "number"}
+    key = next(key for key in figures if key in value)
+    return Finding(question, name, figures[key], value[key], (value["low"], value["high"]), **facts)
 
 
 def named_by(run: Run) -> tuple[str, ...]:
@@ -413,34 +411,16 @@ def named_by(run: Run) -> tuple[str, ...]:
 
 
 class Collateral(Section):
-    """What is kept of other properties; None where no frame leaves and no code stands for one."""
+    """What is kept of other properties; nothing where no frame leaves and no code stands for one."""
 
     name = "collateral"
     order = 7
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any] | None:
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``."""
         outputs = about.subject.manifest["outputs"]
         if not any(output["kind"] == "frame" or "decoder" in output for output in outputs):
-            return None
+            return []
         named = named_by(about.run)
-        return section(about.dataset, about.released.x, about.budget.name, about.seed, named=named)
-
-    def lines(self, found: Mapping[str, Any] | None, document: Mapping[str, Any]) -> Iterator[str]:
-        """The table, and how much of each property is kept."""
-        table = retained_table(document)
-        if found is None or table is None:
-            return
-        yield ""
-        yield "Trained on, and read from, the output (with raw samples and label-only to compare):"
-        for row in table["rows"]:
-            for key, words in (("train_on_it", "trained on"), ("read_from_it", "read from")):
-                if key in row:
-                    figures = [f"{document['data']['target']} {score(row[key]['y'])}"]
-                    figures += [f"{name} {score(value)}" for name, value in row[key]["attributes"].items()]
-                    yield f"  {words:10} {row['title']:40} {', '.join(figures)}"
-        for row in table["rows"]:
-            if "told_apart" in row:
-                yield f"  told apart from raw: {row['title']:32} {score(row['told_apart'])}"
-        for name, value in found["kept"].items():
-            yield f"  kept of {name}: correlation {score(value)} between x and x'; label-only 0"
+        found = section(about.dataset, about.released.x, about.budget.name, about.seed, named=named)
+        return findings_of(found, about.target)

@@ -1,4 +1,4 @@
-"""The ``spending`` section of an audit: what one release costs, as claimed, as the shipped integers say, as enumerated.
+"""What one release costs: as claimed, as the shipped integers say, as enumerated, and at least, by running it.
 
 Unlike an attack's figure this is a guarantee, whatever the attacker knows: it needs no data.
 """
@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.spending import MICRO, check_covered, epsilon_of, repeats
 from edgeveil.edge_runtime.stages.rappor import epsilon_of_one, instantaneous
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import KERAS, Perturb, running
 from edgeveil.trainer.datasets.base import Dataset
@@ -29,10 +30,15 @@ ON_BOARD = "checked by the runtime in the shipped integers"
 HERE = "computed from the shipped integers; the bundle does not claim it, so no runtime checks it"
 
 
+KIND = {"kind": "spending"}
+ASKED = "channel"
+
+
 def section(
-    manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray], *, from_training: bool
-) -> dict[str, Any] | None:
-    """What is promised of one release; None where something leaves that is not covered, or where nothing is promised.
+    manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray], *, of: str, from_training: bool
+) -> list[Finding]:
+    """What is promised of one release about anything, ``of`` z too; none where something leaves that is not covered, or
+    where nothing is promised.
 
     ``tables`` are the manifest's arrays, ``from_training``: the recipe takes its bounds from training rows.
     """
@@ -41,21 +47,25 @@ def section(
     try:
         check_covered(stages, outputs)
     except BundleRefused:
-        return None
+        return []
     cost = epsilon_of(stages, outputs, tables)
     if not cost or not cost.is_finite():
-        return None
+        return []
     bounds = "from-training" if from_training else "public"
-    claimed = None if claim is None else claim["micro_epsilon"] / MICRO
+    recomputed = float(cost)
+    alpha = recomputed if claim is None else claim["micro_epsilon"] / MICRO
     law = exact_law.largest_ratio(stages, outputs, tables)
-    return {
-        "claimed": claimed,
-        "recomputed": float(cost),
-        "enumerated": law.as_dict(),
-        "spending": None if claim is None else dict(claim),
-        "bounds": bounds,
-        "sentence": sentence(float(cost) if claimed is None else claimed, claim, bounds, **_kept(stages, outputs)),
-    }
+    text = sentence(alpha, claim, bounds, **_kept(stages, outputs))
+    more = {**KIND, "claimed": claim is not None, "bounds": bounds}
+    integers = "epsilon of the shipped integers"
+    counted: dict[str, Any] = {"figure": "epsilon", "value": law.epsilon, "rows": law.draws}
+    if law.not_run:
+        counted = {"not_run": law.not_run}
+    return [
+        Finding(of, "local mechanism", "epsilon", alpha, bound=True, text=text, more=more),
+        Finding(ASKED, f"{integers}, computed", "epsilon", recomputed, more=KIND),
+        Finding(ASKED, f"{integers}, by every draw", more=KIND, **counted),
+    ]
 
 
 def _kept(stages: Sequence[Mapping[str, Any]], outputs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -97,14 +107,20 @@ CONFIDENCE = 0.999  # one audit in a thousand may find too much by chance
 MOST_CLASSES = 4  # readings of the data set
 
 
-def at_least(perturb: Perturb, dataset: Dataset, *, runs: int = RUNS, confidence: float = CONFIDENCE) -> dict[str, Any]:
-    """The audit's ``measured``: epsilon, and the neighbours that prove it."""
+def at_least(
+    perturb: Perturb, dataset: Dataset, promised: float, *, runs: int = RUNS, confidence: float = CONFIDENCE
+) -> Finding:
+    """Epsilon that runs show to be spent, next to what is ``promised``, and the neighbours that prove it."""
     outputs = {name: _flat(perturb(np.repeat(x[None], runs, axis=0))) for name, x in _readings(dataset)}
-    found = most_proved(outputs, confidence=confidence)
+    found, name = most_proved(outputs, confidence=confidence), "epsilon that runs prove"
     if found is None:
-        return {"not_run": "there are no two readings to run"}
+        return Finding(ASKED, name, not_run="there are no two readings to run", more=KIND)
     spent = found.spent
-    return {"epsilon": spent.epsilon, "confidence": confidence, "runs": spent.runs, "neighbours": found.neighbours}
+    holds = spent.epsilon <= promised
+    text = f"At least this is spent, with {confidence:.1%} confidence: {found.neighbours}."
+    text += "" if holds else " That is more than the integers promise: do not ship this, and report it."
+    more = {**KIND, "holds": holds, "confidence": confidence}
+    return Finding(ASKED, name, "epsilon", spent.epsilon, rows=spent.runs, text=text, more=more)
 
 
 def _readings(dataset: Dataset) -> Iterator[tuple[str, np.ndarray]]:
@@ -131,43 +147,20 @@ def _flat(outputs: Mapping[str, np.ndarray]) -> np.ndarray:
 
 
 class Spending(Section):
-    """What one release costs by a local mechanism; None where none is promised."""
+    """What one release costs by a local mechanism; nothing where none is promised."""
 
     name = "spending"
     order = 2
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any] | None:
-        """As ``section``; with ``measured`` where rows are released one by one on this machine."""
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
+        """As ``section``; and what runs show, where rows are released one by one on this machine."""
         subject, there = about.subject, about.there
         fitted = about.run.perturber() if subject.artefact == KERAS else None
         manifest = subject.manifest if fitted is None else fitted.description()
         tables = subject.tables() if fitted is None else dict(fitted.tables)
-        found = section(manifest, tables, from_training=about.run.recipe.data.bounds is not None)
-        if found is None or there is not None or manifest.get("stream") is not None:
+        from_training = about.run.recipe.data.bounds is not None
+        found = section(manifest, tables, of=about.sensitive, from_training=from_training)
+        if not found or there is not None or manifest.get("stream") is not None:
             return found
         with running(subject, about.run) as perturb:
-            return {**found, "measured": at_least(perturb, about.dataset)}
-
-    def lines(self, found: Mapping[str, Any] | None, _document: Mapping[str, Any]) -> Iterator[str]:
-        """The guarantee, the three ways in which it was computed, and what runs of it have shown."""
-        if found is None:
-            return
-        law, run = found["enumerated"], found.get("measured", {})
-        counted = (
-            f"{law['epsilon']:.9f} over {law['draws']:,} draws" if "epsilon" in law else f"not run: {law['not_run']}"
-        )
-        claimed = "none" if found["claimed"] is None else f"{found['claimed']:g}"
-        yield found["sentence"]
-        yield f"  Claimed {claimed}, recomputed from the integers {found['recomputed']:.9f}, enumerated {counted}."
-        if "epsilon" in run:
-            broken = run["epsilon"] > found["recomputed"]
-            yield (
-                f"  At least {run['epsilon']:.3f} is spent, with {run['confidence']:.1%} confidence: {run['runs']:,} "
-                f"runs of each of two readings show it ({run['neighbours']})."
-                + (" That is more than the integers promise: do not ship this, and report it." if broken else "")
-            )
-
-    def guarantees(self, found: Mapping[str, Any] | None) -> Iterator[str]:
-        """Its sentence."""
-        if found:
-            yield found["sentence"]
+            return [*found, at_least(perturb, about.dataset, found[1].value or 0.0)]

@@ -1,29 +1,39 @@
 """The ``streams`` section of an audit: what many releases of one track tell, made by the artefact itself.
 
-Tracks are the recordings of the data. Attackers learn on those of the slice ``attack``, where there is one, else of the
-second, and are tested on those of the test slice. ``people_shuffled`` is what the same attackers reach where people are
-shuffled within y: what chance and few tracks alone show. A held track releases one class, so its certificate counts
-tracks and holds for all of its releases; where nothing is held a certificate is for a single release.
+It is asked of everything that is for a camera or a series. Tracks are the recordings of the data; where these have
+none, different samples of one (y, z), as if linked. Attackers learn on those of the slice ``attack``, where there is
+one, else of the second, and are tested on those of the test slice. ``people_shuffled`` is what the same attackers
+reach where people are shuffled within y: what chance and few tracks alone show. Where outputs are no codes, the
+answers of the attack with most bits are added up over a track. The headline is of the longest tracks that there are.
+
+A held track releases one class, so its certificate counts tracks and holds for all of its releases; where nothing is
+held a certificate is for a single release.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 from scipy import special
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks import sequences
-from edgeveil.trainer.attacks.rows import freshest
-from edgeveil.trainer.attacks.sequences import Tracks, timed
+from edgeveil.trainer.attacks.findings import Scored
+from edgeveil.trainer.attacks.problem import FEWEST_ROWS_PER_VALUE
+from edgeveil.trainer.attacks.rows import freshest, prior
+from edgeveil.trainer.attacks.sequences import LENGTHS, Tracks, added_up, timed
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import track_perturber
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.measures import certificate
+from edgeveil.trainer.measures import attack_metrics, certificate, intervals
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
+from edgeveil.trainer.measures.intervals import Interval
 
 # A 1-D convolutional network on the codes of a track, in order of time.
 #
@@ -87,10 +97,8 @@ def _fresh(shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
     return (rng.normal(size=shape) * np.sqrt(2 / np.prod(shape[:-1]))).astype(np.float32)
 
 
-# Attackers of whole tracks: every family at T = 1, 4 and 16 releases. Compare every result with the zero-information
-# row: what the same attackers reach with as many tracks where there is no leak.
-
-LENGTHS = (1, 4, 16)
+# Attackers of whole tracks: every family at each T. Compare every result with the zero-information row: what the same
+# attackers reach with as many tracks where there is no leak.
 
 Attack = Callable[..., np.ndarray]
 FAMILIES: Mapping[str, Attack] = {
@@ -99,16 +107,29 @@ FAMILIES: Mapping[str, Attack] = {
     "forest on timed codes": sequences.timed_forest,
     "1-D CNN": sequence_network,
 }
-IN_ORDER = ("forest on timed codes", "1-D CNN")  # on the longest tracks alone: few releases have little order
+IN_ORDER = ("forest on timed codes", "1-D CNN")  # on long tracks alone: few releases have little order
+LONG = 16
+MOST_INPUTS = 2e8  # codes of all tracks as one-hot numbers
 
 
 def posteriors(
-    fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int, seed: int = 0, trees: int = 300
+    fit: Tracks,
+    test: Tracks,
+    *,
+    classes: tuple[int, int],
+    codes: int,
+    seed: int = 0,
+    trees: int = 300,
+    ordered: bool = True,
 ) -> dict[str, np.ndarray]:
-    """P(z | y, codes), (tracks, classes of z), of ``test`` by every family that learned on ``fit``."""
+    """P(z | y, codes), (tracks, classes of z), of ``test`` by every family that learned on ``fit``.
+
+    ``ordered``: releases are in order of time.
+    """
     found = {}
+    in_order = ordered and fit.code.shape[1] >= LONG and (fit.code.size + test.code.size) * codes <= MOST_INPUTS
     for name, attack in FAMILIES.items():
-        if name in IN_ORDER and fit.code.shape[1] < max(LENGTHS):
+        if name in IN_ORDER and not in_order:
             continue
         options: dict[str, int] = {}
         if "forest" in name:
@@ -129,37 +150,183 @@ def permuted(tracks: Tracks, rng: np.random.Generator) -> Tracks:
 
 
 FEWEST = 20  # tracks to learn on, and to judge by
+NOTHING = 0.5  # the area under the curve of an attack that knows nothing beyond y
+RECORDINGS, LINKED = "recordings", "linked samples of one y and z"  # what tracks are
 
 Perturb = Callable[[np.ndarray, np.ndarray], Mapping[str, np.ndarray]]
+Outputs = Callable[[Part], Mapping[str, np.ndarray]]
 
 
 def section(
-    stream: Mapping[str, Any], dataset: Dataset, perturb: Perturb, *, trees: int, seed: int, tried: int = 1
-) -> dict[str, Any]:
-    """The document's ``streams``. ``stream`` is the manifest's; ``tried`` configurations were compared on these rows.
+    stream: Mapping[str, Any] | None,
+    dataset: Dataset,
+    perturb: Perturb,
+    *,
+    trees: int,
+    seed: int,
+    tried: int = 1,
+    attack: Scored | None = None,
+    sent: Mapping[str, np.ndarray] | None = None,
+) -> list[Finding]:
+    """What tracks reveal, and the bound over them. ``stream`` is the manifest's; ``tried`` configurations were compared
+    on these rows.
 
     ``perturb`` takes raw samples (n, ...) and the number of each one's track (n,), in order of time, to the outputs.
+    ``attack`` is the one with most bits on single releases, for outputs that are no codes. Of a stream that holds
+    nothing ``sent`` may be given in place of ``perturb``'s: the outputs for the rows of all slices, in their order.
     """
-    found: dict[str, Any] = dict(stream)
-    if dataset.cluster is None:
-        return {**found, "not_run": "the data have neither subjects nor sessions, so tracks are not known"}
-    slices = {"learn": _slice(dataset.part(freshest(dataset)), perturb), "test": _slice(dataset.part("test"), perturb)}
-    classes = len(dataset.y_names), len(dataset.z_names)
-    rows = [_row(length, slices, classes, trees, seed) for length in LENGTHS]
-    found["tracks"] = rows
-    if stream["hold"] == "track" and "label" in slices["test"][1]:
-        found |= _certified(dataset, slices["test"], classes, seed, tried)
+    hold = "none" if stream is None else stream["hold"]
+    if dataset.cluster is None and hold not in ("none", "frame"):
+        reason = "the data have neither subjects nor sessions, so tracks are not known"
+        return [Finding(TRACKS, "tracks", not_run=reason, more=KIND)]
+    place = np.empty(len(dataset.y), np.int64)
+    place[dataset.slices.rows()] = np.arange(len(dataset.slices.rows()))
+
+    def outputs(part: Part) -> Mapping[str, np.ndarray]:
+        if sent is not None:
+            return {name: value[place[part.index]] for name, value in sent.items()}
+        unit = np.arange(len(part)) if part.cluster is None else part.cluster
+        return perturb(part.x, np.unique(unit, return_inverse=True)[1].reshape(-1))
+
+    slices = {"learn": _slice(dataset.part(freshest(dataset)), outputs), "test": _slice(dataset.part("test"), outputs)}
+    found = tracks(hold, dataset, slices, trees=trees, seed=seed, attack=attack)
+    most = longest(found)
+    if most is not None:
+        found[found.index(most)] = replace(most, text=headline(found) or "", more={**most.more, "headline": True})
+    if hold == "track" and "label" in slices["test"][1]:
+        classes = len(dataset.y_names), len(dataset.z_names)
+        found += _certified(dataset, slices["test"], classes, seed, tried)
     return found
 
 
+KIND = {"kind": "streams"}
+TRACKS = "tracks"
 Slice = tuple[Part, Mapping[str, np.ndarray]]
 
 
-def _slice(part: Part, perturb: Perturb) -> Slice:
+def tracks(
+    hold: str, dataset: Dataset, slices: Mapping[str, Slice], *, trees: int, seed: int, attack: Scored | None
+) -> list[Finding]:
+    """The findings about tracks of each length: ``right`` and ``auc`` by every family, and why there are none.
+
+    ``more`` has the number of ``releases``, what the tracks are ``of``, and what the family reaches of ``shuffled``
+    people. ``hold`` is how the stream is held; ``slices`` are those to learn on and to test on, with what was sent.
+    """
+    codes = _codes([out for _, out in slices.values()])
+    different = len(np.unique(np.concatenate(codes)))
+    if attack is not None and len(codes[0]) < FEWEST_ROWS_PER_VALUE * different:
+        codes = []
+    found: list[Finding] = []
+    for length in LENGTHS:
+        found += _of_length(length, hold, dataset, slices, codes, trees, seed, attack)
+    return found
+
+
+def _of_length(
+    length: int,
+    hold: str,
+    dataset: Dataset,
+    slices: Mapping[str, Slice],
+    codes: list[np.ndarray],
+    trees: int,
+    seed: int,
+    attack: Scored | None,
+) -> Iterator[Finding]:
+    rng = np.random.default_rng(seed)
+    asked = slices.values() if codes else [slices["test"]]
+    cut, of = [_recorded(part, dataset, length) for part, _ in asked], RECORDINGS
+    few = min(map(len, cut))
+    if few < FEWEST and hold in ("none", "frame"):
+        with contextlib.suppress(BadInput):
+            cut, of = [_linked(part, length, np.random.default_rng([seed, length])) for part, _ in asked], LINKED
+            few = min(map(len, cut))
+    if few < FEWEST:
+        yield _not_run(length, f"{few} {of} of {length} readings; at least {FEWEST} are needed")
+        return
+    classes, part = (len(dataset.y_names), len(dataset.z_names)), slices["test"][0]
+    rows, unit = cut[-1], None
+    if of == RECORDINGS and dataset.cluster_kind == "subject":
+        unit = np.asarray(part.cluster)[rows.code[:, 0]]  # several tracks of one person
+    if codes:
+        fit, test = (replace(one, code=code[one.code]) for one, code in zip(cut, codes, strict=True))
+        number = int(max(fit.code.max(), test.code.max())) + 1
+        settings: dict[str, Any] = {"classes": classes, "codes": number, "trees": trees, "seed": seed}
+        settings["ordered"] = of == RECORDINGS
+        answers = posteriors(fit, test, **settings)
+        shuffled = posteriors(permuted(fit, rng), test, **settings)
+        chance = accuracy(counted_prior(fit.y, fit.z, classes)[test.y], test.z)
+    else:
+        attack, test, shuffled = cast(Scored, attack), rows, {}
+        place = np.empty(len(dataset.y), np.int64)
+        place[cast(np.ndarray, attack.test.row)] = np.arange(len(attack.test))
+        known = prior(dataset)
+        linked = replace(rows, code=place[part.index[rows.code]])
+        answers = {f"sum of {attack.row.label}": added_up(attack.sure["test"], known, linked)}
+        chance = accuracy(known[test.y], test.z)
+    wide = intervals.wider(len(answers))
+    for name, p in answers.items():
+        about = {"rows": len(test), "learned_on": LEARNED_ON[freshest(dataset)], "seed": seed}
+        more: dict[str, Any] = {**KIND, "about": f"{length} readings", "releases": length, "of": of}
+        if name in shuffled:
+            more["shuffled"] = accuracy(shuffled[name], test.z)
+        right = intervals.rate(p.argmax(axis=1) == test.z, unit)
+        yield Finding.measured(TRACKS, name, "right", right, null=chance, more=more, **about)
+        area = attack_metrics.auc_interval(p, test.y, test.z, unit)
+        # The best of several families is named, so that the interval holds for all of them at once.
+        area = Interval(area.estimate, *(area.estimate + wide * (end - area.estimate) for end in area[1:]))
+        area = Interval(area.estimate, max(0.0, area.low), min(1.0, area.high))
+        yield Finding.measured(TRACKS, name, "auc", area, null=NOTHING, more=more, **about)
+
+
+LEARNED_ON = {"attack": "fresh", "perturber": "old"}
+
+
+def _not_run(length: int, reason: str) -> Finding:
+    return Finding(TRACKS, f"{length} readings", not_run=reason, more={**KIND, "releases": length})
+
+
+def longest(found: Sequence[Finding]) -> Finding | None:
+    """The area of the best family on the longest tracks; None where there are none of several releases."""
+    areas = [one for one in found if one.figure == "auc" and one.value is not None and one.more["releases"] > 1]
+    return max(areas, key=lambda one: (one.more["releases"], one.value), default=None)
+
+
+def headline(found: Sequence[Finding]) -> str | None:
+    """What the longest tracks tell, in words; None where there are none."""
+    most = longest(found)
+    if most is None:
+        return None
+    releases, of = most.more["releases"], most.more["of"]
+    same = [one for one in found if one.name == most.name and one.more["releases"] == releases]
+    right = next(one for one in same if one.figure == "right")
+    return (
+        f"Over {releases} readings of one track ({right.rows:,} tracks, {of}) the best attack found ({most.name}) has "
+        f"AUC {most.shown()} and is right {right.shown()}, where y alone gives {100 * cast(float, right.null):.1f} %."
+    )
+
+
+def _slice(part: Part, outputs: Outputs) -> Slice:
     """The rows of a slice in order of time with what left of them."""
     part = part.take(np.argsort(part.index))
-    track = np.unique(np.asarray(part.cluster), return_inverse=True)[1].reshape(-1)
-    return part, perturb(part.x, track)
+    return part, outputs(part)
+
+
+def _recorded(part: Part, dataset: Dataset, length: int) -> Tracks:
+    """Places of the rows of tracks in ``part``, by its recordings; none where no one is long enough."""
+    place, none = np.arange(len(part)), Tracks(np.empty((0, length), np.int64), part.y[:0], part.z[:0])
+    if part.cluster is None:
+        return none
+    if dataset.cluster_kind == "session":
+        return ends(part, place, length) or none
+    track = np.unique(part.cluster, return_inverse=True)[1].reshape(-1)
+    try:
+        return sequences.cut(place, part.y, part.z, track=track, length=length)
+    except BadInput:
+        return none
+
+
+def _linked(part: Part, length: int, rng: np.random.Generator) -> Tracks:
+    return sequences.pooled(np.arange(len(part)), part.y, part.z, length=length, rng=rng)
 
 
 def ends(part: Part, code: np.ndarray, length: int) -> Tracks | None:
@@ -175,37 +342,24 @@ def ends(part: Part, code: np.ndarray, length: int) -> Tracks | None:
     return Tracks(code[rows], part.y[rows[:, 0]], part.z[rows[:, 0]])
 
 
-def _row(length: int, slices: Mapping[str, Slice], classes: tuple[int, int], trees: int, seed: int) -> dict[str, Any]:
-    fit, test = (ends(part, _codes(out), length) for part, out in slices.values())
-    few = min(0 if one is None else len(one) for one in (fit, test))
-    if fit is None or test is None or few < FEWEST:
-        return {"releases": length, "not_run": f"{few} recordings of {length} readings; at least {FEWEST} are needed"}
-    codes = int(max(fit.code.max(), test.code.max())) + 1
-    rng = np.random.default_rng(seed)
-    found: dict[str, Any] = {"releases": length, "tracks": len(test)}
-    for name, learn in (("right", fit), ("people_shuffled", permuted(fit, rng))):
-        answers = posteriors(learn, test, classes=classes, codes=codes, trees=trees, seed=seed)
-        found[name] = {family: accuracy(p, test.z) for family, p in answers.items()}
-    found["chance"] = accuracy(counted_prior(fit.y, fit.z, classes)[test.y], test.z)
-    return found
-
-
-def _codes(out: Mapping[str, np.ndarray]) -> np.ndarray:
-    """The output as whole numbers: the code, else the label, else the number of each different frame or report."""
+def _codes(outs: Sequence[Mapping[str, np.ndarray]]) -> list[np.ndarray]:
+    """What was sent of each slice as whole numbers: the code, else the label, else the number of a frame or report."""
+    out = outs[0]
     for name in ("code", "label"):
         if name in out and out[name].dtype.kind in "iu" and out[name].ndim == 1:
-            return np.asarray(out[name])
-    frames = out["frame"] if "frame" in out else out[next(iter(out))]
-    frames = frames.reshape(len(frames), -1)
-    return np.unique(frames, axis=0, return_inverse=True)[1].reshape(-1)
+            return [np.asarray(one[name]) for one in outs]
+    name = "frame" if "frame" in out else next(iter(out))
+    frames = np.concatenate([one[name].reshape(len(one[name]), -1) for one in outs])
+    number = np.unique(frames, axis=0, return_inverse=True)[1].reshape(-1)
+    return np.split(number, np.cumsum([len(one[name]) for one in outs])[:-1])
 
 
-def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> dict[str, Any]:
+def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: int, tried: int) -> list[Finding]:
     """The bound on an adversary who knows y and the held class of a track, counted over tracks that have voted."""
     part, out = test
     held = ends(part, np.asarray(out["label"]), 1)
     if held is None:
-        return {}
+        return []
     held = held.take(held.code[:, 0] < classes[0])
     prior = counted_prior(part.y, part.z, classes)
     found = certificate.certify(
@@ -220,26 +374,27 @@ def _certified(dataset: Dataset, test: Slice, classes: tuple[int, int], seed: in
     )
     text = found.sentence(f"tracks ({dataset.cluster_kind}s)")
     whole = text.replace("For one release,", "For all releases of one track together,")
-    return {"certificate": {"given": found.sufficient, **asdict(found)}, "sentence": whole}
+    more = {**KIND, "plug_in": found.plug_in, "tried": tried}
+    if not found.sufficient:
+        return [Finding(TRACKS, "counted channel", not_run=whole, rows=found.units, more=more)]
+    facts: dict[str, Any] = {"rows": found.units, "bound": True, "text": whole, "more": more}
+    return [Finding(TRACKS, "counted channel", "right", found.bound, (found.plug_in, found.bound), **facts)]
 
 
 class Streams(Section):
-    """Many releases of one track, of bundles that hold something for a track or a period."""
+    """Many releases of one track, of bundles that are for a camera or a series."""
 
     name = "streams"
     order = 10
 
     def applies(self, about: About) -> bool:
-        """Where the bundle is for a stream, and runs here."""
-        return about.there is None and about.subject.manifest.get("stream") is not None
+        """Where the bundle is for a stream, by what is held or by its sensor, and runs here."""
+        manifest = about.subject.manifest
+        return about.there is None and (manifest.get("stream") or manifest.get("capture")) is not None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
         """As ``section``."""
-        perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest["stream"]
-        trees, tried = about.budget.trees, about.asked.tried
-        return section(stream, about.dataset, perturb, trees=trees, seed=about.seed, tried=tried)
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """The bound over tracks, where enough of them were counted."""
-        if found.get("certificate", {}).get("given"):
-            yield found["sentence"]
+        perturb, stream = track_perturber(about.subject, about.run), about.subject.manifest.get("stream")
+        facts: dict[str, Any] = {"trees": about.budget.trees, "seed": about.seed, "tried": about.asked.tried}
+        facts |= {"attack": about.attack, "sent": about.perturbed.outputs if stream is None else None}
+        return section(stream, about.dataset, perturb, **facts)

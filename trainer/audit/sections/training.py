@@ -8,12 +8,13 @@ et al. 2023). A bound above 1 / sigma proves that less is hidden than the accoun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.ext import private
 from edgeveil.trainer.ext.private import Claim, Clipped, Plan, Secret, noisy_mean, noisy_means
@@ -29,8 +30,8 @@ FAR = 100.0  # of its gradient, so that it is clipped
 Facts = Mapping[str, Any]
 
 
-def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
-    """A row for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least.
+def measured(facts: Facts, *, others: int = 0) -> list[Finding]:
+    """A finding for each mechanism of ``facts``, run.json's ``private``: mu as claimed, and at least.
 
     So many ``others`` that are run next to them have a share of the confidence.
     """
@@ -46,15 +47,30 @@ def measured(facts: Facts, *, others: int = 0) -> list[dict[str, Any]]:
         raise AssertionError(f"none of {[one[0] for one in known]} is in {sorted(facts)}")
     confidence = shared(len(there) + others)
     found = [(mechanism, run(facts[key], confidence), facts[key]["sigma"]) for key, mechanism, run in there]
-    return [judged(mechanism, 1 / sigma, apart.mu, apart.runs) for mechanism, apart, sigma in found]
+    return [judged("training", mechanism, "mu", 1 / sigma, apart.mu, apart.runs) for mechanism, apart, sigma in found]
 
 
-def judged(mechanism: str, claimed: float, least: float | None, runs: int) -> dict[str, Any]:
-    """The row of a mechanism: what is claimed of it, and what ``runs`` have shown to be spent at the ``least``; None
-    where no number is enough."""
+def judged(section: str, mechanism: str, figure: str, claimed: float, least: float | None, runs: int) -> Finding:
+    """What is claimed of a mechanism, and what ``runs`` have shown to be spent at the ``least``; None where no number
+    is enough."""
     holds = least is not None and least <= claimed
-    row = {"mechanism": mechanism, "claimed": claimed, "at_least": least, "confidence": CONFIDENCE}
-    return {**row, "runs": runs, "holds": holds}
+    text = (
+        f"Of {mechanism}, {figure} is {claimed:.4g} as claimed and at least "
+        f"{'any number (no noise)' if least is None else format(least, '.4g')} by {runs:,} runs of each of two "
+        "neighbours"
+        + (", not above the claim." if holds else ": the claim does not hold. Do not ship this, and report it.")
+    )
+    more = {"kind": section, "claimed": claimed, "holds": holds, "confidence": CONFIDENCE}
+    return Finding(section, mechanism, figure, least, rows=runs, text=text, more=more)
+
+
+def promised(section: str, found: Facts, mechanism: str) -> Finding:
+    """The promise about the people behind the training data: a bound where it is ``given``, else why it is none."""
+    more = {key: value for key, value in found.items() if key not in ("given", "sentence", "mechanism")}
+    facts: dict[str, Any] = {"more": {"kind": section, **more}}
+    if not found["given"]:
+        return Finding(section, mechanism, not_run=found["sentence"], **facts)
+    return Finding(section, mechanism, "epsilon", found["epsilon"], bound=True, text=found["sentence"], **facts)
 
 
 def shared(mechanisms: int) -> float:
@@ -119,19 +135,10 @@ class Training(Section):
         """Where the training was to be private."""
         return private.section(about.subject.manifest) is not None
 
-    def measure(self, about: About, _found: Mapping[str, Any]) -> dict[str, Any]:
-        """The promise; with ``measured`` where it was asked for."""
-        found = dict(private.section(about.subject.manifest) or {})
+    def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
+        """The promise; and what is spent at least, where that was asked for."""
+        made = [promised("training", private.section(about.subject.manifest) or {}, "[private]")]
         if about.spending:
             others = int(private.HEAD in about.perturbed.outputs)
-            found["measured"] = measured(about.run.facts["private"], others=others)
-        return found
-
-    def lines(self, found: Mapping[str, Any], _document: Mapping[str, Any]) -> Iterator[str]:
-        """Its sentence."""
-        yield found["sentence"]
-
-    def guarantees(self, found: Mapping[str, Any]) -> Iterator[str]:
-        """Its sentence, where all that is in the bundle is paid for."""
-        if found["given"]:
-            yield found["sentence"]
+            made += measured(about.run.facts["private"], others=others)
+        return made

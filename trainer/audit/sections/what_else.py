@@ -21,7 +21,7 @@ from edgeveil.trainer.attacks.problem import Budget, Released
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.rows import Question, prior, question_of, to_learn
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.audit.document import interval, spread
+from edgeveil.trainer.audit.findings import SENT, Finding
 from edgeveil.trainer.audit.verdict import SIGNIFICANT
 from edgeveil.trainer.datasets.base import Dataset, Known
 from edgeveil.trainer.measures import attack_metrics, intervals
@@ -64,7 +64,7 @@ class Labelled:
         return cls(*about, learn=to_learn(dataset), test=dataset.slices.test)
 
 
-def labels_of(rows: Labelled) -> tuple[list[Label], list[dict[str, str]]]:
+def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
     """What is asked about, z first, and what is not, with the reason."""
     known = {name: (one.values, one.names, one.ordered, True) for name, one in rows.known.items()}
     name_of_z = next((name for name, one in known.items() if np.array_equal(one[0], rows.z)), "z")
@@ -82,14 +82,14 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[dict[str, str]]]:
             label = _merged(rows, Label(name, values, names, ordered, grouped))
             reason = _too_few(rows, values) if label is None else None
         if label is None:
-            skipped.append({"name": name, "reason": str(reason)})
+            skipped.append((name, str(reason)))
         else:
             asked.append(label)
     for coarse in asked[1:]:
         fine = next((one for one in asked[1:] if _asks(one, coarse)), None)
         if fine is not None:
             asked = [one for one in asked if one is not coarse]
-            skipped.append({"name": coarse.name, "reason": f"it is one of the groupings of {fine.name}"})
+            skipped.append((coarse.name, f"it is one of the groupings of {fine.name}"))
     return asked, skipped
 
 
@@ -173,14 +173,16 @@ QUICKER = 10  # by which a network's budget is divided: the label is not what is
 GROUPING, THRESHOLD = "worst_grouping", "worst_threshold"
 
 
-def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None) -> dict[str, Any]:
-    """The section ``what_else`` of the outputs for the rows of all slices, in their order.
+def section(
+    dataset: Dataset, released: Released, budget: Budget, seed: int, *, of_z: Scored | None, of: str = SENT
+) -> list[Finding]:
+    """What else can be read of the outputs ``of`` something for the rows of all slices, in their order.
 
     ``of_z`` is the attack on z with most bits on validation, so that z stands next to its neighbours; None where no
     attack ran, and nothing is asked. Everything is beyond y: that is sent anyway.
     """
     if of_z is None:
-        return {"questions": 0, "labels": [], "skipped": [], "worst": None}
+        return []
     learn, smaller = to_learn(dataset), quicker(budget)
 
     def posed(label: Label, counted: np.ndarray) -> Question:
@@ -192,7 +194,8 @@ def section(dataset: Dataset, released: Released, budget: Budget, seed: int, *, 
         shape = dataset.theta.shape[0], len(label.names)
         return counted_prior(dataset.y[learn], label.values[learn], shape)
 
-    return asked(labels_of(Labelled.of(dataset)), of_z, prior(dataset), prior_of, posed, budget, seed)
+    found = asked(labels_of(Labelled.of(dataset)), of_z, prior(dataset), prior_of, posed, budget, seed)
+    return [replace(one, of=of) for one in found]
 
 
 def quicker(budget: Budget) -> Budget:
@@ -201,23 +204,22 @@ def quicker(budget: Budget) -> Budget:
 
 
 def asked(
-    labels: tuple[list[Label], list[dict[str, str]]],
+    labels: tuple[list[Label], list[tuple[str, str]]],
     of_z: Scored,
     prior_of_z: np.ndarray,
     prior_of: Callable[[Label], np.ndarray],
     posed: Callable[[Label, np.ndarray], Question],
     budget: Budget,
     seed: int,
-) -> dict[str, Any]:
-    """The section about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``posed`` puts a label with its prior
-    in the place of z."""
+) -> list[Finding]:
+    """The findings about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``posed`` puts a label with its
+    prior in the place of z."""
     (z, *others), skipped = labels
     rng = np.random.default_rng([seed, 11])
     found = [_Found(z, of_z, prior_of_z)]
     for place, label in enumerate(others):
         if place >= MOST_LABELS and not budget.every_family:
-            reason = f"a quick audit attacks {MOST_LABELS} labels; the thorough one attacks all"
-            skipped.append({"name": label.name, "reason": reason})
+            skipped.append((label.name, f"a quick audit attacks {MOST_LABELS} labels; the thorough one attacks all"))
             continue
         counted = prior_of(label)
         # The best attack on a label, by counting, and by two more families where x' are no codes.
@@ -226,24 +228,24 @@ def asked(
             question = replace(question, settings=question.settings[-1:])
         attack = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES).most_bits
         if attack is None:
-            skipped.append({"name": label.name, "reason": "no attack on it could be trained"})
+            skipped.append((label.name, "no attack on it could be trained"))
         else:
             found.append(_Found(label, attack, counted))
     answers = {(place, kind): answer for place, one in enumerate(found) for kind, answer in _answers(one, rng)}
     tested = [key for key, answer in answers.items() if answer.p is not None]
     p = dict(zip(tested, holm([answers[key].p or 0.0 for key in tested]), strict=True))
-    rows = [_row(one) for one in found]
-    for (place, kind), answer in answers.items():
-        rows[place][kind] = _question(found[place].label, kind, answer, p.get((place, kind)), named=place > 0)
     neighbours = [key for key in answers if key[0] > 0]
     # A threshold is one of the groupings too, and the name that a reader knows it by.
     most = max(neighbours, key=lambda key: (round(answers[key].chosen_by, 3), key[1] == THRESHOLD), default=None)
-    return {
-        "questions": sum(row["questions"] for row in rows),
-        "labels": rows,
-        "skipped": skipped,
-        "worst": None if most is None else {"label": rows[most[0]]["name"], **rows[most[0]][most[1]]},
-    }
+    rows: list[Finding] = []
+    for place, one in enumerate(found):
+        rows += _of_label(one)
+        for kind in (GROUPING, THRESHOLD):
+            answer = answers.get((place, kind))
+            if answer is not None:
+                known = p.get((place, kind))
+                rows += _of_side(one, kind, answer, known, named=place > 0, worst=(place, kind) == most)
+    return [*rows, *(Finding(name, "", not_run=reason, more={"kind": "label"}) for name, reason in skipped)]
 
 
 class _Found(NamedTuple):
@@ -252,6 +254,12 @@ class _Found(NamedTuple):
     label: Label
     attack: Scored
     prior: np.ndarray
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The facts of each finding about it."""
+        row = self.attack.row
+        return {"question": self.label.name, "name": row.name, "learned_on": row.learned_on}
 
 
 def _answers(found: _Found, rng: np.random.Generator) -> Iterator[tuple[str, Answer]]:
@@ -274,34 +282,29 @@ def _sides(label: Label) -> dict[str, np.ndarray]:
     return found
 
 
-def _row(found: _Found) -> dict[str, Any]:
-    label, attack = found.label, found.attack
-    row, test = attack.row, attack.test
-    sides = _sides(label)
-    return {
-        "name": label.name,
-        "classes": len(label.names),
-        "ordered": label.ordered,
-        "attack": row.name,
-        "learned_on": row.learned_on,
-        "bits": spread(intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)),
-        "right": interval(intervals.Interval(row.accuracy, row.low, row.high)),
-        "chance": attack_metrics.accuracy(found.prior[test.y], test.z),
-        "questions": sum(map(len, sides.values())) or 1,
-        GROUPING: None,
-        THRESHOLD: None,
-    }
+def _of_label(found: _Found) -> list[Finding]:
+    label, row, test = found.label, found.attack.row, found.attack.test
+    asked = sum(map(len, _sides(label).values())) or 1
+    more = {"kind": "label", "classes": len(label.names), "ordered": label.ordered, "questions": asked}
+    chance = attack_metrics.accuracy(found.prior[test.y], test.z)
+    right = intervals.Interval(row.accuracy, row.low, row.high)
+    bits = intervals.Interval(row.bits_counted, row.bits_counted_low, row.bits_counted_high)
+    return [
+        Finding.measured(figure="right", value=right, null=chance, more=more, **found.about),
+        Finding.measured(figure="bits-counted", value=bits, null=0.0, more={"kind": "label"}, **found.about),
+    ]
 
 
-def _question(label: Label, kind: str, answer: Answer, p: float | None, *, named: bool) -> dict[str, Any]:
-    known = answer.bits.low > 0 if p is None else p <= SIGNIFICANT and answer.bits.estimate > 0
-    return {
-        "question": _words(label, kind, answer.side, named=named),
-        "auc": spread(answer.auc),
-        "bits": spread(answer.bits),
-        "p": p,
-        "read": bool(known),
-    }
+def _of_side(
+    found: _Found, kind: str, answer: Answer, p: float | None, *, named: bool, worst: bool
+) -> Iterator[Finding]:
+    """The worst question of a kind; ``read``: it is surely answered beyond y."""
+    read = answer.bits.low > 0 if p is None else p <= SIGNIFICANT and answer.bits.estimate > 0
+    words = _words(found.label, kind, answer.side, named=named)
+    more = {"kind": "side", "about": words, "threshold": kind == THRESHOLD, "read": bool(read)}
+    more |= {"worst": True} if worst else {}
+    for figure, value, null in (("auc", answer.auc, 0.5), ("bits-counted", answer.bits, 0.0)):
+        yield Finding.measured(figure=figure, value=value, null=null, p=p, more=more, **found.about)
 
 
 def _words(label: Label, kind: str, side: np.ndarray, *, named: bool) -> str:

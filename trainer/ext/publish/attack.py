@@ -24,9 +24,9 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
-from edgeveil.trainer.audit.document import attacked
+from edgeveil.trainer.audit.document import attacked, shorts
 from edgeveil.trainer.audit.pairs import FEWEST_OF_A_CLASS
-from edgeveil.trainer.audit.verdict import CANNOT_TELL, HOLDS, LEAKS, judge
+from edgeveil.trainer.audit.verdict import CANNOT_TELL, LEAKS, NOTHING_FOUND, judge
 from edgeveil.trainer.datasets.columns import FEW_CLASSES, Cells
 from edgeveil.trainer.ext.publish.actions import Attack, drawn_once, released
 from edgeveil.trainer.ext.publish.attack_units import Units, View, units
@@ -229,25 +229,29 @@ def _with_single(name: str, found: Units, ran: Any, view: View) -> tuple[Questio
 
 
 def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> dict[str, Any]:
-    document = attacked(summed_up(question, ran, seed=seed, curve=False))
+    found = summed_up(question, ran, seed=seed, curve=False)
     test = question.whole.test
     clusters = {"kind": "person", "test": units_of(test)} if unit == "row" and test.cluster is not None else None
     limits = {"attack_points": asked.points, "bits": asked.bits}
-    verdict = judge(document, limits, {"rows": {"test": len(test)}, "clusters": clusters})
-    rows = [{key: row[key] for key in KEPT} for row in document["adversaries"]]
+    data = {"sensitive": asked.sensitive, "rows": {"test": len(test)}, "clusters": clusters}
+    findings = [one.as_json() for one in attacked(found, asked.sensitive)]
     return {
         "units": len(test),
-        "chance": document["chance"]["majority"],
-        "best": {key: document["worst_adaptive"][key] for key in KEPT},
-        "adversaries": rows,
-        "not_run": document["not_run"],
-        "warnings": document["warnings"],
-        "verdict": verdict,
+        "chance": shorts(found.chance._asdict())["majority"],
+        "best": _kept(found.worst_adaptive),
+        "adversaries": [_kept(row) for row in found.rows],
+        "not_run": [left._asdict() for left in found.not_run],
+        "warnings": list(found.warnings),
+        "verdict": judge({"findings": findings, "data": data}, limits),
     }
 
 
+def _kept(row: Row) -> dict[str, Any]:
+    return shorts({key: getattr(row, key) for key in KEPT})
+
+
 def _worst(words: Sequence[str]) -> str:
-    return next(word for word in (LEAKS, CANNOT_TELL, HOLDS) if word in words)
+    return next(word for word in (LEAKS, CANNOT_TELL, NOTHING_FOUND) if word in words)
 
 
 # Frames of a publication that are records of the archive, bit for bit: of their own person, or of somebody else.

@@ -23,12 +23,11 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts, cross_vali
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
-from edgeveil.trainer.audit.card import limits_of
 from edgeveil.trainer.audit.document import environment, interval
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
-from edgeveil.trainer.audit.verdict import judge
+from edgeveil.trainer.audit.verdict import judge, limits_of
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.measures import attack_metrics, certificate
 from edgeveil.trainer.measures.certificate import over_null
@@ -99,8 +98,9 @@ def measure(
     rows = dataset.slices.rows()
     perturbed = perturb_with(fitted, dataset, rows)
     chosen = partial(_families, attacks, fitted.kind)
-    audited = examine(dataset, perturbed.released, two, BUDGETS["quick"], seed, families=chosen)
-    found, outputs = audited.findings, perturbed.outputs
+    about = dataset, perturbed.released, two, BUDGETS["quick"], seed
+    audited = examine(*about, families=chosen, labels=perturbed.labels)
+    found, outputs = audited.found, perturbed.outputs
     worst = found.worst_adaptive
     leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
     fixed = next((row for row in found.rows if row.kind == "fixed"), None)
@@ -127,7 +127,8 @@ def measure(
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
     units = len(part) if part.cluster is None else len(np.unique(part.cluster))
     clusters = None if part.cluster is None else {"kind": dataset.cluster_kind, "test": units}
-    counted_rows = {"rows": {"test": len(part)}, "clusters": clusters}
+    made = [one.as_json() for one in audited.findings("y", "z")]
+    judged = {"findings": made, "data": {"sensitive": "z", "rows": {"test": len(part)}, "clusters": clusters}}
     asked = {} if limits is None else limits_of(limits)
     return _plain(
         {
@@ -135,7 +136,7 @@ def measure(
             "perturber": fitted.kind,
             "rows": len(part),
             "chance": found.chance._asdict(),
-            "verdict": judge(audited.as_dict(), asked, counted_rows),
+            "verdict": judge(judged, asked),
             "leak": leak,
             "target": interval(audited.target),
             "raw": raw_rates(dataset, two),

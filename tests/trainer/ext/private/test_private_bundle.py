@@ -1,5 +1,6 @@
 """A private bundle the whole way: trained, exported with its head, audited, sealed, verified, run, its card read."""
 
+import copy
 import json
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli import main as edge
@@ -15,11 +17,13 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.audit import card
 from edgeveil.trainer.audit.audit import audit
-from edgeveil.trainer.audit.card import as_text
 from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.audit.findings import about_label_only, findings
 from edgeveil.trainer.audit.sections import head as head_spending
 from edgeveil.trainer.audit.sections import retained
 from edgeveil.trainer.audit.sections import training as training_spending
+from edgeveil.trainer.audit.sections.training import promised
+from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.ext.private import cover
 from edgeveil.trainer.recipe.schema import Recipe
@@ -78,11 +82,13 @@ def made(tmp_path_factory):
         patch.setattr(training_spending, "STEPS", 20_000)
         patch.setattr(training_spending, "MEANS", 1000)
         patch.setattr(head_spending, "FITS", 300)
-        patch.setattr(retained, "section", lambda *_, **__: None)
-        floor = audit_documents.document()["label_only"]
+        patch.setattr(retained, "section", lambda *_, **__: {})
+        floor = about_label_only(audit_documents.document())  # cheap
         document = audit(folder / "export", artefact="tflite-int8", spending=True, label_only=floor)
-    mine = {key: document[key] for key in floor if document.get(key) is not None}
-    document["label_only"] = {**floor, **mine}  # cheap, and might be true
+    sent = [one for one in document["findings"] if "of" not in one]
+    mine = [one for one in sent if one["more"]["kind"] in (*ATTACKS, "guess", "reader")]
+    rest = [one for one in document["findings"] if one.get("of") != "label-only"]
+    document["findings"] = [*rest, *({**one, "of": "label-only"} for one in mine)]  # and might be true
     save(document, folder / "export")
     keygen(folder / "keys", development=True)
     seal(folder / "export", folder / "keys" / "signing.key", folder / "digits.veil")
@@ -115,15 +121,17 @@ def test_the_document_is_of_the_schema_and_has_every_section(made):
     _, document = made
     found = json.loads(json.dumps(document))
     jsonschema.validate(found, json.loads((SCHEMAS / "audit.schema.json").read_text()))
-    assert [row["holds"] for row in found["training"]["measured"]] == [True, True]
-    assert all("value" in row for row in found["probes"]["membership"] if row["name"].endswith("from the artefact"))
-    assert len(found["probes"]["membership"]) == 8
+    every = findings(found)
+    assert [one.more["holds"] for one in every if one.kind == "training" and "holds" in one.more] == [True, True]
+    members = [one for one in every if one.question == "membership"]
+    assert all(one.value is not None for one in members if one.name.startswith("from the artefact"))
     text = as_text(document)
-    assert "Head, of what is sent: parity is right" in text
+    assert "head, of what is sent" in text
     assert "mu is" in text
-    assert found["head"]["measured"]["holds"]
+    assert [one.more["holds"] for one in every if one.kind == "head" and "holds" in one.more] == [True]
     assert "Of the head's fit, epsilon is 3 as claimed and at least" in text
-    assert found["certificate"]["given"]  # the head's label is a function of the class that leaves
+    # The head's label is a function of the class that leaves.
+    assert any(one.bound for one in every if one.kind == "certificate")
 
 
 def test_the_card_says_what_is_promised_of_a_release_of_the_training_and_of_the_head(made):
@@ -168,12 +176,18 @@ def test_a_part_without_noise_takes_the_heads_guarantee_away_too(made):
     folder, document = made
     manifest = json.loads((folder / "export" / "manifest.json").read_text())
     manifest["training"]["marks"]["tables"]["means"] = "data"
-    promised = {**json.loads((folder / "run" / "run.json").read_text())["head"]["promise"]}
+    promise = {**json.loads((folder / "run" / "run.json").read_text())["head"]["promise"]}
     mechanism = "logistic regression by the functional mechanism"
-    found = cover.head_section(manifest, mechanism, promised)
+    found = cover.head_section(manifest, mechanism, promise)
     assert not found["given"]
     assert found["sentence"].endswith("the table means depends on them without noise.")
-    changed = {**document, "head": {**document["head"], **found}, "training": cover.section(manifest)}
+    changed = copy.deepcopy(document)
+    promises = [promised("head", found, mechanism), promised("training", cover.section(manifest), "[private]")]
+    replaced = {one.question: one.as_json() for one in promises}
+    changed["findings"] = [
+        replaced[one["question"]] if one["question"] in replaced and one.get("bound") else one
+        for one in changed["findings"]
+    ]
     told = card.card(changed, manifest)
     assert len(told["guarantees"]) < len(card.card(document, manifest)["guarantees"])
-    assert found["sentence"] in told["warnings"]
+    assert any(found["sentence"] in warning for warning in told["warnings"])

@@ -13,6 +13,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer import datasets
+from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import export, golden
 from edgeveil.trainer.export import export as exporting
@@ -75,7 +76,8 @@ def test_what_ships_is_marked_and_the_sentence_stands(exported):
     jsonschema.validate(exported.manifest["training"], schema)
     found = cover.section(exported.manifest)
     assert found["given"]
-    jsonschema.validate(found, json.loads((SCHEMAS / "audit.schema.json").read_text())["$defs"]["training"])
+    one = promised("training", found, "[private]").as_json()
+    jsonschema.validate(one, json.loads((SCHEMAS / "audit.schema.json").read_text())["$defs"]["finding"])
 
 
 def test_no_training_row_is_calibrated_on_or_sets_a_tolerance(run, tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def test_frames_and_columns_together_are_more_than_either():
 
 def test_nothing_is_found_where_nothing_is():
     document = found(people=1500, each=2)
-    assert document["verdict"] == "holds"
+    assert document["verdict"] == "nothing found"
     assert document["exceeded"] == []
     require(document)
     with pytest.raises(LimitNotMet, match=r"upper end of 95 %.*the plan allows 0.5 \(attack.points\)"):

@@ -1,0 +1,112 @@
+"""What readers of a checked audit ask of its findings: boards, the policy, pages, and the verdict on a workstation.
+
+A finding is a record of docs/reference/schemas/audit.schema.json: a question, who answered, one figure with its
+interval, and what y alone reaches.
+"""
+
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional
+
+LEAKS, BOUNDED, NOTHING_FOUND, CANNOT_TELL = "leaks", "bounded", "nothing found", "cannot tell"
+SENT, LABEL_ONLY, RAW, DONOR = "sent", "label-only", "raw", "donor"  # whose output a finding is about
+ATTACKS = ("adaptive", "fixed", "transfer")  # the kinds of finding that are attacks
+MOST = 1e15  # of any number
+
+Figure = NamedTuple("Figure", [("low", float), ("high", float), ("form", str), ("words", str)])
+# A kind of figure: the range of its value and of both ends, how it is written, and what it is in words. Bits have a
+# wide range: an interval over two units is, and nothing is learned in thousands of bits.
+FIGURES: Dict[str, Figure] = {
+    "right": Figure(0, 1, ".1%", "rows read right"),
+    "balanced": Figure(0, 1, ".1%", "balanced accuracy within y"),
+    "auc": Figure(0, 1, ".3f", "area under the ROC curve within y"),
+    "eer": Figure(0, 1, ".1%", "equal error rate"),
+    "bits": Figure(-1000, 1000, "+.3f", "bits per sample beyond theta_y"),
+    "bits-counted": Figure(-1000, 1000, "+.3f", "bits per sample beyond the counted P(z|y)"),
+    "recognised": Figure(0, 1, ".1%", "most exposed samples recognised at 1 % false positives"),
+    "worst-class": Figure(0, 1, ".1%", "recall of the most exposed class"),
+    "correlation": Figure(-1, 1, "+.3f", "correlation within y"),
+    "share": Figure(0, 1, ".2%", "share of rows"),
+    "difference": Figure(-1, 1, "+.1%", "difference of two shares of rows"),
+    "gain": Figure(-1000, 1000, "+.3f", "bits gained, by a permutation test"),
+    "epsilon": Figure(0, MOST, ".4g", "privacy loss epsilon"),
+    "mu": Figure(0, MOST, ".4g", "Gaussian privacy parameter mu"),
+    "factor": Figure(1, MOST, ".2f", "factor by which a chance may rise"),
+    "number": Figure(-MOST, MOST, ".4g", "number"),
+}
+
+
+def attacks(part: Mapping[str, Any], of: str = SENT) -> List[Dict[str, Any]]:
+    """The findings that are figures of attacks on z, of one output."""
+    return [one for one in part["findings"] if of_whom(one) == of and kind_of(one) in ATTACKS and "figure" in one]
+
+
+def best_attack(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
+    """How often the best attack found, which was chosen on validation rows, reads z right."""
+    return next(one for one in attacks(part, of) if one["figure"] == "right" and one["more"].get("chosen"))
+
+
+def chances(part: Mapping[str, Any], of: str = SENT) -> Dict[str, float]:
+    """How often a guess from y alone is right, by the public ``prior`` and by ``majority``."""
+    found = part["findings"]
+    return {one["name"]: one["value"] for one in found if of_whom(one) == of and kind_of(one) == "guess"}
+
+
+def kept(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
+    """How often D_y reads y right."""
+    y = part["data"]["target"]
+    return next(
+        one
+        for one in part["findings"]
+        if of_whom(one) == of and (one["question"], one["name"], kind_of(one)) == (y, "D_y", "reader")
+    )
+
+
+def upper_ends(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Optional[float]]:
+    """By how much attacks may beat chance, in points and in bits, by their upper ends; None where one has none."""
+    ends: Dict[str, List[Optional[float]]] = {"points": [], "bits": [], "balanced": []}
+    for one in attacks(part, of):
+        high, null = one.get("interval", (None, None))[1], one.get("null")
+        if one["figure"] == "bits-counted":
+            ends["bits"].append(high)
+        elif one["figure"] in ("right", "balanced"):
+            over = None if high is None or null is None else 100 * (high - null)
+            ends["points" if one["figure"] == "right" else "balanced"].append(over)
+    if not ends["balanced"]:
+        del ends["balanced"]
+    return {name: None if None in found or not found else max(found) for name, found in ends.items()}  # type: ignore
+
+
+def bounds(part: Mapping[str, Any]) -> Dict[str, float]:
+    """By how much any attack may beat chance, whatever it does, as ``upper_ends``: of what is sent, by its bounds on z.
+
+    A factor F on every chance of z given y bounds all three: right at most F times the guess, and log2 F bits. A loss
+    epsilon is a factor of e to the epsilon.
+    """
+    z, guess = part["data"]["sensitive"], max(chances(part).values())
+    found: Dict[str, float] = {}
+    for one in part["findings"]:
+        if not one.get("bound") or one["question"] != z or of_whom(one) != SENT or one.get("value") is None:
+            continue
+        value, figure = one["value"], one["figure"]
+        these = {}
+        if figure in ("factor", "epsilon"):
+            factor = value if figure == "factor" else math.exp(min(value, 50.0))
+            shares = (("points", guess), ("balanced", 0.5))
+            these = {name: 100 * (min(1.0, factor * base) - base) for name, base in shares}
+            these["bits"] = math.log2(factor)
+        elif figure == "right":
+            these = {"points": 100 * (value - guess)}
+        elif figure in ("bits", "bits-counted"):
+            these = {"bits": value}
+        found.update({name: min(most, found.get(name, most)) for name, most in these.items()})
+    return found
+
+
+def kind_of(finding: Mapping[str, Any]) -> str:
+    """What kind of finding it is: an attack's, a reader's, a guess, a test, a part, a probe..."""
+    return str(finding.get("more", {}).get("kind", ""))
+
+
+def of_whom(finding: Mapping[str, Any]) -> str:
+    """Whose output a finding is about."""
+    return str(finding.get("of", SENT))

@@ -1,0 +1,98 @@
+"""Who reads y of what is sent: utility is judged by the best reader, as privacy by the best attacker.
+
+A label that is sent is read as it is. D_y, which learned on raw samples, is the *fixed* reader; the others learn on
+what is sent. The best of them is chosen on validation rows and reported on test rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+
+from edgeveil.trainer.attacks.families.boosting import GradientBoosting
+from edgeveil.trainer.attacks.families.cnn import BatchNormCNN
+from edgeveil.trainer.attacks.families.code_counts import CodeCounts
+from edgeveil.trainer.attacks.families.forest import Forest
+from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
+from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
+from edgeveil.trainer.attacks.families.networks import logits
+from edgeveil.trainer.attacks.problem import Budget, Released
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.rows import Question, question_of, to_learn
+from edgeveil.trainer.attacks.run_all import FEWEST_WRONG, run
+from edgeveil.trainer.audit.findings import FIXED, Finding
+from edgeveil.trainer.audit.sections.what_else import quicker
+from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior
+from edgeveil.trainer.measures.intervals import Interval
+
+Y = "y"  # the question of these findings; a document puts the name of the target in its place
+WHAT_IS_SENT = "the {} that is sent"
+READERS: tuple[Adversary, ...] = (
+    Logistic(),
+    ShrinkageLDA(),
+    GradientBoosting(),
+    Forest(),
+    CodeCounts(),
+    BatchNormMLP(),
+    BatchNormCNN(),
+)
+CHEAP: tuple[Adversary, ...] = (ShrinkageLDA(), BatchNormMLP())  # of a quick audit, where what is sent is no code
+
+
+def read(
+    dataset: Dataset, released: Released, labels: Mapping[str, np.ndarray], target: Any, budget: Budget, seed: int
+) -> list[Finding]:
+    """Every reader of y, the best first, of what left for the rows of all slices of ``dataset``, in their order.
+
+    ``labels`` are the labels sent, by the output's name, (n,) each; ``target`` is D_y. A quick audit trains readers
+    only where neither a label nor D_y reads nearly all rows.
+    """
+    question = _question(dataset, released, budget, seed)
+    whole, place = question.whole, np.empty(len(dataset.y), np.int64)
+    place[dataset.slices.rows()] = np.arange(len(released))
+
+    def finding(name: str, right: Interval, chosen_by: float, learned_on: str = "") -> Finding:
+        about = {"learned_on": learned_on, "seed": seed, "chosen_by": chosen_by, "more": {"kind": "reader"}}
+        return Finding.measured(Y, name, "right", right, null=chance, rows=len(whole.test), **about)
+
+    chance = accuracy(whole.counted[whole.test.y], whole.test.z)
+    parts = whole.choose, whole.test
+    said = {WHAT_IS_SENT.format(name): [label[place[part.row]] for part in parts] for name, label in labels.items()}
+    said[FIXED] = [logits(target, dataset.unit(part.x)).argmax(axis=1) for part in parts]
+    found = []
+    for name, (choose, test) in said.items():
+        right = intervals.rate(test == whole.test.z, whole.test.cluster)
+        found.append(finding(name, right, float(np.mean(choose == whole.choose.z)), "clean" if name == FIXED else ""))
+    families: tuple[Adversary, ...] = (CodeCounts(),) if whole.few_values else READERS
+    if not budget.every_family:
+        nearly_all = 1 - cast(float, best(found).chosen_by) < FEWEST_WRONG
+        families = () if nearly_all else families if whole.few_values else CHEAP
+    for one in run(question, seed=seed, families=families).kept if families else ():
+        row = one.row
+        right = Interval(row.accuracy, row.low, row.high)
+        found.append(finding(row.name, right, row.validation_accuracy, row.learned_on))
+    chosen = best(found)
+    return [chosen, *(one for one in found if one is not chosen)]
+
+
+def best(found: Sequence[Finding]) -> Finding:
+    """The reader with most rows right on validation; of equal ones the first."""
+    return max(found, key=lambda one: cast(float, one.chosen_by))
+
+
+def _question(dataset: Dataset, released: Released, budget: Budget, seed: int) -> Question:
+    """What is y, asked as adversaries are asked about z, with nothing known; of those that learn on all rows."""
+    nothing, learn = np.zeros_like(dataset.y), to_learn(dataset)
+    counted = counted_prior(nothing[learn], dataset.y[learn], (1, len(dataset.y_names)))
+    asked = replace(dataset, y=nothing, z=dataset.y, y_names=("",), z_names=dataset.y_names, theta=counted)
+    rows = replace(released, y=np.zeros_like(released.y), z=released.y)
+    question = question_of(
+        asked, rows, budget if budget.every_family else quicker(budget), {"sensitive": None}, seed=seed
+    )
+    return Question(question.settings[-1:])

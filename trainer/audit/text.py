@@ -1,0 +1,219 @@
+"""An audit as text for a terminal, and the blocks that text, card and page are made of: findings by question."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
+from edgeveil.trainer.audit.findings import (
+    DONOR,
+    LABEL_ONLY,
+    RAW,
+    SENT,
+    Answer,
+    Finding,
+    answers,
+    best,
+    findings,
+    guess,
+    kept,
+)
+from edgeveil.trainer.audit.verdict import (
+    CANNOT_TELL,
+    EARLIER,
+    LEAKS,
+    board_name,
+    percent,
+    sentences,
+    verdict,
+    words,
+)
+
+OF = {SENT: "what is sent", LABEL_ONLY: "label-only, the floor", RAW: "raw samples", DONOR: "donors"}
+HEAD = (
+    f"  {'adversary':26} {'learned on':14} {'right':>7}  {'95 % interval':15} {'AUC':>5} {'bits':>7} {'1% FPR':>7} "
+    f"{'worst z':>7}  {'rows':>6}"
+)
+_CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
+
+
+class Block(NamedTuple):
+    """The answers to one question, about one output; ``attacked`` where they are attacks on z."""
+
+    title: str
+    of: str
+    attacked: bool
+    rows: tuple[Answer, ...]
+
+
+def blocks(found: Iterable[Finding]) -> list[Block]:
+    """Findings by output and question, in the order in which they were found; attacks apart from what else is known."""
+    grouped: dict[tuple[str, str, bool], list[Answer]] = {}
+    for row in answers(found):
+        grouped.setdefault((row.of, row.question, row.kind in (*ATTACKS, "guess")), []).append(row)
+    order, made = list(OF), []
+    for of, question, attacked in sorted(grouped, key=lambda key: order.index(key[0])):
+        title = question if of == SENT else f"{question} ({OF[of]})"
+        title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
+        made.append(Block(title, of, attacked, tuple(grouped[of, question, attacked])))
+    return made
+
+
+def attack_line(row: Answer) -> str:
+    """One attack; what could not be measured is a dash."""
+    kind = f"{row.learned_on} rows" if row.kind == "adaptive" else "non-adaptive"
+    right = row.figures["right"]
+    auc, bits = (row.figures.get(name) for name in ("auc", "bits"))
+    ends = ", ".join(percent(end) for end in right.interval)
+    left = f"  {row.name:26} {kind:14} {percent(right.value):>7}  [{ends}]"
+    exposed = " ".join(f"{_share(row.figures.get(name)):>7}" for name in ("recognised", "worst-class"))
+    mark = "  <- best attack found" if right.more.get("chosen") else ""
+    area = "    -" if auc is None or auc.value is None else f"{auc.value:5.3f}"
+    more = "      -" if bits is None or bits.value is None else f"{bits.value:+7.3f}"
+    return f"{left:71} {area} {more} {exposed}  {right.more.get('train_samples', 0):6d}{mark}"
+
+
+def line(row: Answer) -> str:
+    """Any other answer: its figures with what y alone reaches, on how many rows, and what it means."""
+    name = row.label if not row.about else f"{row.label}: {row.about}" if row.kind == "part" else row.about
+    if row.first.not_run:
+        return f"  {name or row.kind:44} not run: {row.first.not_run}"
+    shown = [f"{figure} {one.shown()}{_beside(one)}" for figure, one in row.figures.items() if figure]
+    rows = f" ({row.first.rows:,})" if row.first.rows else ""
+    bound = "at most " if row.first.bound else ""
+    text = f"{'. ' if shown else ''}{row.first.text}" if row.first.text else ""
+    return f"  {name:44} {bound}{', '.join(shown)}{rows}{text}".rstrip()
+
+
+def lines(block: Block) -> Iterator[str]:
+    """A block for a terminal."""
+    yield block.title
+    if not block.attacked:
+        yield from map(line, block.rows)
+        return
+    chance = [f"{row.name} {row.first.shown()}" for row in block.rows if row.kind == "guess"]
+    if chance:
+        yield f"  from y alone: {', '.join(chance)}"
+    tried = [row for row in block.rows if row.kind in ATTACKS]
+    yield HEAD
+    yield from (attack_line(row) for row in tried if "right" in row.figures)
+    yield from (line(row) for row in tried if "right" not in row.figures)
+    yield from (
+        f"  The {row.name} is of {row.first.more['members']}." for row in tried if row.first.more.get("members")
+    )
+
+
+def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
+    """The column of a board: which it is, and where its outputs differ from a workstation's."""
+    there = document.get("on_board")
+    if there is None:
+        return
+    backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
+    where = "By a simulator, on no board" if there.get("simulated") else "On the board"
+    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
+    for row in there["compared"]:
+        apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
+        ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"
+        yield f"  {row['what']:24} {row['differ']:6,} {_CHANGED[row['kind']]}: {100 * row['share']:.2f} % {ends}{apart}"
+    yield f"  {there['meaning']}"
+
+
+def summary(document: Mapping[str, Any]) -> str:
+    """The verdict in a line, the findings that it rests on, what is kept and what leaks."""
+    data, found = document["data"], findings(document)
+    judged = verdict(document)
+    first = [f"{words(document)[0].upper()}{words(document)[1:]}."]
+    first += [EARLIER] if document.get("verdict") is None else []
+    first += [
+        f"  {number}. {found[place].question}: {_short(found[place])}"
+        for number, place in enumerate(judged["findings"], 1)
+    ]
+    y, z = data["target"], data["sensitive"]
+    try:
+        worst, raw = best(document), kept(document, RAW)
+    except StopIteration:  # too few rows to attack
+        return "\n".join([*first, headline(document)])
+    reads = [one for one in found if (one.question, one.kind, one.figure, one.of) == (y, "reader", "right", SENT)]
+    reader = max(reads, key=lambda one: (one.chosen_by is not None, one.chosen_by or 0.0))
+    also = "" if reader.name == "D_y" else f"; by D_y, which is fixed, {kept(document).shown()}"
+    right = worst.figures["right"]
+    read = [one for one in found if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
+    also_read = [
+        f"Also read: {one.about}, AUC {one.shown()}, the worst of the labels that the data know."
+        for one in read
+        if one.more["read"]
+    ]
+    return "\n".join(
+        [
+            *first,
+            *limit_lines(document),
+            f"Kept: {y} is read right {reader.shown()} by {reader.name}{also} (of raw samples {percent(raw.value)}).",
+            f"Leaks beyond {y}: the best attack found ({worst.label}) reads {z} right {right.shown()}, and {y} alone "
+            f"gives {percent(guess(document))}.",
+            *also_read,
+            *(f"Tracks: {one.text}" for one in found if one.more.get("headline")),
+            headline(document),
+        ]
+    )
+
+
+def as_text(document: Mapping[str, Any]) -> str:
+    """Every table of the document for a terminal, and the summary last; non-adaptive numbers are marked as such."""
+    found: list[str] = []
+    for block in blocks(findings(document)):
+        found += ["", *lines(block)]
+    too_little = [f"Too little: {warning}" for warning in document.get("warnings", ())]
+    promised = [f"Promised: {one.text}" for one in findings(document, SENT) if one.bound and one.text]
+    return "\n".join([*found[1:], "", *board_lines(document), *promised, *too_little, "", summary(document)])
+
+
+def headline(document: Mapping[str, Any]) -> str:
+    """What was audited, on which data, how hard."""
+    data = document["data"]
+    what = f"{document['artefact']} of {document['perturber']} on " if "artefact" in document else ""
+    where = f" on {board_name(document['on_board'])}" if "on_board" in document else ""
+    return (
+        f"{what}{data['name']}{where}: {data['rows'].get('test', 0):,} test rows, {document['budget']} audit, 95 % "
+        f"intervals ({document['intervals']})"
+    )
+
+
+def next_step(document: Mapping[str, Any], folder: Path) -> str:
+    """What to do with an audited export folder."""
+    seal = f"Next: edgeveil seal {folder} --key keys/signing.key --out FILE.veil"
+    word = verdict(document)["word"]
+    if word == LEAKS:
+        return f"{seal} (its card says that it leaks; edgeveil recipe list names other perturbers)"
+    if word == CANNOT_TELL:
+        return f"{seal} (its card says that this cannot be told; more test data may tell)"
+    return seal
+
+
+def limit_lines(document: Mapping[str, Any]) -> list[str]:
+    """A line for each of the recipe's limits that is not met."""
+    return [f"LIMIT NOT MET. {text}" for text in sentences(document.get("limits") or {"exceeded": []})]
+
+
+def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> list[str]:
+    """What a training's mechanisms spend by running them, a line for each; ``broken``: of claims that do not hold."""
+    found = [one for one in findings(document) if "holds" in one.more]
+    return [one.text for one in found if not (broken and one.more["holds"])]
+
+
+def _short(one: Finding) -> str:
+    about = f", {one.about}" if one.about else ""
+    how = f"{one.name} on {one.learned_on} rows" if one.kind == "adaptive" else one.name
+    return f"{one.shown() if one.figure else one.text}{_beside(one)} ({one.figure or one.kind}; {how}{about})"
+
+
+def _beside(one: Finding) -> str:
+    if one.null is None or one.figure not in ("right", "balanced", "auc", "eer", "share", "worst-class"):
+        return "" if one.p is None else f", p = {one.p:.3g}"
+    p = "" if one.p is None else f", p = {one.p:.3g}"
+    return f"; y alone {Finding('', '', one.figure, one.null).shown()}{p}"
+
+
+def _share(one: Finding | None) -> str:
+    return "-" if one is None else percent(one.value)
