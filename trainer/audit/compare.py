@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.families.boosting import GradientBoosting
 from edgeveil.trainer.attacks.families.cnn import BatchNormCNN
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
@@ -44,6 +45,7 @@ from edgeveil.trainer.audit.verdict import (
     percent,
     what_else_lines,
 )
+from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
@@ -157,13 +159,16 @@ def audit_pairs(
     seed: int = 0,
     keep: Path | None = None,
     resume: bool = False,
+    jobs: int | None = None,
+    engine: Engine = "processes",
 ) -> dict[str, Any]:
     """Attack what a mechanism made of samples, and compare with the samples.
 
     ``target`` and ``sensitive`` are words for y and z. All families that need no D_z attack z, and ``READERS`` read y
     of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
     ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
-    kept as it ends, until all is done; ``resume`` continues from them.
+    kept as it ends, until all is done; ``resume`` continues from them. With ``keep``, ``jobs`` and ``engine`` are as in
+    ``audit.audit``.
     Returns the document of docs/reference/schemas/pairs.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
@@ -199,7 +204,12 @@ def audit_pairs(
         load_tensorflow()
         attackers = without_d_z(meant_for(adversaries(), after.kind))
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
-        with answers as journal, progress("audit", total=len(attackers) + 3) as advance:
+        jobs = None if jobs is None else at_most(jobs, pairs.before.x.size + after.x.size)
+        with (
+            answers as journal,
+            ahead(jobs, journal, lambda: None, engine=engine),
+            progress("audit", total=len(attackers) + 3) as advance,
+        ):
             journal.begins = advance.begin
             tries = replace(BUDGETS[budget], journal=journal)
             asked = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)
