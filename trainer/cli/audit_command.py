@@ -111,9 +111,7 @@ def audit(
     ] = None,
     engine: Annotated[
         Literal["processes", "ray"] | None,
-        typer.Option(
-            help="Local processes (the default), or a Ray cluster (RAY_ADDRESS) on the same files."
-        ),
+        typer.Option(help="Local processes (the default), or a Ray cluster (RAY_ADDRESS) on the same files."),
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Print every table; of the audit that is there, if one is.")
