@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -73,8 +74,8 @@ def asked(journal, leak):
     return question_of(dataset, released(dataset, leak, everywhere=True), budget, NONE, seed=0)
 
 
-def found(journal, *families, jobs, check=lambda: None, leak=0.4):
-    with ahead(jobs, journal, check):
+def found(journal, *families, jobs, check=lambda: None, leak=0.4, engine="processes"):
+    with ahead(jobs, journal, check, engine=engine):
         return attack_all(asked(journal, leak), families=families, seed=3)
 
 
@@ -96,6 +97,38 @@ def test_any_number_of_processes_finds_the_same(tmp_path, monkeypatch):
         journal = Journal(tmp_path / str(jobs))
         np.testing.assert_equal(without_times(found(journal, *families, jobs=jobs)), without_times(one))
         assert {path.suffix for path in journal.folder.iterdir()} == {".npz"}  # the file of the problems has gone
+
+
+@pytest.fixture
+def cluster(monkeypatch):
+    """Ray here, whose processes can load these families."""
+    pytest.importorskip("ray")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path.cwd()), os.environ.get("PYTHONPATH", "")]))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_a_ray_cluster_finds_the_same(tmp_path, monkeypatch):
+    one = found(Journal(tmp_path / "here"), Seeded(), jobs=None)
+    journal = Journal(tmp_path / "ray")
+    monkeypatch.setattr(findings, "_trained", None)  # nothing is learned here
+    np.testing.assert_equal(without_times(found(journal, Seeded(), jobs=1, engine="ray")), without_times(one))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("cluster")
+def test_an_interrupt_ends_the_tasks_on_ray(tmp_path):
+    since, waited = time.monotonic(), []
+
+    def check():
+        waited.append(1)
+        if len(waited) == 50:  # of 0.2 s each
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        found(Journal(tmp_path), Sleeps(), jobs=1, check=check, engine="ray")
+    assert time.monotonic() - since < 300
 
 
 @pytest.mark.parametrize("kind", [Dies, Writes, type("Local", (Seeded,), {"name": "local"})])
