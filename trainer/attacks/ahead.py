@@ -33,6 +33,7 @@ from edgeveil.trainer.progress import say
 MUCH_DATA = 1e7  # values of the training rows; with fewer, all but networks learn faster than a process reads them
 LOADED = 800e6  # bytes of a process with TensorFlow
 COPIES = 4  # of the values, as float32, that a family holds while it learns
+PROBLEMS = "problems-"  # begins the names of the files
 WORD = 8  # bytes of a number in the file
 
 
@@ -73,7 +74,7 @@ class Ahead:
         }
         problems = list({id(one.problem): one.problem for one in wanted.values()}.values())
         families = list({id(one.family): one.family for one in wanted.values()}.values())
-        path = self._folder / f"problems-{os.getpid()}-{len(self._files)}"
+        path = self._folder / f"{PROBLEMS}{os.getpid()}-{len(self._files)}"
         if not wanted or not _write(path, (problems, families)):
             return
         self._files.append(path)
@@ -115,6 +116,8 @@ def ahead(
         yield None
         return
     journal.folder.mkdir(parents=True, exist_ok=True)
+    for left in journal.folder.glob(f"{PROBLEMS}*"):
+        left.unlink()  # the audit before was killed
     with in_background(jobs, engine) as begin:
         journal.ahead = found = Ahead(begin, journal.folder, check)
         try:
@@ -170,7 +173,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _write(path: Path, about: object) -> bool:
-    """Whether it could be written: what is defined within a function cannot."""
+    """Whether it could be written: what is defined within a function cannot, nor more than the disk holds."""
     arrays: list[pickle.PickleBuffer] = []
     head = io.BytesIO()
     try:
@@ -178,11 +181,16 @@ def _write(path: Path, about: object) -> bool:
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
     parts = [head.getbuffer(), *(array.raw() for array in arrays)]
-    with path.open("wb") as file:
-        file.write(np.array([len(parts), *map(len, parts)], np.int64).tobytes())
-        for part in parts:
-            file.write(bytes(-file.tell() % ALIGNED))
-            file.write(part)
+    path.touch(mode=0o600)  # it holds samples
+    try:
+        with path.open("wb") as file:
+            file.write(np.array([len(parts), *map(len, parts)], np.int64).tobytes())
+            for part in parts:
+                file.write(bytes(-file.tell() % ALIGNED))
+                file.write(part)
+    except OSError:
+        path.unlink()
+        return False
     return True
 
 

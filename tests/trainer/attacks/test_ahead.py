@@ -95,6 +95,8 @@ def test_any_number_of_processes_finds_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(findings, "_trained", here)
     for jobs in (1, 2):
         journal = Journal(tmp_path / str(jobs))
+        journal.folder.mkdir()
+        (journal.folder / "problems-1-0").write_bytes(b"of an audit that was killed")
         np.testing.assert_equal(without_times(found(journal, *families, jobs=jobs)), without_times(one))
         assert {path.suffix for path in journal.folder.iterdir()} == {".npz"}  # the file of the problems has gone
 
@@ -183,6 +185,20 @@ def test_once_all_is_read_what_has_not_ended_is_not_waited_for(tmp_path, begun):
     assert "already reads z" in left.not_run[0].reason
     assert time.monotonic() - since < 300
     assert all(process.poll() is not None for process in begun)
+
+
+def test_problems_that_the_disk_does_not_hold_are_learned_here(tmp_path, monkeypatch):
+    monkeypatch.setattr(child_processes.subprocess, "Popen", None)
+    opened = Path.open
+
+    def full(path, mode="r", **settings):
+        if path.name.startswith(module.PROBLEMS):
+            raise OSError(28, "No space left on device")
+        return opened(path, mode, **settings)
+
+    monkeypatch.setattr(Path, "open", full)
+    assert found(Journal(tmp_path), Seeded(), jobs=1).rows[0].name == "seeded"
+    assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
 
 
 def test_jobs_are_fewer_where_memory_is_short(monkeypatch, capsys):
