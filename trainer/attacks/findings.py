@@ -308,8 +308,11 @@ _UNREADABLE = (OSError, ValueError, KeyError, EOFError, BadZipFile)
 class Journal:
     """Keeps answers in ``folder`` (None: nowhere); ``made_by`` are versions of what computes them.
 
-    ``begins`` is told which attack starts to learn; one whose answer is here does not.
+    ``begins`` is called with the attack that starts to learn; one whose answer is here does not. ``ahead``
+    (``attacks.ahead``) is what learns in other processes, None where nothing does.
     """
+
+    ahead: Any = None
 
     def __init__(
         self, folder: Path | None, *, made_by: str = "", begins: Callable[[str], None] = lambda _: None
@@ -323,7 +326,10 @@ class Journal:
         """As ``answered``, from here where it is kept."""
         if self.folder is None:
             return _trained(problem, family, seed, self.begins)
-        path = self.folder / f"{self._key(problem, family, seed)}.npz"
+        key = self.key(problem, family, seed)
+        path = self.path(key)
+        if self.ahead is not None:
+            self.ahead.wait(key, lambda: self.begins(family.name))
         try:
             with np.load(path, allow_pickle=False) as kept:
                 raw = {part: kept[part] for part in ("choose", "test")}
@@ -337,7 +343,12 @@ class Journal:
             np.savez(temporary, **cast(Any, kept))
         return said
 
-    def _key(self, problem: Problem, family: Adversary, seed: int) -> str:
+    def path(self, key: str) -> Path:
+        """The file of the answer with this key."""
+        return cast(Path, self.folder) / f"{key}.npz"
+
+    def key(self, problem: Problem, family: Adversary, seed: int) -> str:
+        """All that the answer depends on, as a hash."""
         digest = hashlib.sha256(problem.digest)
         for part in (self.made_by, family.name, str(seed)):
             digest.update(part.encode() + b"\0")

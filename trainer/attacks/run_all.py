@@ -18,6 +18,7 @@ import numpy as np
 from scipy import special
 
 from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.attacks.ahead import Asked
 from edgeveil.trainer.attacks.families.code_counts import SHRINKAGE, CodeCounts, values
 from edgeveil.trainer.attacks.findings import (
     Curve,
@@ -197,8 +198,12 @@ def learning_curve(setting: Setting, family: Adversary, *, seed: int, rows: int,
     if min(len(fold.fit) for fold in folds) * FRACTIONS[0] < FEWEST_ROWS:
         return None
     points, half = [], full
-    for fraction in FRACTIONS:
-        said = [answered(part(fold, fraction), family, seed) for fold in folds]
+    smaller = [[part(fold, fraction) for fold in folds] for fraction in FRACTIONS]
+    journal = whole.budget.journal
+    if journal is not None and journal.ahead is not None:
+        journal.ahead.learn(journal, [Asked(fold, family, seed) for folds in smaller for fold in folds])
+    for folds in smaller:
+        said = [answered(fold, family, seed) for fold in folds]
         choose, test = (np.concatenate([one.raw[name] for one in said]) for name in ("choose", "test"))
         calibration = attack_metrics.calibrate(choose, whole.base(whole.choose), whole.choose.z)
         half = calibration.apply(test, whole.base(whole.test)).argmax(axis=1) == whole.test.z
@@ -304,12 +309,18 @@ def run(
     """The attacks of ``attack_all``."""
     families = meant_for(adversaries() if families is None else families, question.whole.input.kind)
     quick, slow = ([family for family in families if family.seeded == seeded] for seeded in (False, True))
+    journal = question.whole.budget.journal
     kept: list[Scored] = []
     left_out: list[NotRun] = []
     for family in [*quick, *slow]:
         found: list[Scored] = []
         nothing_hidden = _nothing_hidden(question.whole, kept) if family.seeded else None
         reasons = [] if nothing_hidden is None else [nothing_hidden]
+        if journal is not None and journal.ahead is not None:
+            if reasons:
+                journal.ahead.forget()
+            elif family in (*quick[:1], *slow[:1]):
+                journal.ahead.learn(journal, _to_ask(question, slow if family.seeded else quick, kept, seed))
         for setting in () if reasons else _settings(question, family, kept):
             attacks, reason = _attack(setting, family, seed)
             found += attacks
@@ -335,6 +346,22 @@ def summed_up(question: Question, ran: Ran, *, seed: int = 0, curve: bool = True
         _permuted(question, ran.most_bits, counted, seed),
         counted,
     )
+
+
+def _to_ask(question: Question, families: Sequence[Adversary], kept: Sequence[Scored], first_seed: int) -> list[Asked]:
+    """What these families will be asked, were no attack to end the search."""
+    return [
+        Asked(fold, family, seed)
+        for family in families
+        for setting in _settings(question, family, kept)
+        if all(family.why_not(fold) is None for fold in setting.folds)
+        for seed in _seeds(setting, family, first_seed)
+        for fold in setting.folds
+    ]
+
+
+def _seeds(setting: Setting, family: Adversary, first: int) -> range:
+    return range(first, first + (setting.whole.budget.seeds if family.seeded else 1))
 
 
 def _settings(question: Question, family: Adversary, kept: Sequence[Scored]) -> Sequence[Setting]:
@@ -371,7 +398,7 @@ def _attack(setting: Setting, family: Adversary, first_seed: int) -> tuple[list[
     if reason is not None:
         return [], reason
     kept = []
-    for seed in range(first_seed, first_seed + (setting.whole.budget.seeds if family.seeded else 1)):
+    for seed in _seeds(setting, family, first_seed):
         try:
             said = [answered(fold, family, seed) for fold in setting.folds]
         except Diverged:

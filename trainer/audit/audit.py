@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
@@ -24,6 +24,7 @@ from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
 from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
+from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import PARTS
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
@@ -47,6 +48,8 @@ def audit(
     cache: Path | None = None,
     resume: bool = False,
     spending: bool = False,
+    jobs: int | None = None,
+    engine: Engine = "processes",
 ) -> dict[str, Any]:
     """Attack one artefact of an export folder, or of a sealed bundle (then ``run`` and ``trust`` are needed).
 
@@ -60,6 +63,9 @@ def audit(
     where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
     that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
     ``spending``: what [private] promises of the training is measured too, by running its mechanisms.
+    ``jobs`` families learn at a time, each in a process of its own, or on a Ray cluster (``engine``); the document is
+    the same for any number. None: one after the other in this process, whose networks may use several threads, so that
+    their figures can differ in the last digits.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing but that cache.
     Raises ``BadInput`` where the inputs do not fit together, ``DeviceFailed`` where no backend runs the artefact.
     """
@@ -79,14 +85,16 @@ def audit(
     described = opened.subject.manifest["perturber"]
     y, z = described["target"], described["sensitive"]
     floor = Floor(dataset, classifiers, tries, seed, named_by(opened.run), y, z, at / "label-only")
+    jobs = None if jobs is None else at_most(jobs, dataset.x.size)
     kept = at / _name(opened.subject, there, budget, seed)
     with (
         kept_answers(kept, resume=resume) as journal,
         whole_steps() as check,
         asked_once(*classifiers.values()),
-        contextlib.nullcontext() if label_only else floor.measured_beside(opened.run) as floor_is_there,
+        ahead(jobs, journal, check, engine=engine) as others,
         progress(f"audit of {opened.subject.artefact}", total=len(families) + 4) as advance,
     ):
+        floor_is_there = None if label_only else floor.begun(opened.run, others)
 
         def begin(attack: str) -> None:
             check()  # the attack before is kept

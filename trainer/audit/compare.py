@@ -15,6 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.bundle.audit_figures import CANNOT_TELL, LEAKS
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part, parts
@@ -30,6 +31,7 @@ from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, witho
 from edgeveil.trainer.audit.sections import what_else
 from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
 from edgeveil.trainer.audit.verdict import DEFAULT, judge
+from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.measures.attack_metrics import counted_prior
@@ -73,13 +75,16 @@ def audit_pairs(
     seed: int = 0,
     keep: Path | None = None,
     resume: bool = False,
+    jobs: int | None = None,
+    engine: Engine = "processes",
 ) -> dict[str, Any]:
     """Attack what a mechanism made of samples, and compare with the samples.
 
     ``target`` and ``sensitive`` are words for y and z. All families that need no D_z attack z, and ``READERS`` read y
     of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
     ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
-    kept as it ends, until all is done; ``resume`` continues from them.
+    kept as it ends, until all is done; ``resume`` continues from them. With ``keep``, ``jobs`` and ``engine`` are as in
+    ``audit.audit``.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
@@ -99,7 +104,12 @@ def audit_pairs(
         load_tensorflow()
         attackers = without_d_z(meant_for(adversaries(), after.kind))
         answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
-        with answers as journal, progress("audit", total=len(attackers) + 3) as advance:
+        jobs = None if jobs is None else at_most(jobs, pairs.before.x.size + after.x.size)
+        with (
+            answers as journal,
+            ahead(jobs, journal, lambda: None, engine=engine),
+            progress("audit", total=len(attackers) + 3) as advance,
+        ):
             journal.begins = advance.begin
             tries = replace(BUDGETS[budget], journal=journal)
             asked = _Asked(tries, seed, judged=1 if rows > ENOUGH_ROWS else FOLDS)

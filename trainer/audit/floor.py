@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.trainer.attacks.ahead import Ahead
 from edgeveil.trainer.attacks.exposure import MOST_CLASSES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed, masked
@@ -33,6 +31,7 @@ from edgeveil.trainer.audit.findings import LABEL_ONLY
 from edgeveil.trainer.audit.sections import retained, what_else
 from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
+from edgeveil.trainer.child_processes import Job
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
 from edgeveil.trainer.measures import intervals
@@ -105,10 +104,9 @@ def raw_rates(dataset: Dataset, classifiers: Mapping[str, Any]) -> dict[str, dic
 
 # Label-only of a run, the floor next to which a perturber stands: the same whatever artefact is audited.
 #
-# It is measured once for each run, budget and seed, and where a machine has two cores in a process next to the audit.
+# It is measured once for each run, budget and seed; where an audit has several processes, in one of them.
 
 LABEL_ONLY_ROWS = 12_000
-WORTH_A_PROCESS = 1e7  # values of all rows; with fewer, loading TensorFlow again takes longer than it saves
 
 
 @dataclass(frozen=True)
@@ -144,29 +142,15 @@ class Floor:
         write_atomic(self._path, json.dumps(measured).encode())
         return json.loads(json.dumps(measured))
 
-    @contextlib.contextmanager
-    def measured_beside(self, run: Run) -> Iterator[Callable[[], object]]:
-        """Begin to measure it in a second process, where that pays. Yield a function that waits for its end.
+    def begun(self, run: Run, ahead: Ahead | None) -> Callable[[], None]:
+        """Begin to measure it in another process, where there are any; return what waits for its end.
 
-        Where the process fails, ``document`` measures it here, and says why it cannot be.
+        Where that fails, ``document`` measures it here, and says why it cannot be.
         """
-        if _cores() < 2 or self._path.is_file() or self.dataset.x.size < WORTH_A_PROCESS:
-            yield lambda: None
-            return
-        asked = [str(run.folder), self.budget.name, str(self.seed), str(self.folder)]
-        process = subprocess.Popen(  # noqa: S603 - this very program
-            [sys.executable, "-m", "edgeveil.trainer.audit.floor", *asked],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            env={**os.environ, "OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1"},
-            start_new_session=True,  # Ctrl-C reaches the audit alone, which ends it
-        )
-        try:
-            yield process.wait
-        finally:
-            process.terminate()
-            process.wait()
+        if ahead is None or self._path.is_file():
+            return lambda: None
+        asked = {"run": str(run.folder), "budget": self.budget.name, "seed": self.seed, "folder": str(self.folder)}
+        return ahead.begin(Job("label-only", f"{__name__}:measured_apart", asked))
 
     def recall(self) -> None:
         """Let the classifiers recall what they said of raw samples when it was measured; within ``asked_once``."""
@@ -218,17 +202,11 @@ class Floor:
         return self.folder / f"floor-{digest(*arrays, *weights).hex()[:32]}.json"
 
 
-def _cores() -> int:
-    """Those that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def main() -> None:
-    """Measure it: the folder of the run, budget, seed and the folder to keep it in are the arguments."""
-    run, budget, seed, folder = sys.argv[1:]
+def measured_apart(run: str, budget: str, seed: int, folder: str) -> dict[str, Any]:
+    """Measure it in another process: the folder of the run, budget, seed and the folder to keep it in."""
     load_tensorflow()
-    Floor.of(Run.open(Path(run)), BUDGETS[budget], int(seed), Path(folder)).document()
-
-
-if __name__ == "__main__":
-    main()
+    try:
+        Floor.of(Run.open(Path(run)), BUDGETS[budget], seed, Path(folder)).document()
+    except Exception as error:  # it is raised again where the document is asked for
+        return {"failed": type(error).__name__}
+    return {}

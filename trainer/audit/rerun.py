@@ -66,12 +66,13 @@ NOT_REPEATED = (
 
 
 def rerun(
-    path: Path, *, run: Path, trust: Path, artefact: str | None = None, seed: int | None = None
+    path: Path, *, run: Path, trust: Path, artefact: str | None = None, seed: int | None = None, **work: Any
 ) -> dict[str, Any]:
     """Audit a bundle's artefact again, with the recorded budget and another ``seed``, and compare it with the card.
 
     ``artefact`` is one that the card speaks of, by default its first; ``seed`` by default the recorded one and
-    ``SEED_STEP``. Rows are perturbed anew: nothing of ``RUN/audit-cache`` is believed.
+    ``SEED_STEP``; ``work`` are ``jobs`` and ``engine`` of ``audit``. Rows are perturbed anew: nothing of
+    ``RUN/audit-cache`` is believed.
     Returns the document of docs/reference/schemas/rerun.schema.json. Raises ``BadInput`` where bundle and run do not
     belong together, and otherwise as ``audit`` does.
     """
@@ -105,6 +106,7 @@ def rerun(
             seed=seed,
             tried=tried,
             cache=Path(cache),
+            **work,
         )
     return compare(recorded, again, name=card["name"], manifest_sha256=bundle.manifest_sha256)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -27,6 +28,7 @@ USUAL = "tflite-int8"
 # Options that exclude each other; the first that was given is named.
 _NOT_WITH_SIGN = """
 verify artefact run trust on into before after labels out budget seed tried full spending resume replace simulate
+jobs engine
 """
 _NOT_WITH_VERIFY = "budget tried on into before resume replace full spending after simulate labels out device"
 _NOT_WITH_SAMPLES = "target artefact run trust tried on into spending simulate"
@@ -103,6 +105,14 @@ def audit(
     replace: Annotated[
         bool, typer.Option("--replace", help="Keep an earlier audit.json under a dated name, and audit anew.")
     ] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Families that learn at a time, of about 1 GB each (default: one for each core)."),
+    ] = None,
+    engine: Annotated[
+        Literal["processes", "ray"] | None,
+        typer.Option(help="Local processes (the default), or a Ray cluster (RAY_ADDRESS) on the same files."),
+    ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Print every table; of the audit that is there, if one is.")
     ] = False,
@@ -113,6 +123,7 @@ def audit(
     Ends with 3 over the recipe's limits; with --verify, where a figure of the card does not reproduce.
     """
     given = {name for name, value in locals().items() if value not in (None, CPU) and value is not False}
+    from edgeveil.trainer.attacks.ahead import cores
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save
     from edgeveil.trainer.audit.frozen import audit_on_board, same_export
@@ -124,10 +135,11 @@ def audit(
     if sign is not None or passphrase_file is not None:
         _sign(target, sign, passphrase_file, _first(given, _NOT_WITH_SIGN))
         return
+    work: dict[str, Any] = {"jobs": jobs or cores(), "engine": engine or "processes"}
     if verify:
         if wrong := _first(given, _NOT_WITH_VERIFY):
             raise BadInput(f"--verify repeats the audit on a bundle's card as it was made: leave out {wrong}.")
-        _verify(target, artefact=artefact, run=run, trust=trust, seed=seed, as_json=as_json)
+        _verify(target, artefact=artefact, run=run, trust=trust, seed=seed, as_json=as_json, work=work)
         return
     budget, seed = budget or "quick", seed or 0
     if before is not None or after is not None:
@@ -144,14 +156,14 @@ def audit(
         elif resume or replace:
             raise BadInput("What was finished of an audit of samples is kept in its --out: name that folder.")
         pairs = partial(_audit_pairs, before, after, labels=labels, rows=rows, out=out, as_json=as_json, full=full)
-        pairs(budget=budget, seed=seed, resume=resume)
+        pairs(budget=budget, seed=seed, resume=resume, work=work)
         return
     if target is None or labels is not None or out is not None or rows != "test":
         raise BadInput(
             "An export folder or a bundle was expected (edgeveil audit runs/mnist-export), or samples before and after "
             "a mechanism (edgeveil audit --before raw.npz --after out.npz). --labels, --rows and --out are for samples."
         )
-    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried}
+    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried, **work}
     if simulate is not None:
         if on is not None or into is not None or spending or replace or artefact is None or not target.is_dir():
             raise BadInput(
@@ -217,7 +229,14 @@ def _sign(target: Path | None, key: str | None, passphrase_file: Path | None, wr
 
 
 def _verify(
-    bundle: Path | None, *, artefact: str | None, run: Path | None, trust: Path | None, seed: int | None, as_json: bool
+    bundle: Path | None,
+    *,
+    artefact: str | None,
+    run: Path | None,
+    trust: Path | None,
+    seed: int | None,
+    as_json: bool,
+    work: Mapping[str, Any],
 ) -> None:
     from edgeveil.trainer.audit.rerun import as_text, missed, rerun
 
@@ -226,7 +245,7 @@ def _verify(
             "--verify needs a sealed bundle, the run that it was made from and the keys that may sign: name the "
             ".veil file, and give --run and --trust."
         )
-    document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed)
+    document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed, **work)
     print_either(document, as_text(document), as_json=as_json)
     if not document["reproduces"]:
         raise LimitNotMet(f"Of the card of {document['name']}, these do not reproduce: {', '.join(missed(document))}.")
@@ -244,6 +263,7 @@ def _audit_pairs(
     as_json: bool,
     full: bool,
     resume: bool,
+    work: Mapping[str, Any],
 ) -> None:
     from edgeveil.trainer.audit.compare import audit_pairs
     from edgeveil.trainer.audit.pair_files import read_pairs
@@ -257,6 +277,7 @@ def _audit_pairs(
         seed=seed,
         keep=None if out is None else out / f"attacks-{budget}-{seed}",
         resume=resume,
+        **work,
     )
     print_either(document, as_text(document) if full else summary(document), as_json=as_json)
     if out is not None:

@@ -1,9 +1,12 @@
-"""Label-only is measured once for a run, budget and seed, beside the audit where that pays, with the same outcome."""
+"""Label-only is measured once for a run, budget and seed, here or in another process, with the same outcome."""
 
 from dataclasses import replace
 
 import pytest
 
+from edgeveil.trainer import child_processes
+from edgeveil.trainer.attacks.ahead import ahead
+from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import floor as module
 from edgeveil.trainer.audit.floor import Floor
@@ -56,54 +59,31 @@ def test_the_second_audit_of_a_run_takes_it_from_the_first(run, measured, never)
             other.document()
 
 
-def test_a_process_beside_finds_the_same(run, measured, never, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "WORTH_A_PROCESS", 0)
-    monkeypatch.setattr(module, "_cores", lambda: 2)
+def in_a_process(floor, run):
+    """Measure it in another process, and wait for that."""
+    with ahead(1, Journal(floor.folder / "attacks"), lambda: None) as others:
+        floor.begun(run, others)()
+
+
+def test_another_process_finds_the_same(run, measured, never, tmp_path):
     floor = replace(measured[0], folder=tmp_path)
-    with floor.measured_beside(run) as ended:
-        ended()
+    in_a_process(floor, run)
     assert timeless(floor.document()) == timeless(measured[1])
 
 
-@pytest.mark.parametrize(("cores", "worth"), [(1, 0), (2, 1e9)], ids=["one core", "little data"])
-def test_no_process_is_begun_where_it_does_not_pay(run, measured, monkeypatch, tmp_path, cores, worth):
-    monkeypatch.setattr(module, "WORTH_A_PROCESS", worth)
-    monkeypatch.setattr(module, "_cores", lambda: cores)
-    monkeypatch.setattr(module.subprocess, "Popen", None)
-    with replace(measured[0], folder=tmp_path).measured_beside(run) as ended:
-        ended()
+def test_no_process_is_begun_where_it_is_there_or_the_audit_has_none(run, measured, monkeypatch, tmp_path):
+    monkeypatch.setattr(child_processes.subprocess, "Popen", None)
+    in_a_process(measured[0], run)
+    replace(measured[0], folder=tmp_path).begun(run, None)()
     assert not list(tmp_path.iterdir())
 
 
 def test_where_the_process_fails_it_is_measured_here(run, measured, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "WORTH_A_PROCESS", 0)
-    monkeypatch.setattr(module, "_cores", lambda: 2)
-    monkeypatch.setattr(module.sys, "executable", "/bin/false")
+    monkeypatch.setattr(child_processes.sys, "executable", "/bin/false")
     floor = replace(measured[0], folder=tmp_path)
     monkeypatch.setattr(Floor, "_measured", lambda *_: [{"question": "measured here"}])
-    with floor.measured_beside(run) as ended:
-        ended()
-        assert floor.document() == [{"question": "measured here"}]
-
-
-def test_an_audit_that_ends_early_ends_the_process(run, measured, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "WORTH_A_PROCESS", 0)
-    monkeypatch.setattr(module, "_cores", lambda: 2)
-    begun, popen = [], module.subprocess.Popen
-
-    def remembered(*about, **settings):
-        begun.append(popen(*about, **settings))
-        return begun[0]
-
-    monkeypatch.setattr(module.subprocess, "Popen", remembered)
-
-    def broken():
-        with replace(measured[0], folder=tmp_path).measured_beside(run):
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        broken()
-    assert begun[0].returncode is not None
+    in_a_process(floor, run)
+    assert floor.document() == [{"question": "measured here"}]
 
 
 def test_a_floor_that_cannot_be_read_is_measured_again(measured, monkeypatch, tmp_path):
