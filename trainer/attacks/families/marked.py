@@ -2,8 +2,8 @@
 
 On all rows such a bit hardly depends on z, and trees do not try what is behind a value of one row in fifty. Here every
 rare value (``marks``) is set against every bit of ``parities``, by one product of matrices: in its rows, how much does
-the bit depend on z, given y? Of 4,200 rows to learn on, 39 to 95 marked ones were found in each of 13 releases, 29 to 35
-in none of three.
+the bit depend on z, given y? Of 4,200 rows to learn on, 39 to 95 marked ones were found in each of 13 releases, and 29
+to 35 in none of three.
 """
 
 from __future__ import annotations
