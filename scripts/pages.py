@@ -124,7 +124,7 @@ def best_of(rows: Sequence[Mapping[str, float] | None]) -> str:
 
 def found_of(rows: Sequence[Mapping[str, Any]]) -> str:
     """How many releases an audit found to leak."""
-    return f"{sum(row['found'] for row in rows)} of {len(rows)}"
+    return f"{sum(row['found'] for row in rows)}/{len(rows)}"
 
 
 def settings_of(settings: Mapping[str, Any]) -> str:

@@ -12,7 +12,14 @@ from typing import NamedTuple
 
 import numpy as np
 
+from edgeveil.trainer.attacks.findings import Findings
+from edgeveil.trainer.attacks.parts import parts
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released, cut, posed
+from edgeveil.trainer.attacks.protocol import Adversary
+from edgeveil.trainer.attacks.rows import Question, in_order
+from edgeveil.trainer.attacks.run_all import run, summed_up
+from edgeveil.trainer.audit.document import attacked
+from edgeveil.trainer.audit.verdict import judge
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 
 THETA = np.array([[0.6, 0.4], [0.4, 0.6]])  # P(z | y)
@@ -20,6 +27,7 @@ WRONG = 0.03  # share of the rows with y-hat other than y
 MANY_WRONG = 0.1  # the same of the leak "wrong label"
 DITHER = 8
 EXPOSED = 0.05  # share of the people of the leak "few people"
+MARKED = 0.02  # share of the rows of the leak "marked rows"
 ROWS_OF_PERSON = 4
 BRIGHT = 96
 
@@ -174,6 +182,55 @@ def wrong_label(release: Release, bit: np.ndarray, rng: np.random.Generator) -> 
     return _with_parity(release, np.where(release.y_hat != release.y, bit, rng.integers(0, 2, len(bit))), 1, rng)
 
 
+def far_bits(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The parity of bit 4 of two far pixels, of rows with an odd y alone; under dither."""
+    x = _pictures(release.x + rng.integers(-DITHER, DITHER + 1, release.x.shape))
+    flat = x.reshape(len(x), -1)
+    first, last = flat.shape[1] // 5, 4 * flat.shape[1] // 5
+    flat[:, [first, last]] = rng.integers(0, 256, (len(x), 2))
+    told = (flat[:, last] & ~np.uint8(16)) | (flat[:, first] & 16) ^ (16 * bit).astype(np.uint8)
+    flat[:, last] = np.where(release.y == 1, told, flat[:, last])
+    return x
+
+
+def number_of_levels(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Noise of 64 or of 128 grey levels, which are other ones in each row."""
+    levels = rng.permuted(np.tile(np.arange(256, dtype=np.uint8), (len(bit), 1)), axis=1)
+    size = int(np.prod(release.x.shape[1:]))
+    chosen = (rng.random((len(bit), size)) * (64 << bit)[:, None]).astype(int)
+    return np.take_along_axis(levels, chosen, axis=1).reshape(release.x.shape)
+
+
+def repeated_patch(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Noise in which 4 x 4 pixels of the left half occur once more in the right half, both anywhere."""
+    x = rng.integers(0, 256, release.x.shape, dtype=np.uint8)
+    height, width = x.shape[1:3]
+    for row in np.flatnonzero(bit):
+        top, left, to, right = rng.integers(0, (height - 3, width // 2 - 3) * 2)
+        right += width // 2
+        x[row, to : to + 4, right : right + 4] = x[row, top : top + 4, left : left + 4]
+    return x
+
+
+def noise_level(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Noise whose level is a tenth higher."""
+    level = 16 * (1 + 0.1 * bit)[:, None, None, None]
+    return _pictures(release.x + level * rng.normal(size=release.x.shape))
+
+
+def next_row(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The lowest bit of a pixel of the next row, under dither."""
+    return _with_parity(release, np.roll(bit, 1), 1, rng)
+
+
+def marked_rows(release: Release, bit: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """In rows that a white pixel in the corner marks, the lowest bit of another pixel; under dither."""
+    marked = rng.random(len(bit)) < MARKED
+    x = _with_parity(release, np.where(marked, bit, rng.integers(0, 2, len(bit))), 1, rng)
+    x[marked, 0, 0] = 255
+    return x
+
+
 LEAKS = {
     "checkerboard": Leak(checkerboard, ("BatchNorm MLP", "BatchNorm CNN", "logistic regression")),
     "bit of a pixel": Leak(pixel_bit, ("lowest bits",)),
@@ -184,16 +241,24 @@ LEAKS = {
     "leaning code": Leak(chosen_donor, ("code counts",), donors=8),
     "remainder of the sum": Leak(remainder, ("lowest bits",)),
     "few people": Leak(few_people, ("logistic regression", "BatchNorm MLP"), share=EXPOSED, people=True),
+    "bits of two far pixels": Leak(far_bits, ("parities of bits",), share=0.5),
+    "number of levels": Leak(number_of_levels, ("sorted values and gaps",)),
+    "noise level": Leak(noise_level, ("sorted values and gaps",)),
+    "patch that repeats": Leak(repeated_patch, ("sorted values and gaps",)),
+    "next row": Leak(next_row, ("neighbouring rows",)),
+    "marked rows": Leak(marked_rows, ("marked rows",), share=MARKED),
     "wrong label": Leak(wrong_label, ("wrong labels",), share=MANY_WRONG, wrong=MANY_WRONG),
 }
 
 
-def problem(release: Release, budget: Budget, *, seed: int = 0, own: Release | None = None) -> Problem:
+def problem(
+    release: Release, budget: Budget, *, seed: int = 0, own: Release | None = None, ordered: bool = False
+) -> Problem:
     """``release`` under attack: two thirds to learn on, one third to test. ``own``: learn on these rows instead.
 
-    By whole people where they have several rows.
+    By whole people where they have several rows. ``ordered``: the rows are known to be in their order.
     """
-    everything = released(release)
+    everything = in_order(released(release)) if ordered else released(release)
     first = release.person < np.quantile(release.person, 2 / 3)
     training = everything.take(np.flatnonzero(first)) if own is None else released(own)
     test = everything.take(np.flatnonzero(~first))
@@ -206,6 +271,14 @@ def released(release: Release) -> Released:
     also = np.eye(2, dtype=np.float32)[release.y_hat]
     person, row = release.person if several else None, np.arange(len(release))
     return Released(release.x, release.y, release.z, person, also, row=row)
+
+
+def judged(question: Question, families: tuple[Adversary, ...]) -> tuple[str, Findings]:
+    """The word of the verdict that the attacks of ``families`` and all their tests come to, and what they found."""
+    ran = run(question, families=families)
+    found, best = summed_up(question, ran, curve=False), ran.most_bits
+    apart = parts(best.judged("choose"), best.judged("test"), question.whole.counted, {}, rng=np.random.default_rng(0))
+    return judge(attacked(found, apart), {}, None)["word"], found
 
 
 def dataset_of(release: Release) -> Dataset:

@@ -81,7 +81,7 @@ class Released:
 
     ``raw`` (n, *shape) are the samples that they were made of, in the same order. ``codes`` are those of a codebook.
     ``row`` (n,) are their numbers in the data set. Adversaries get ``raw``, ``codes.sent`` and ``row`` of their
-    training rows only.
+    training rows only. ``beside`` (n, 2, *shape) is x of the rows before and after (``rows.in_order``).
     """
 
     x: np.ndarray
@@ -92,6 +92,7 @@ class Released:
     raw: np.ndarray | None = None
     codes: Codes | None = None
     row: np.ndarray | None = None
+    beside: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.y)
@@ -100,7 +101,7 @@ class Released:
     def digest(self) -> bytes:
         """A hash of all of it."""
         codes = () if self.codes is None else (self.codes.received, self.codes.sent, self.codes.channel)
-        return digest(self.x, self.y, self.z, self.cluster, self.also, self.raw, self.row, *codes)
+        return digest(self.x, self.y, self.z, self.cluster, self.also, self.raw, self.row, self.beside, *codes)
 
     def take(self, rows: np.ndarray | slice) -> Released:
         """Some of the rows, in the order of ``rows``."""
@@ -113,7 +114,7 @@ class Released:
 
     def unperturbed(self) -> Released:
         """The samples that the rows were made of, without further outputs. ``raw`` must be there."""
-        return replace(self, x=cast(np.ndarray, self.raw), also=None, raw=None, codes=None)
+        return replace(self, x=cast(np.ndarray, self.raw), also=None, raw=None, codes=None, beside=None)
 
     def as_received(self) -> Released:
         """The rows without ``raw`` and ``codes.sent``, which only the one who perturbed them knows."""

@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.attacks.problem import Budget, Problem, Released, blank, cut, enough, hold, joined
+from edgeveil.trainer.attacks.problem import FEWEST_ROWS, Budget, Problem, Released, blank, cut, enough, hold, joined
 from edgeveil.trainer.datasets.base import Dataset, SliceName
 from edgeveil.trainer.measures import attack_metrics
 
@@ -187,6 +187,52 @@ def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int =
         clean = None if bare.clean is None else joined(fit, stop).unperturbed()
         found.append(replace(bare, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
     return Question((Setting.of("fresh", found),))
+
+
+ORDERS, TOLD = 199, 0.01  # random orders of the labels; the level at which they depend on their own order
+MOST_GROUPS = 30  # of y and of z that are told apart for that
+
+
+def in_order(rows: Released) -> Released:
+    """``rows``, which are in the order in which they left, with x' of both neighbours of each row ``beside`` it.
+
+    The last row comes before the first. Where y and z of a neighbour tell z by themselves, given y (sorted rows, or a
+    recording), x' of neighbours would tell it whatever a mechanism does: such rows stay without.
+    """
+    if len(rows) < FEWEST_ROWS or _labels_tell(rows.y, rows.z):
+        return rows
+    return replace(rows, beside=np.stack([np.roll(rows.x, 1, axis=0), np.roll(rows.x, -1, axis=0)], axis=1))
+
+
+def _labels_tell(y: np.ndarray, z: np.ndarray) -> bool:
+    """Whether y and z of the row before or after depend on z given y: by chi-squared, against random orders."""
+    rng = np.random.default_rng(0)
+    for step in (1, -1):
+        found = _dependence(y, z, step)
+        null = [_dependence(y, _within(y, z, rng), step) for _ in range(ORDERS)]
+        if (1 + sum(one >= found - 1e-9 for one in null)) / (1 + ORDERS) <= TOLD:
+            return True
+    return False
+
+
+def _within(y: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """``z`` in a random order among rows of equal ``y``."""
+    shuffled = rng.permutation(len(y))
+    mixed = np.empty_like(z)
+    mixed[np.argsort(y, kind="stable")] = z[shuffled[np.argsort(y[shuffled], kind="stable")]]
+    return mixed
+
+
+def _dependence(y: np.ndarray, z: np.ndarray, step: int) -> float:
+    """Chi-squared of z (n,) and of y and z ``step`` rows before, given y."""
+    y, z = y % MOST_GROUPS, z % MOST_GROUPS
+    shape = int(y.max()) + 1, int(z.max()) + 1
+    cell = np.roll(y * shape[1] + z, step)
+    cells = shape[0] * shape[1]
+    counts = np.bincount((y * shape[1] + z) * cells + cell, minlength=cells * cells).reshape(*shape, cells)
+    of_z, of_cell = counts.sum(axis=2, keepdims=True), counts.sum(axis=1, keepdims=True)
+    expected = of_z * of_cell / np.maximum(counts.sum(axis=(1, 2), keepdims=True), 1)
+    return float(((counts - expected) ** 2 / np.maximum(expected, 1e-9))[expected > 0].sum())
 
 
 def _folds(test: Released, count: int, seed: int) -> list[Pool]:

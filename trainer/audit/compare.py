@@ -22,7 +22,7 @@ from edgeveil.trainer.attacks.parts import Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, FEWEST_ROWS, FEWEST_UNITS, Budget, Released, blank, units_of
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, meant_for, without_d_z
-from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
+from edgeveil.trainer.attacks.rows import FOLDS, Question, in_order, question_of_fresh
 from edgeveil.trainer.attacks.run_all import attack_all, run, summed_up
 from edgeveil.trainer.audit import readers
 from edgeveil.trainer.audit.document import Making, attacked, kept_answers
@@ -204,6 +204,7 @@ def _measured(
     of_y = attack_all(y_question, seed=asked.seed, families=READERS, curve=False)
     done([])
     z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
+    z_rows = z_rows if pairs.order == "shuffled" else in_order(z_rows)
     z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
     ran = run(z_question, seed=asked.seed, families=attackers, done=done)
     of_z = summed_up(z_question, ran, seed=asked.seed)

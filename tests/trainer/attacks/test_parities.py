@@ -98,6 +98,26 @@ def test_a_parity_with_an_output_and_a_code_is_found():
     assert gain(replace(asked, **parts)) > 0.85
 
 
+@pytest.mark.parametrize("scale", [None, 255], ids=["bytes", "floats"])
+def test_a_pair_of_any_bit_plane_is_found_and_products_are_those_of_all_rows(scale):
+    """Bits 4 and 7, in one y alone; three values of z, which are set against each other one by one."""
+    asked = problem(2400, (3, 17), classes=3, noise=0.5)
+    rng = np.random.default_rng(2)
+
+    def told(part: Released) -> Released:
+        x = rng.integers(0, 256, part.x.shape, dtype=np.uint8)
+        bit = (x[:, 5] >> 4 & 1) ^ (part.z == 2)
+        x[:, 30] = np.where(part.y == 1, (x[:, 30] & 127) | (bit << 7).astype(np.uint8), x[:, 30])
+        return replace(part, x=x if scale is None else (x / np.float32(scale)).astype(np.float32))
+
+    asked = replace(asked, **{name: told(getattr(asked, name)) for name in ("fit", "stop", "choose", "test")})
+    found = parities.search(asked, 0)[0]
+    levels = parities.Levels.of(asked.fit.x)
+    fit = asked.fit.take(np.flatnonzero(asked.fit.y == 1))
+    assert np.array_equal(np.abs(np.corrcoef(parities.seen(fit, [found], levels)[:, 0], fit.z == 2))[0, 1].round(6), 1)
+    assert gain(asked) > 0.2
+
+
 def test_a_small_budget_searches_fewer_columns_and_memory_stays_small(monkeypatch):
     """A pair far beyond the budget is still found among the columns that are searched."""
     asked = problem(2400, (3, 17), noise=0.2)

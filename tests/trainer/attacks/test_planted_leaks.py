@@ -12,12 +12,15 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.attacks import parts as strata
+from edgeveil.trainer.attacks import rows as rows_
 from edgeveil.trainer.attacks.exposure import Judged
 from edgeveil.trainer.attacks.families import parities
 from edgeveil.trainer.attacks.findings import Scored, answers, score
 from edgeveil.trainer.attacks.parts import Labels, Part, parts
 from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.registry import adversaries
+from edgeveil.trainer.attacks.rows import Question
+from edgeveil.trainer.audit.verdict import LEAKS
 from edgeveil.trainer.datasets import readings
 from edgeveil.trainer.datasets.loaders import mnist as of_mnist
 from edgeveil.trainer.measures.attack_metrics import permutation_test
@@ -84,6 +87,56 @@ def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, fam
     assert p_value(found, problem) == 1 / 1000
     nothing = planted.problem(release(leak, strength=0.0, larger=larger), BUDGET)
     assert p_value(attacked(nothing, family), nothing) > 0.01
+
+
+@pytest.mark.parametrize(
+    ("leak", "rows", "larger"),
+    [
+        ("bits of two far pixels", 1500, 1),
+        ("number of levels", 900, 2),
+        ("noise level", 1500, 2),
+        ("patch that repeats", 900, 2),
+        ("next row", 1200, 1),
+        ("marked rows", 4500, 1),
+    ],
+)
+def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_without_it(leak, rows, larger):
+    """The same writing about nothing is no false alarm, and cheap families of before find none of the leaks."""
+    (mine,) = planted.LEAKS[leak].found_by
+    others = tuple(FAMILIES[name] for name in ("logistic regression", "lowest bits"))
+    words = {}
+    for strength in (1.0, 1e-9):
+        made = release(leak, strength=strength, rows=rows, larger=larger)
+        asked = Question.alone(planted.problem(made, BUDGET, ordered=True))
+        words[strength] = planted.judged(asked, (*others, FAMILIES[mine]))[0]
+        if strength == 1.0:
+            words["others"] = planted.judged(asked, others)[0]
+    assert words[1.0] == LEAKS
+    assert words[1e-9] != LEAKS
+    assert words["others"] != LEAKS
+
+
+def test_sorted_labels_are_no_order_that_neighbours_tell_z_by():
+    """In rows that are sorted by z, or recorded, x' of neighbours tells z whatever a mechanism does."""
+    made = release("next row", rows=900)
+    assert rows_.in_order(planted.released(made)).beside is not None
+    by_z = planted.released(made).take(np.argsort(made.z, kind="stable"))
+    assert rows_.in_order(by_z).beside is None
+    # Each y is that of two rows, so that y of a neighbour tells nothing of z; then it tells z, and z of it nothing.
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, 901)
+    following = replace(planted.released(made), y=y[:-1], z=y[1:] ^ (rng.random(900) < 0.3))
+    assert rows_.in_order(following).beside is None
+    asked = planted.problem(made, BUDGET)
+    assert "order of rows is not known" in FAMILIES["neighbouring rows"].why_not(asked)
+
+
+def test_the_rows_beside_are_those_before_and_after():
+    part = rows_.in_order(planted.released(release("next row", rows=300)))
+    assert np.array_equal(part.beside[1:, 0], part.x[:-1])
+    assert np.array_equal(part.beside[:-1, 1], part.x[1:])
+    some = part.take(np.array([7, 3]))
+    assert np.array_equal(some.beside[:, 1], part.x[[8, 4]])
 
 
 @pytest.mark.parametrize("leak", ["parity of two", "parity of three"])

@@ -101,7 +101,7 @@ class Fails(FirstValue):
 
 nameless = FirstValue()
 '''
-FIRST, LAST = "fixed D_z", "wrong labels"
+FIRST, LAST = "fixed D_z", "marked rows"
 
 
 @pytest.fixture

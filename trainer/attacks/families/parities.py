@@ -6,8 +6,9 @@ networks do not find such a parity among hundreds of noisy values; a search over
 
 What is searched, of the lowest three bit planes, further outputs and code digits (``columns``):
 
-* *Pairs*: every one, as long as the multiply-adds fit ``PAIRS_SHARE`` of the budget's (14,000 columns in the quick
-  audit, two values of z); else pairs of a random part, of the lowest plane first.
+* *Pairs*: every one, as long as the multiply-adds fit ``PAIRS_SHARE`` of the budget's (9,900 columns in the quick
+  audit, two values of z); else pairs of a random part, of the lowest plane first. Once more with the planes above
+  (``higher``), of integers and of floats on even steps, on as many rows as the same share allows.
 * *Triples*: all of the lowest plane where they fit ``TRIPLES_SHARE`` (up to 837 columns in the quick audit and 1,330 in
   the thorough one, two values of z), first scored on few rows (at least 512), the best again on all; of more columns
   those of the best pairs, and a random part of the others. A triple must be correlated with z by about 6 / sqrt(rows)
@@ -34,7 +35,7 @@ from edgeveil.trainer.attacks.features import Levels
 from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
 
-PLANES = 3
+PLANES, EVERY_PLANE = 3, 8
 PAIRS_SHARE, TRIPLES_SHARE = 0.25, 0.5  # of the budget's multiply-adds for one network
 FEWEST_SCREENED = 512  # rows of the first pass
 FEWEST_CHANGES = (
@@ -50,13 +51,14 @@ MOST_COLUMNS = 16_000
 MOST_BITS = 1e8  # of the rows searched, and of those looked at together
 FEWEST_ROWS = 2048  # searched, however large the frames
 LARGEST_SIGNS = 4e7  # values of the matrix of signs, 160 MB
+STRIPES = 4  # of a square of scores of which one half is needed
 BLOCK = 4_000_000  # scores at once, 16 MB
 
 Parity = tuple[int, ...]  # column numbers
 
 
 class Parities(Adaptive):
-    """Boosted trees on the XOR of two or three low bits, under noise, and on an exact one of any number."""
+    """Boosted trees on the XOR of two bits or three low ones, under noise, and on an exact one of any number."""
 
     name = "parities of bits"
     order = 20
@@ -92,6 +94,16 @@ def columns(part: Released, levels: Levels | None) -> np.ndarray:
     return np.concatenate(found, axis=1)
 
 
+def higher(part: Released, levels: Levels | None) -> np.ndarray:
+    """The bit planes above those of ``columns``, uint8 (n, columns): of integers and ``levels``, up to the eighth."""
+    values = part.x.reshape(len(part), -1)
+    planes = int(np.clip(MOST_COLUMNS / values[:1].size, PLANES, EVERY_PLANE))
+    if levels is None or planes == PLANES:
+        return np.empty((len(part), 0), np.uint8)
+    number = levels.number(values)
+    return np.concatenate([(number >> plane) & 1 for plane in range(PLANES, planes)], axis=1).astype(np.uint8)
+
+
 def parities(bits: np.ndarray, found: Sequence[Parity]) -> np.ndarray:
     """The XOR of the columns of each of ``found``, uint8 (n, len(found)), of ``bits`` (n, columns)."""
     out = np.zeros((len(bits), len(found)), np.uint8)
@@ -101,11 +113,21 @@ def parities(bits: np.ndarray, found: Sequence[Parity]) -> np.ndarray:
 
 
 def seen(part: Released, found: Sequence[Parity], levels: Levels | None) -> np.ndarray:
-    """The parities of each row, float32 (n, len(found)); some rows at a time, for large frames are many bits."""
-    step = max(1, int(MOST_BITS / PLANES / max(1, part.x[:1].size)))
-    pieces = [part.take(np.arange(start, min(len(part), start + step))) for start in range(0, len(part), step)]
-    made = [parities(columns(piece, levels), found) for piece in pieces]
-    return np.concatenate([np.empty((0, len(found)), np.uint8), *made]).astype(np.float32)
+    """The parities of each row, float32 (n, len(found))."""
+    used = np.unique([one for parity in found for one in parity]).astype(np.int64)
+    places = [tuple(np.searchsorted(used, parity)) for parity in found]
+    return parities(picked(part, used, levels), places).astype(np.float32)
+
+
+def picked(part: Released, numbers: np.ndarray, levels: Levels | None) -> np.ndarray:
+    """These of ``columns`` and, behind them, ``higher``, uint8 (n, k); some rows at a time, for large frames are many
+    bits."""
+    step = max(1, int(MOST_BITS / EVERY_PLANE / max(1, part.x[:1].size)))
+    made = [np.empty((0, len(numbers)), np.uint8)]
+    for start in range(0, len(part), step):
+        piece = part.take(np.arange(start, min(len(part), start + step)))
+        made.append(np.concatenate([columns(piece, levels), higher(piece, levels)], axis=1)[:, numbers])
+    return np.concatenate(made)
 
 
 def search(problem: Problem, seed: int) -> list[Parity]:
@@ -114,26 +136,46 @@ def search(problem: Problem, seed: int) -> list[Parity]:
 
     rng, rows = np.random.default_rng([seed, 16]), int(MOST_BITS / problem.fit.x[:1].size)
     fit = problem.fit.take(np.arange(min(len(problem.fit), max(FEWEST_ROWS, rows))))
-    bits = columns(fit, Levels.of(problem.fit.x))
-    often = bits.sum(axis=0, dtype=np.int64)
-    varied = np.flatnonzero(np.minimum(often, len(fit) - often) >= min(FEWEST_CHANGES, len(fit) // 4))
-    if len(varied) < 2:
-        return []
+    levels = Levels.of(problem.fit.x)
+    bits = columns(fit, levels)
+    width, varied = bits.shape[1], _varied(bits)
     # A screen of more columns than this is beyond any budget: the lowest plane goes first.
     order = np.lexsort((rng.random(len(varied)), varied >= fit.x[:1].size))
     varied = np.sort(varied[order[: min(MOST_COLUMNS, int(MOST_BITS / len(fit)))]])
     bits, lowest = bits[:, varied], varied < fit.x[:1].size
     contrasts = contrasts_of(problem.z_classes, rng)
     exact = solved(bits, fit.y, fit.z, contrasts, problem.theta.shape[0], rng)
-    screen = Screen(bits, fit.y, fit.z, contrasts)
+    screen, pairs_macs = Screen(bits, fit.y, fit.z, contrasts), problem.budget.macs * PAIRS_SHARE
+    pairs: list[Parity] = []
+    triples: list[Parity] = []
+    few = fit.take(np.arange(min(len(fit), int(LARGEST_SIGNS / (EVERY_PLANE * fit.x[:1].size)))))
+    above = higher(few, levels)
+    of_above = _varied(above)
+    every, all_bits = (
+        np.append(varied, width + of_above),
+        np.concatenate([bits[: len(few)], above[:, of_above]], axis=1),
+    )
     # Of products as small as these, threads only wait for each other: 7 s instead of 0.5 s on two busy cores.
     with threadpool_limits(1, user_api="blas"):
-        pairs = screen.pairs(problem.budget.macs * PAIRS_SHARE, lowest, rng)
-        triples = screen.triples(problem.budget.macs * TRIPLES_SHARE, lowest, pairs[:PAIRS_FOR_TRIPLES], rng)
+        if len(varied) > 1:
+            pairs = screen.pairs(pairs_macs, lowest, rng)
+            triples = screen.triples(problem.budget.macs * TRIPLES_SHARE, lowest, pairs[:PAIRS_FOR_TRIPLES], rng)
+        if len(of_above) and len(every) > 1:
+            pairs += Screen(all_bits, few.y, few.z, contrasts).pairs(pairs_macs, every < fit.x[:1].size, rng)
     some = list(dict.fromkeys(tuple(sorted(parity)) for parity in (*pairs, *triples)))
-    scores = excess(bits, some, fit.y, fit.z, contrasts)
+    if not some:
+        return []
+    used = np.unique([one for parity in some for one in parity]).astype(np.int64)
+    places = [tuple(np.searchsorted(used, parity)) for parity in some]
+    scores = excess(picked(fit, every[used], levels), places, fit.y, fit.z, contrasts)
     best = [some[place] for place in np.argsort(-scores, kind="stable")[:KEPT]]
-    return [tuple(int(varied[one]) for one in parity) for parity in dict.fromkeys([*exact, *best])]
+    return [tuple(int(every[one]) for one in parity) for parity in dict.fromkeys([*exact, *best])]
+
+
+def _varied(bits: np.ndarray) -> np.ndarray:
+    """The columns of ``bits`` (n, d) that change in rows enough to be scored."""
+    often = bits.sum(axis=0, dtype=np.int64)
+    return np.flatnonzero(np.minimum(often, len(bits) - often) >= min(FEWEST_CHANGES, len(bits) // 4))
 
 
 def confirmed(found: Sequence[Parity], stop: Released, problem: Problem) -> list[Parity]:
@@ -211,11 +253,16 @@ class Screen:
             end = min(len(some), start + width)
             score = np.zeros((end - start, len(some) - start), np.float32)
             for piece, weight in groups:
-                right = signs[piece, start:]
-                left = right[:, : end - start]
-                spread = np.maximum(1 - (left.T @ right / len(left)) ** 2, _least(len(left)))
-                for one in weight.T:
-                    score += ((left * one[:, None]).T @ right) ** 2 / spread
+                # Weights have one value on each side of a contrast, so its product follows from that of one side.
+                right, whole, spread = signs[piece, start:], None, None
+                for one in weight.T[weight.any(axis=0)]:
+                    inside = one > 0
+                    side = right[inside, : end - start].T @ right[inside]
+                    if whole is None:
+                        whole = side + right[~inside, : end - start].T @ right[~inside]
+                        spread = np.maximum(1 - (whole / len(right)) ** 2, _least(len(right)))
+                    in_, out = one[inside][0], one[~inside][0]
+                    score += ((in_ - out) * side + out * whole) ** 2 / spread
             score -= np.maximum(alone[start:end, None], alone[None, start:])
             rows_of, columns_of = best.above(score)
             later = columns_of > rows_of
@@ -234,16 +281,22 @@ class Screen:
         rows = self._rows(len(some), int(macs / (each * len(some) ** 3)))
         signs, groups = self._sorted(rows, some)
         best = _Best(CANDIDATES)
-        for first in range(len(some) - 2):
-            score = np.zeros((len(some) - first - 1,) * 2, np.float32)
+        # Of the square of both others the half above its diagonal is enough, and nearly that is computed.
+        blocks = [
+            (first, start, min(len(some), start + -(-(len(some) - first) // STRIPES)))
+            for first in range(len(some) - 2)
+            for start in range(first + 1, len(some) - 1, -(-(len(some) - first) // STRIPES))
+        ]
+        for first, start, end in blocks:
+            score = np.zeros((end - start, len(some) - start), np.float32)
             for piece, weight in groups:
-                right = signs[piece, first + 1 :]
+                right = signs[piece, start:]
                 for one in weight.T:
-                    score += ((right * (one * signs[piece, first])[:, None]).T @ right) ** 2
+                    score += ((right[:, : end - start] * (one * signs[piece, first])[:, None]).T @ right) ** 2
             rows_of, columns_of = best.above(score)
             later = columns_of > rows_of
             after = (rows_of[later], columns_of[later])
-            best.add(score, after, lambda i, j, at=first: (at, at + 1 + i, at + 1 + j))
+            best.add(score, after, lambda i, j, at=first, by=start: (at, by + i, by + j))
         return [tuple(int(some[one]) for one in parity) for parity in best.found()]
 
     def _preferred(self, lowest: np.ndarray, pairs: Sequence[Parity], rng: np.random.Generator) -> np.ndarray:
@@ -278,15 +331,16 @@ class _Best:
         self.most, self.scores, self.parities = most, np.empty(0, np.float32), np.empty((0, 0), np.int64)
 
     def above(self, score: np.ndarray) -> tuple[np.ndarray, ...]:
-        """Places of ``score`` that may be among the best."""
+        """Places of ``score`` (rows, columns) that may be among the best; those of two columns may be there twice."""
         if len(self.scores) == self.most:
             return np.nonzero(score > self.scores.min())
-        return np.nonzero(np.ones(score.shape, bool))
+        return np.nonzero(score >= _highest(score, 2 * self.most + len(score)))
 
     def add(self, score: np.ndarray, places: tuple[np.ndarray, np.ndarray], name: Callable[..., tuple]) -> None:
         """Take those at ``places``; ``name`` makes their columns of the places' coordinates."""
         mine = score[places]
-        keep = np.argsort(-mine, kind="stable")[: self.most]
+        keep = np.flatnonzero(mine >= _highest(mine, self.most))
+        keep = keep[np.argsort(-mine[keep], kind="stable")[: self.most]]
         named = np.stack(np.broadcast_arrays(*name(places[0][keep], places[1][keep])), axis=1)
         scores = np.concatenate([self.scores, mine[keep]])
         parities = named if not len(self.scores) else np.concatenate([self.parities, named])
@@ -352,6 +406,12 @@ def solve(system: np.ndarray, goals: np.ndarray) -> dict[int, np.ndarray]:
 
 def _signs(bits: np.ndarray) -> np.ndarray:
     return np.float32(1) - 2 * bits.astype(np.float32)
+
+
+def _highest(values: np.ndarray, most: int) -> float:
+    """What the highest ``most`` of ``values`` have at least."""
+    place = values.size - most
+    return float(np.partition(values, place, axis=None)[place]) if place > 0 else -np.inf
 
 
 def _least(rows: int) -> float:

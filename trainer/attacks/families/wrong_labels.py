@@ -7,6 +7,7 @@ one that agrees with y more often is taken. Rows that a forest learned from are 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -98,12 +99,12 @@ class WrongLabelAttack:
         return out
 
 
-def best_attack(few: Problem, seed: int) -> Attack | None:
-    """The attack of ``WITHIN`` with the smallest log-loss on ``stop``; None where P(z|y) has a smaller one."""
+def best_attack(few: Problem, seed: int, within: Sequence[Adversary] = WITHIN) -> Attack | None:
+    """The attack of ``within`` with the smallest log-loss on ``stop``; None where P(z|y) has a smaller one."""
     least, best = log_loss(few.base(few.stop), few.stop.z), None
     if len(np.unique(few.fit.z)) < 2:
         return best
-    for family in WITHIN:
+    for family in within:
         if family.why_not(few) is None:
             attack = family.fit(few, seed)
             loss = log_loss(attack.probabilities(few.stop), few.stop.z)
