@@ -243,7 +243,6 @@ def section(
         cluster=test.cluster,
         rng=np.random.default_rng([seed, 12]),
     )
-    linked = _linked_samples(dataset, outputs[RELEASED], q.shape[1], rng, seed)
     # The perturber saw neither slice, and this bound is fitted on nothing: both count.
     unseen, released = dataset.rows(rows.unseen(dataset)), outputs[RELEASED][slice(at.fresh.start, at.test.stop)]
     question = CHANNEL if (stream or {}).get("hold") in ("frame", "bout") else of
@@ -261,7 +260,6 @@ def section(
         seed=seed,
         sendable=_sendable(found, q, classes[0]),
     )
-    repeated = _same_samples(joint, None if table is None else q, certified.plug_in, rng)
     free = population_free(certified.capacity, hidden_label=found.hidden_label)
     counted: dict[str, Any] = {"rows": certified.rows, "more": KIND}
     made = [
@@ -274,7 +272,8 @@ def section(
     if table is not None:
         spread, text = _variation(q, 1 if found.hidden_label else classes[0]), "between two samples of one y-hat"
         made.append(Finding(CHANNEL, "total variation, at most", "number", spread, text=text, more=KIND))
-    return [*made, *repeated, *linked]
+        made += _same_samples(joint, q, rng)
+    return made
 
 
 def _averaged(
@@ -313,41 +312,13 @@ def _sendable(found: Bottleneck, q: np.ndarray, groups: int) -> np.ndarray | Non
     return np.asarray((q > 0).any(axis=0))
 
 
-def _same_samples(joint: np.ndarray, q: np.ndarray | None, plug_in: float, rng: np.random.Generator) -> list[Finding]:
-    """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``, None where c' = c."""
+def _same_samples(joint: np.ndarray, q: np.ndarray, rng: np.random.Generator) -> list[Finding]:
+    """T releases of one x: what the counts ``joint`` (Y, R, Z) tell through the channel ``q``."""
     found = []
     for t in RELEASES:
-        right = plug_in if q is None else sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
+        right = sequences.repeated(joint, q, releases=t, draws=DRAWS, rng=rng)
         text = "z from y and codes of one sample, by counts through the known channel"
         found.append(Finding(CODES, f"{t} of one sample, counted", "right", right, text=text, more=KIND))
-    return found
-
-
-def _linked_samples(
-    dataset: Dataset, code: np.ndarray, codes: int, rng: np.random.Generator, seed: int
-) -> list[Finding]:
-    """T samples of one (y, z), linked: how often the sum of log-posteriors on their codes c' is right about z.
-
-    ``code`` is c' of the rows of all slices; the attack learns on fresh ones, where there are any.
-    """
-    slice_, test, at = rows.freshest(dataset), dataset.part("test"), rows.places(dataset)
-    learn = dataset.part(slice_)
-    classes, code = (len(dataset.y_names), len(dataset.z_names)), code.astype(np.int64)
-    found: list[Finding] = []
-    for t in sequences.LENGTHS:
-        name = f"{t} linked, summed"
-        rng = rng if t in RELEASES else np.random.default_rng([seed, 14, t])  # what is drawn after stays as it was
-        try:
-            fit = sequences.pooled(code[dataset.slices.places(slice_)], learn.y, learn.z, length=t, rng=rng)
-            tracks = sequences.pooled(code[at.test], test.y, test.z, length=t, rng=rng)
-        except BadInput as error:
-            found.append(Finding(CODES, name, not_run=str(error), more=KIND))
-            continue
-        answer = sequences.summed(fit, tracks, classes=classes, codes=codes)
-        found.append(Finding(CODES, name, "right", answer["accuracy"], rows=len(tracks), more=KIND))
-        if math.isfinite(answer["auc"]):
-            area = Interval(answer["auc"], answer["auc_low"], answer["auc_high"])
-            found.append(Finding.measured(CODES, name, "auc", area, rows=len(tracks), more=KIND))
     return found
 
 
