@@ -215,7 +215,7 @@ def test_the_command_writes_a_report(tmp_path, capsys):
     written = json.loads((tmp_path / "report/audit.json").read_text())
     CHECK.validate(written)
     assert str(tmp_path) not in (tmp_path / "report/audit.json").read_text()
-    assert "Leaks" in (tmp_path / "report/report.html").read_text()
+    assert "<strong>leaks</strong>" in (tmp_path / "report/report.html").read_text()
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["audit.json", "report.html"]
     with pytest.raises(BadInput, match="add --replace"):
         run("--before", tmp_path / "raw.npz", "--after", tmp_path / "out.npz", "--out", tmp_path / "report")
