@@ -189,7 +189,7 @@ def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int =
     return Question((Setting.of("fresh", found),))
 
 
-ORDERS, TOLD = 199, 0.01  # random orders of the labels; the level at which they depend on their own order
+ORDERS, TOLD = 999, 0.001  # an honest order is refused about twice in a thousand releases
 MOST_GROUPS = 30  # of y and of z that are told apart for that
 
 
