@@ -178,7 +178,7 @@ RELEASES = (1, 4, 16)  # of one x; of different ones more
 DRAWS = 20_000
 HALVINGS = 8
 SINGLE = "single release only: nothing was counted on sequences as they really occur"
-HELD = "a held {unit} is one release, counted as if each sample were a whole one; real ones are under streams"
+HELD = "a held {unit} is one release, counted as if each sample were a whole one; real ones are under tracks"
 HELD_FOR = {"track": "track", "period": "period of a class", "bout": "bout of a class"}
 
 

@@ -159,7 +159,7 @@ class Codebook(Perturber):
         description="Copies are brighter or darker by up to this share of the range; zeros stay.",
     )
     acknowledge: Literal["", "code-per-frame leaks", "code-per-bout leaks"] = Field(
-        default="", description='Must be stated for `hold` by "frame" or "bout"; manifest and audit repeat it.'
+        default="", description='Must be stated for `hold` by "frame" or "bout"; manifest and card repeat it.'
     )
     hold: str = Field(
         default="none",
