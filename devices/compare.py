@@ -127,7 +127,7 @@ def begin(*, anyway: bool) -> None:
 #     python -m edgeveil.devices.compare spec.json > result.json
 #
 # Runs in the ``bench`` environment, which has all four interpreters, and needs only numpy and them: the files to time
-# were prepared before (``trainer/benchmark.py``). In every round each contender has one short series, in a
+# were prepared before (``trainer/cli/bench_command.py``). In every round each contender has one short series, in a
 # new random order; ratios are taken within rounds, and their interval is a bootstrap over rounds.
 
 

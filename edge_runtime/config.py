@@ -11,8 +11,7 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 from edgeveil.edge_runtime.camera_address import on_network, parse
 from edgeveil.edge_runtime.device import check_device
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 from edgeveil.edge_runtime.util import strict_json

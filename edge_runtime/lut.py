@@ -7,7 +7,7 @@ instead of the picture, with the same bits: scaling and quantising then take one
 import collections.abc
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 
 
 class LutArray(object):

@@ -31,21 +31,25 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        78_300,
+        80_000,
         66_000,
-        "After the deletions; 700 lines bought a class for each stage and data set, 200 headings of merged parts.",
+        "Findings: 1,700 lines bought schema 1's reader, families in processes, best readers, tracks, three attacks.",
     ),
-    "spine lines": Budget(69_000, 52_000, "The product without ext/."),
+    "spine lines": Budget(70_750, 52_000, "The product without ext/."),
     "modules": Budget(
-        418, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
+        416, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
-    "modules under 40 lines": Budget(7, 0, "Modules that several packages import and none of them owns."),
+    "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
-    "scripts lines": Budget(7_100, 7_000, "The tables of sources, sinks and attacks, written from the classes."),
+    "scripts lines": Budget(
+        7_250, 7_000, "The tables of sources, sinks and attacks; the fields of schema 1 from findings."
+    ),
     "words of docs": Budget(60_000, 60_000, "The target."),
-    "tests lines": Budget(69_200, 55_000, "The tests of the tree after the deletions."),
+    "tests lines": Budget(
+        70_750, 55_000, "The tests of the tree after the deletions; of findings, readers, jobs and plants since."
+    ),
 }
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import fcntl
+import functools
+import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -81,3 +83,15 @@ def _opened(path: Path, out: Path) -> int:
         except FileNotFoundError:
             pass
         os.close(handle)  # its holder removed it between our two calls
+
+
+# Which code made a result: what is kept of one version is not taken by another.
+
+
+@functools.cache
+def code_of(folder: Path) -> bytes:
+    """A hash of the Python sources in ``folder``."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.digest()

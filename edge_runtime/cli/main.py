@@ -12,8 +12,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.cli import bundles, ledgers, options, releases, run, updaters
 from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe
-from edgeveil.edge_runtime.gone import refused
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, refused
 from edgeveil.edge_runtime.util.atomic import flush_output
 
 

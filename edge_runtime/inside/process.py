@@ -350,7 +350,7 @@ class Inside(object):
 
 def _load_decoder() -> None:
     """All code that reads a network camera's frames: later, its files may be out of reach of this process's user."""
-    from edgeveil.edge_runtime.opencv import opencv
+    from edgeveil.edge_runtime.late_imports import opencv
     from edgeveil.edge_runtime.sources import from_pipe  # noqa: F401
 
     with contextlib.suppress(Missing):  # the first picture that needs it says so

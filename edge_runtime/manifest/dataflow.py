@@ -29,7 +29,7 @@ noise.
 from typing import Any, Dict, Iterable, List, Set
 
 from edgeveil.edge_runtime.device import forms
-from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.errors import GONE
 from edgeveil.edge_runtime.stages import STAGES, choices, reads_and_writes
 from edgeveil.edge_runtime.stages.base import DTYPES, HOLDS, Value
 from edgeveil.edge_runtime.util import validate as field

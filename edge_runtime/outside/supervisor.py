@@ -8,13 +8,12 @@ import subprocess
 import time
 from typing import Any, Callable, Deque, Dict, Iterator, List, NamedTuple, Optional, Sequence, Union
 
-from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.device import open_limit_s
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, PrivacyStop
 from edgeveil.edge_runtime.ipc.counters import Counters, page_at, shared_page
 from edgeveil.edge_runtime.ipc.notes import Event, parse_notes, widen
-from edgeveil.edge_runtime.ipc.pipes import COUNTERS, NOTES, RECORDS, make_pipe, open_for_outside
+from edgeveil.edge_runtime.ipc.pipes import COUNTERS, NOTES, RECORDS, Backoff, make_pipe, open_for_outside
 from edgeveil.edge_runtime.ipc.record import Counted, Layout, Record, RecordBroken, RecordReader
 from edgeveil.edge_runtime.kinds import reads_stdin
 from edgeveil.edge_runtime.machine import cpu_s

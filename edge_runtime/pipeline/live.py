@@ -20,10 +20,10 @@ from typing import Any, Callable, List, Optional
 
 import numpy as np
 
-from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, SourceFailed, Unsupported, describe
 from edgeveil.edge_runtime.frames import PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.ipc.counters import DROP, Counters, Schedule
+from edgeveil.edge_runtime.ipc.pipes import Backoff
 from edgeveil.edge_runtime.pipeline.handoff import Handoff, Newest
 from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.late_imports import opencv
 from edgeveil.edge_runtime.manifest.manifest import Output
-from edgeveil.edge_runtime.opencv import opencv
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.util.atomic import write_atomic
 

@@ -10,7 +10,7 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from edgeveil.edge_runtime.backoff import Backoff
+from edgeveil.edge_runtime.ipc.pipes import Backoff
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks import wire
 from edgeveil.edge_runtime.sinks.base import Delivery, Sink

@@ -4,8 +4,7 @@ import re
 from typing import Any, Callable, Dict, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
-from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 
 Known = Dict[str, Callable[[str], Any]]

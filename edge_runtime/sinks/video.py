@@ -8,8 +8,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.frames import PerturbedFrame
+from edgeveil.edge_runtime.late_imports import film_name, opencv
 from edgeveil.edge_runtime.manifest.manifest import Output
-from edgeveil.edge_runtime.opencv import film_name, opencv
 from edgeveil.edge_runtime.sinks.base import Sink, abandon
 from edgeveil.edge_runtime.sinks.uri import Known
 from edgeveil.edge_runtime.util import atomic

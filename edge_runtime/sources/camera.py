@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Stalled, Unsupported
-from edgeveil.edge_runtime.opencv import film_name, opencv
+from edgeveil.edge_runtime.late_imports import film_name, opencv
 from edgeveil.edge_runtime.sources.base import Sensor
 from edgeveil.edge_runtime.sources.convert import OpenCVCamera, fits, need_image
 from edgeveil.edge_runtime.sources.install_hints import Claim

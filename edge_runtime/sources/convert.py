@@ -6,7 +6,7 @@ from typing import Any, Callable, Optional, Sequence, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Unsupported
-from edgeveil.edge_runtime.opencv import decoded, opencv
+from edgeveil.edge_runtime.late_imports import decoded, opencv
 from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sources.base import Camera, Sensor
 

@@ -11,9 +11,9 @@ import struct
 import time
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from edgeveil.edge_runtime.backoff import Backoff
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError, FrameDropped, describe
 from edgeveil.edge_runtime.ipc.counters import NICE
+from edgeveil.edge_runtime.ipc.pipes import Backoff
 from edgeveil.edge_runtime.kinds import SOURCES
 from edgeveil.edge_runtime.sandbox import fetcher, hardening, isolation
 from edgeveil.edge_runtime.sandbox.isolation import Account

@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.opencv import decoded, opencv
+from edgeveil.edge_runtime.late_imports import decoded, opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import need_image
 from edgeveil.edge_runtime.sources.picture_size import read_size

@@ -7,7 +7,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.opencv import film_name, opencv
+from edgeveil.edge_runtime.late_imports import film_name, opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import fit, fits, limit_decoder, need_image, need_stream_size
 from edgeveil.edge_runtime.sources.images import FPS, SUFFIXES

@@ -4,8 +4,8 @@ from fractions import Fraction
 from typing import Any, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value, same_shape
 from edgeveil.edge_runtime.util.validate import refuse, whole
 

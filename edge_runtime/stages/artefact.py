@@ -3,8 +3,8 @@
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow, LutArray, lazy
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value
 from edgeveil.edge_runtime.util.validate import identifier, mapping, refuse
 

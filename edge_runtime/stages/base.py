@@ -3,8 +3,8 @@
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.util.validate import ANY, Rule, Table, each, identifier
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "int32", "int64", "float32", "float64")

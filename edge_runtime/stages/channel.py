@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any, Dict, Mapping, Sequence, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import random_draws
 from edgeveil.edge_runtime.stages.base import INDEX, Entry, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.stages.mechanism import REPORT, Design, Mechanism, Worth, log

@@ -11,8 +11,8 @@ import os
 import threading
 from typing import Any, Callable, List, Tuple
 
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages import random_draws
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value
 from edgeveil.edge_runtime.stages.random_draws import LARGEST_SCALE, RandomBytes, integers

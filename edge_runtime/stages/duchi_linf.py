@@ -14,7 +14,7 @@ every v and does not leave: what does leave of a private report is private.
 import math
 from typing import Any, Mapping, Sequence
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.util.validate import refuse, whole

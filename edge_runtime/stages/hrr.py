@@ -8,7 +8,7 @@ import functools
 import math
 from typing import Any, Callable, Mapping, Sequence, Tuple
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.util.validate import refuse

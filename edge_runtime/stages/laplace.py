@@ -5,7 +5,7 @@ import math
 from fractions import Fraction
 from typing import Any, Callable, Mapping, Sequence
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.add import MOST_STEPS, epsilon_of_steps, variance_of_steps
 from edgeveil.edge_runtime.stages.base import Entry

@@ -10,8 +10,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value
 from edgeveil.edge_runtime.stages.draw import COIN, MOST_PLACES
 from edgeveil.edge_runtime.util.validate import refuse

@@ -9,7 +9,7 @@ from decimal import Decimal
 from fractions import Fraction
 from typing import Any, List, Mapping, Sequence, Tuple
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry
 from edgeveil.edge_runtime.stages.draw import COIN, MOST_PLACES

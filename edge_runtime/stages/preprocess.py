@@ -9,8 +9,8 @@ import functools
 from typing import Any, Callable, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import LutArray, map_values
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import DTYPES, Entry, Kind, Run, Value, from_input, same_shape
 from edgeveil.edge_runtime.util.validate import bounds, one_of, refuse, rising
 

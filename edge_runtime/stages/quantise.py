@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages.base import Entry, Kind, Run, Value, from_input
 from edgeveil.edge_runtime.util.validate import one_of, positive
 

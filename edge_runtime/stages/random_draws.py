@@ -7,7 +7,7 @@ import os
 from typing import Callable, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 
 RandomBytes = Callable[[int], bytes]
 

@@ -9,7 +9,7 @@ import math
 from fractions import Fraction
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.numpy_later import np
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages import mechanism as mech
 from edgeveil.edge_runtime.stages.base import Entry

@@ -3,8 +3,8 @@
 from typing import Any, Dict
 
 from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.late_imports import np
 from edgeveil.edge_runtime.lut import Flow
-from edgeveil.edge_runtime.numpy_later import np
 from edgeveil.edge_runtime.stages.base import INDEX, Entry, Kind, Run, Value, codes_of, from_input
 from edgeveil.edge_runtime.util.validate import refuse, whole
 

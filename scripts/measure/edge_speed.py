@@ -30,7 +30,7 @@ from edgeveil.devices.zipapp import build_zipapp
 from edgeveil.edge_runtime import machine
 from edgeveil.edge_runtime.backends.select import backends_for
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
-from edgeveil.trainer import benchmark
+from edgeveil.trainer.cli import bench_command
 from scripts import record
 from scripts.measure import capture_loop
 
@@ -224,14 +224,14 @@ def starts(sides: Sides, bundle: Path, trust: Path, folder: Path) -> list[dict[s
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
     rows = []
-    for file in benchmark.bundle_files(read_bundle(bundle, open_trust(trust)), folder):
+    for file in bench_command.bundle_files(read_bundle(bundle, open_trust(trust)), folder):
         path = Path(file["path"]).with_suffix("." + file["format"])  # OpenVINO tells formats apart by the name
         path.write_bytes(Path(file["path"]).read_bytes())
         for backend in backends_for(file["format"]):
             spec = {"file": str(path), "artefact": file["artefact"], "backend": backend}
             spec |= {"bundle": str(bundle), "trust": str(trust)}
             codes = {"bare": BARE[backend], "before": START, "now": START, "file": START}
-            turns = sides.turns(codes, spec, str(benchmark.bench_python()))
+            turns = sides.turns(codes, spec, str(bench_command.bench_python()))
             ratios = {side: ratio(turns, side, "bare") for side in ("before", "now", "file")}
             rows.append({"artefact": file["artefact"], "backend": backend, "ratio": ratios, **medians(turns)})
             print(rows[-1], file=sys.stderr)

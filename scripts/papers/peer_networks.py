@@ -16,7 +16,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from edgeveil.trainer.benchmark import ARTEFACTS, model_file
+from edgeveil.trainer.cli.bench_command import ARTEFACTS, model_file
 
 # name here: Keras's builder, or None for our own. Each takes 224 x 224 x 3.
 PEERS = {

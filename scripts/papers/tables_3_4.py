@@ -21,7 +21,7 @@ from typing import Any
 
 from edgeveil.devices import compare
 from edgeveil.edge_runtime import machine
-from edgeveil.trainer import benchmark
+from edgeveil.trainer.cli import bench_command
 from scripts import pages, record
 from scripts.papers import peer_networks
 
@@ -72,7 +72,7 @@ def timed(name: str, work: Path, rounds: int, seconds: float) -> dict[str, Any]:
     files = prepared(BASE, work)
     if name != BASE:
         files = files + prepared(name, work)
-    return benchmark.run(files, rounds=rounds, seconds=seconds)
+    return bench_command.run(files, rounds=rounds, seconds=seconds)
 
 
 def costs(work: Path, names: list[str]) -> list[dict[str, Any]]:
@@ -95,7 +95,7 @@ def main() -> int:
     script.add_argument("--networks", nargs="*", default=[n for n in (*peer_networks.PEERS, *OURS) if n != BASE])
     script.add_argument("--again", action="store_true", help="time what was recorded before as well")
     options = script.parse_args()
-    benchmark.bench_python()
+    bench_command.bench_python()
     recorded: dict[str, Any] = {} if options.again else record.read(options.out).get("groups", {})
     for number, name in enumerate(options.networks, 1):
         if recorded.get(name, {}).get("verdict") != "VALID":

@@ -6,8 +6,7 @@ import pytest
 
 from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.errors import GONE, BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.sinks.preview import PreviewSink
 from tests.support import bundles

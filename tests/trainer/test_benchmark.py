@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from edgeveil.devices.compare import Use, document, measure, ratio
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer import benchmark
+from edgeveil.trainer.cli import bench_command
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export import to_onnx, to_tflite
 from tests.support import tiny_models
@@ -52,7 +52,7 @@ def test_a_file_is_made_ready_from_what_it_says_of_itself(tmp_path):
     data = to_tflite.convert(model, ["int8"], rows)["int8"]
     (tmp_path / "net.tflite").write_bytes(data)
     (tmp_path / "net.onnx").write_bytes(to_onnx.convert(model, ["float32"])["float32"])
-    quantised, plain = (benchmark.model_file(tmp_path / f"net.{s}") for s in ("tflite", "onnx"))
+    quantised, plain = (bench_command.model_file(tmp_path / f"net.{s}") for s in ("tflite", "onnx"))
     assert (quantised["artefact"], plain["artefact"]) == ("tflite-int8", "onnx-float32")
     assert quantised["macs"] == plain["macs"] > 0
     from edgeveil.edge_runtime.backends import open_backend
@@ -66,13 +66,13 @@ def test_a_file_is_made_ready_from_what_it_says_of_itself(tmp_path):
 @pytest.mark.parametrize(("name", "match"), [("x.txt", "onnx file was expected"), ("none.onnx", "cannot be read")])
 def test_what_cannot_be_put_beside_is_one_sentence(tmp_path, name, match):
     with pytest.raises(BadInput, match=match):
-        benchmark.model_file(tmp_path / name)
+        bench_command.model_file(tmp_path / name)
 
 
 def test_without_the_environment_the_command_says_how_to_make_it(tmp_path, monkeypatch):
     monkeypatch.setenv("EDGEVEIL_BENCH_PYTHON", str(tmp_path / "none"))
     with pytest.raises(BadInput, match="scripts/environments/bench"):
-        benchmark.bench_python()
+        bench_command.bench_python()
 
 
 def test_either_a_board_or_other_networks(tmp_path):
@@ -84,7 +84,7 @@ def test_either_a_board_or_other_networks(tmp_path):
 @pytest.mark.pythons
 def test_a_bundle_beside_a_file_on_every_interpreter(tmp_path):
     try:
-        benchmark.bench_python()
+        bench_command.bench_python()
     except BadInput as error:
         pytest.skip(str(error))
     made = tiny_models.write(tmp_path)

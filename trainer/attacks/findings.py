@@ -20,7 +20,7 @@ from edgeveil.trainer.attacks.problem import Problem, Released
 from edgeveil.trainer.attacks.protocol import Adversary, Attack, Kind
 from edgeveil.trainer.measures import attack_metrics, intervals
 from edgeveil.trainer.measures.attack_metrics import Chance, Permuted
-from edgeveil.trainer.source_code import code_of
+from edgeveil.trainer.results import code_of
 
 NAN = float("nan")
 

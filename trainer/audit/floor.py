@@ -35,8 +35,8 @@ from edgeveil.trainer.child_processes import Job
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, recall_answers
 from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.results import code_of
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.source_code import code_of
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 Families = Callable[[Problem], tuple[Adversary, ...]]

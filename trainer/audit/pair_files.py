@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.opencv import film_name, opencv, read_picture
+from edgeveil.edge_runtime.late_imports import film_name, opencv, read_picture
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.pairs import Order, Pairs, offset, paired

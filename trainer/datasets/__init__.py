@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets import priced, prior, slicing
+from edgeveil.trainer.datasets import prior, slicing
+from edgeveil.trainer.datasets import prior as priced
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
 from edgeveil.trainer.datasets.columns import load_table, read_recordings
 from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings

@@ -37,10 +37,9 @@ from edgeveil.trainer.graphs.macs import Graph, keras_macs
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import of_kind
-from edgeveil.trainer.results import locked
+from edgeveil.trainer.results import code_of, locked
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Head, Run, package_versions
-from edgeveil.trainer.source_code import code_of
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 # What an export has made is kept until it is done, so that a broken-off one goes on and does not begin anew.

@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
 from edgeveil.trainer.datasets.base import PARTS, Dataset, InputSpec
-from edgeveil.trainer.datasets.priced import finest, follows
+from edgeveil.trainer.datasets.prior import finest, follows
 from edgeveil.trainer.datasets.slicing import FEWEST_ROWS as ROWS_OF_A_CELL
 from edgeveil.trainer.perturbers.codebook import CODES, synthesis
 from edgeveil.trainer.recipe import messages

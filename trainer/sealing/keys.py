@@ -1,10 +1,11 @@
-"""Signing keys: made once, kept by the person responsible for what runs on the boards."""
+"""Files that hold a secret: read by their owner alone."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import re
+import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -26,7 +27,31 @@ from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read
-from edgeveil.trainer import secret_file
+
+
+def read_secret(path: Path, *, what: str, cure: str) -> bytes:
+    """The bytes of a secret's file; ``what`` names it in errors, ``cure`` says what to do where it cannot be read.
+
+    Raises ``BadInput`` where it cannot be read.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{what} {path} cannot be read: {reason(error)}. {cure}") from None
+
+
+def refuse_shared(path: Path, *, what: str) -> None:
+    """Raises ``BadInput`` where others may read the file."""
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        raise BadInput(
+            f"{what} {path} can be read by others (mode {mode:o}; 600 was expected). Run chmod 600 on it, or make a "
+            "new one if others may have it."
+        )
+
+
+# Signing keys: made once, kept by the person responsible for what runs on the boards.
+
 
 # Private keys that never leave a token or HSM, named by a PKCS #11 address (RFC 7512).
 #
@@ -80,7 +105,7 @@ class Address:
             raise BadInput(f"{self.text} needs the token's PIN, and none was given.")
         path = Path(unquote(self.query["pin-source"].removeprefix("file:")))
         try:
-            secret_file.refuse_shared(path, what="The PIN in")
+            refuse_shared(path, what="The PIN in")
             return path.read_text().rstrip("\r\n")
         except (OSError, UnicodeDecodeError) as error:
             raise BadInput(f"The PIN was expected in {path}, which cannot be read: {reason(error)}.") from None
@@ -266,7 +291,7 @@ class Signer:
         if b"PRIVATE KEY" not in data:
             cure = f"Name {key_path.with_suffix('.key')}." if key_path.suffix == ".pub" else "Make one with keygen."
             raise BadInput(f"{key_path} could not be opened as a signing key: it holds no private key. {cure}")
-        secret_file.refuse_shared(key_path, what="The signing key")
+        refuse_shared(key_path, what="The signing key")
         encrypted = b"ENCRYPTED PRIVATE KEY" in data
         if encrypted != (passphrase is not None):
             came = "none was given" if encrypted else "one was given"
@@ -298,7 +323,7 @@ class Signer:
 
 
 def _read(path: Path) -> bytes:
-    return secret_file.read(path, what="The signing key", cure="Give the signing.key that edgeveil keygen wrote.")
+    return read_secret(path, what="The signing key", cure="Give the signing.key that edgeveil keygen wrote.")
 
 
 def _public_hex(private: Any) -> str:

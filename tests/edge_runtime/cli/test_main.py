@@ -14,7 +14,7 @@ import pytest
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.cli import run as run_command
-from edgeveil.edge_runtime.gone import GONE
+from edgeveil.edge_runtime.errors import GONE
 from edgeveil.edge_runtime.manifest import manifest as manifests
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT

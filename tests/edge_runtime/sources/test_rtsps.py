@@ -12,7 +12,7 @@ import pytest
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import SourceFailed, Unsupported
 from edgeveil.edge_runtime.sandbox import allowed_calls
-from edgeveil.edge_runtime.sources import tls_tunnel
+from edgeveil.edge_runtime.sources import rtsp
 from tests.support import network_receivers, programs
 from tests.support.boards import rtsp_bundle, rtsp_tls
 from tests.support.checkout import ROOT
@@ -58,7 +58,7 @@ def camera(certificates, plain=False):
 
 @contextlib.contextmanager
 def tunnel_to(place):
-    tunnel = tls_tunnel.TlsTunnel(camera_address.parse(f"rtsps://{place}/x"))
+    tunnel = rtsp.TlsTunnel(camera_address.parse(f"rtsps://{place}/x"))
     try:
         yield tunnel
     finally:
@@ -89,7 +89,7 @@ def test_nothing_is_said_to_a_camera_that_is_not_trusted(
     certificates, monkeypatch, tmp_path, host, trust, plain, error, words
 ):
     monkeypatch.setenv("SSL_CERT_FILE", str(certificates[0] if trust else tmp_path / "none"))
-    monkeypatch.setattr(tls_tunnel, "STALL_S", 1)
+    monkeypatch.setattr(rtsp, "STALL_S", 1)
     with camera(certificates, plain) as (port, told), tunnel_to(f"{host}:{port}") as tunnel:
         with pytest.raises(error, match=words):
             tunnel.open()

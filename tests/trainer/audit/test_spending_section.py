@@ -5,11 +5,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+from edgeveil.trainer import train
 from edgeveil.trainer.audit.card import guarantees
 from edgeveil.trainer.audit.sections import spending_section
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
-from edgeveil.trainer.perturbers import laplace, local, promise
+from edgeveil.trainer.perturbers import laplace, local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.recipe.training_sections import Spending
 
@@ -23,7 +24,7 @@ def section(fitted, *, from_training=False):
 
 def test_a_claim_is_stated_with_its_conditions():
     asked = Local(kind="local", of="reading", mechanism="duchi-linf", epsilon=1.0)
-    fitted = promise.promised(local.reading(asked, SPEC), Spending(unit="release", most=10.0))
+    fitted = train.promised(local.reading(asked, SPEC), Spending(unit="release", most=10.0))
     claim, recomputed, enumerated = section(fitted)
     assert claim.value == 1.0 >= recomputed.value
     assert (enumerated.value, enumerated.rows) == (pytest.approx(1.0), 8 * 2 * 8 * 2)

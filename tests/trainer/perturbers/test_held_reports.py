@@ -12,8 +12,9 @@ from edgeveil.edge_runtime.manifest.spending import epsilon_of, repeats
 from edgeveil.edge_runtime.stages.draw import COIN
 from edgeveil.edge_runtime.stages.mechanism import held
 from edgeveil.edge_runtime.stages.rappor import Rappor, epsilon_of_one, instantaneous
+from edgeveil.trainer import train
 from edgeveil.trainer.measures import exact_law
-from edgeveil.trainer.perturbers import local, promise
+from edgeveil.trainer.perturbers import local
 from tests.trainer.perturbers.test_local import LABEL, READING, recipe
 
 OUTPUTS = [{"tensor": "report"}]
@@ -93,7 +94,7 @@ def test_what_a_recipe_may_not_ask_for(tmp_path, perturber, says):
 
 def test_what_a_run_says_of_a_kept_answer():
     found = {"of": "share", "expected_error": {}, "unit": "release", "most_micro_epsilon": 10**7, "bounds": "public"}
-    said = promise.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": True})
+    said = train.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": True})
     assert "One kept answer costs 2 epsilon, and what is sent of it again nothing; a device may spend 10." in said
-    said = promise.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": False})
+    said = train.sentence({**found, "epsilon": 2.0, "values": 2, "repeats": False})
     assert "One release costs 2 epsilon; a device" in said

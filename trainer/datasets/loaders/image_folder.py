@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from edgeveil.edge_runtime import opencv
+from edgeveil.edge_runtime import late_imports
 from edgeveil.edge_runtime.errors import BadInput, Missing
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
@@ -72,7 +72,7 @@ def find(folder: Path) -> Pictures:
 def read_picture(path: Path) -> np.ndarray:
     """One picture (height, width, channels) as the board's ``images:`` reads it. Raises ``BadInput``."""
     try:
-        picture = opencv.read_picture(path)
+        picture = late_imports.read_picture(path)
     except Missing as missing:
         raise BadInput(f"{missing}.") from None
     if picture is None:

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.trainer import secret_file
+from edgeveil.trainer.sealing import keys
 
 SIZE = 64
 _SEALED = b"edgeveil pseudonym key 1\n"
@@ -68,7 +68,7 @@ def is_sealed(path: Path) -> bool:
 def open_key(path: Path, *, passphrase: str | None = None) -> MasterKey:
     """Open a key file. Raises ``BadInput`` for a wrong length, mode or passphrase."""
     data = _read(path)
-    secret_file.refuse_shared(path, what="The master key")
+    keys.refuse_shared(path, what="The master key")
     if not data.startswith(_SEALED):
         if len(data) != SIZE:
             raise BadInput(
@@ -102,7 +102,7 @@ def _stretched(passphrase: str, salt: bytes) -> bytes:
 
 
 def _read(path: Path) -> bytes:
-    return secret_file.read(path, what="The master key", cure="Give the file of edgeveil pseudonym keygen.")
+    return keys.read_secret(path, what="The master key", cure="Give the file of edgeveil pseudonym keygen.")
 
 
 # A pseudonym is AES-SIV (RFC 5297) of a padded identifier, or of a subject's salt, as base64url.

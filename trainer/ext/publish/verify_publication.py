@@ -13,8 +13,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.ext.publish import reader, table_files
-from edgeveil.trainer.ext.publish.publishing import CARDS, FORMAT, KIND, SIGNED
-from edgeveil.trainer.ext.publish.resuming import DOCUMENT
+from edgeveil.trainer.ext.publish.publishing import CARDS, DOCUMENT, FORMAT, KIND, SIGNED
 
 _PART = re.compile(r"part-[0-9]{5}\.parquet")
 

@@ -12,7 +12,7 @@ from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.ext.private import cover
-from edgeveil.trainer.ext.private import head as private_head
+from edgeveil.trainer.ext.private import encoder as private_head
 from edgeveil.trainer.perturbers.label_only import with_means
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Head

@@ -1,15 +1,34 @@
-"""OpenCV, imported on demand; pictures decoded from bytes, and names that it may be given.
+"""Libraries that are imported when they are first used: numpy, and OpenCV with the pictures that it reads.
 
-A name that is not UTF-8 ends OpenCV with a segmentation fault, so no picture is read by its name.
+A bundle is verified where there is no numpy. A name that is not UTF-8 ends OpenCV with a segmentation fault, so no
+picture is read by its name.
 """
 
 import importlib
 import os
-from typing import Any, Union
-
-import numpy as np
+import sys
+from typing import TYPE_CHECKING, Any, Union
 
 from edgeveil.edge_runtime.errors import BadInput, Missing
+
+if TYPE_CHECKING:
+    import numpy as np
+else:
+
+    class _Later(object):
+        """Stands for the module; ``ndarray`` in annotations imports nothing."""
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "ndarray" and "numpy" not in sys.modules:
+                return Any
+            import numpy
+
+            value = self.__dict__[name] = getattr(numpy, name)
+            return value
+
+    np = _Later()
+
+__all__ = ["decoded", "film_name", "np", "opencv", "read_picture"]
 
 
 def opencv() -> Any:
