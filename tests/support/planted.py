@@ -278,7 +278,8 @@ def judged(question: Question, families: tuple[Adversary, ...]) -> tuple[str, Fi
     ran = run(question, families=families)
     found, best = summed_up(question, ran, curve=False), ran.most_bits
     apart = parts(best.judged("choose"), best.judged("test"), question.whole.counted, {}, rng=np.random.default_rng(0))
-    return judge(attacked(found, apart), {}, None)["word"], found
+    document = {"findings": [one.as_json() for one in attacked(found, "z", apart)], "data": {"sensitive": "z"}}
+    return judge(document, {})["word"], found
 
 
 def dataset_of(release: Release) -> Dataset:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.attacks.problem import BUDGETS, Codes, Released
+from edgeveil.trainer.attacks.sequences import LENGTHS
 from edgeveil.trainer.audit import probes
 from edgeveil.trainer.audit.findings import RAW, Finding
 from edgeveil.trainer.audit.probes import areas
@@ -199,7 +200,7 @@ def test_linked_codes_add_up_and_bayes_knows_more_than_counting():
     received = (q[code].cumsum(axis=1) <= rng.random(n)[:, None]).sum(axis=1)
     left = replace(sent(dataset, rows, np.zeros((n, 6))), codes=Codes(received, code, q))
     found = {one.name: one for one in ran("codes", dataset, left)}
-    assert len(found) == 9
+    assert len(found) == 3 * len(LENGTHS)
     # 1/8 of the codes that arrive are z, the others say nothing; of these a quarter names a z, rightly or not.
     assert found["1 linked, Bayes knowing the channel"].value == pytest.approx(0.125 + 0.875 / 2, abs=0.04)
     for name in ("Bayes knowing the channel", "sum of log-posteriors", "forest on histograms"):
