@@ -80,7 +80,8 @@ def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edge
         "performanceMetrics"
     ]}  # fmt: skip
     right = kept(found)
-    (said,) = (row for name, row in metrics.items() if name.startswith(f"y, {right.name}") and "read right" in name)
+    on = f" on {right.learned_on} rows" if right.learned_on else ""
+    said = metrics[f"y, {right.name}{on}: rows read right"]
     assert said["value"] == str(right.value)
     assert said["confidenceInterval"]["upperBound"] == str(right.interval[1])
     assert metrics["verdict"]["value"] == f"{found['verdict']['word']}: {found['verdict']['line']}"
