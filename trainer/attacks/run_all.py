@@ -388,7 +388,8 @@ def _nothing_hidden(problem: Problem, kept: Sequence[Scored]) -> str | None:
         row = one.row
         wrong = 1 - row.validation_accuracy
         if row.kind == "adaptive" and wrong < FEWEST_WRONG and row.validation_bits >= NEARLY_ALL * at_most:
-            return f"{row.label} already reads z from all but {wrong:.1%} of the rows; a thorough audit runs this too"
+            most = f"{row.label} already reads z from all but {wrong:.1%} of the validation rows"
+            return f"{most}; a thorough audit runs this too"
     return None
 
 

@@ -19,11 +19,14 @@ from edgeveil.trainer.audit.findings import (
     findings,
     guess,
     kept,
+    most_bits,
 )
 from edgeveil.trainer.audit.verdict import (
+    BOUNDED,
     CANNOT_TELL,
     EARLIER,
     LEAKS,
+    NOTHING_FOUND,
     board_name,
     percent,
     sentences,
@@ -37,6 +40,18 @@ HEAD = (
     f"{'worst z':>7}  {'rows':>6}"
 )
 _CHANGED = {"frame": "other frames", "label": "labels flipped", "code": "codes flipped"}
+_SURE = {
+    LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
+    BOUNDED: "As surely as its assumptions hold: no attack can do better, tried or not.",
+    NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
+    CANNOT_TELL: "Not shown either way: on {rows:,} test rows, intervals of {attacks} attacks reach above the limit.",
+}
+_NEXT = {
+    LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
+    BOUNDED: "Check that the assumptions under guarantees hold where it is used.",
+    NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
+    CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
+}
 
 
 class Block(NamedTuple):
@@ -120,39 +135,85 @@ def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {there['meaning']}"
 
 
+def readers(document: Mapping[str, Any], of: str = SENT) -> tuple[Finding, Finding]:
+    """How often y is read right: by the reader that did best on validation rows, and by the fixed one."""
+    y, fixed = document["data"]["target"], kept(document, of)
+    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
+    return max(found, key=lambda one: -1.0 if one.chosen_by is None else one.chosen_by, default=fixed), fixed
+
+
+def figures(document: Mapping[str, Any]) -> dict[str, str]:
+    """The figures that a reader compares first, as text: y kept and z attacked, of what is sent, of label-only and of
+    raw samples."""
+    z = document["data"]["sensitive"]
+    found = {"chance": percent(guess(document)), "best": best(document).label}
+    for name, of in (("", SENT), ("_floor", LABEL_ONLY), ("_raw", RAW)):
+        every = findings(document, of)
+        if any(one.kind == "reader" for one in every):
+            found[f"kept{name}"] = readers(document, of)[0].shown()
+        if any(one.kind in ATTACKS for one in every):
+            found[f"attack{name}"] = best(document, of).figures["right"].shown()
+            found[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
+        read = next((one for one in every if one.kind == "reader" and one.question == z), None)
+        if read is not None:
+            found[f"attack{name}"] = read.shown()
+    return found
+
+
+def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What is kept, what leaks, how sure that is and what to do next, for somebody who knows nothing of it."""
+    y, z, judged = document["data"]["target"], document["data"]["sensitive"], verdict(document)
+    tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
+    if not tried["attacks"]:  # too few rows to attack
+        return []
+    reader, fixed = readers(document)
+    shown, needed = figures(document), judged["needed"]
+    by = (
+        reader.name if reader.name == fixed.name else f"{reader.name}; by {fixed.name}, which is fixed, {fixed.shown()}"
+    )
+    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
+    beside = (
+        ("kept_raw", "from raw samples"),
+        ("kept_floor", "from label-only, which sends the predicted class alone"),
+    )
+    keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
+    leak = (
+        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} "
+        f"alone is right {shown['chance']}"
+    )
+    more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
+    return [
+        ("What is kept", f"{keeps}."),
+        ("What leaks", f"{leak}."),
+        ("How sure", _SURE[judged["word"]].format(**tried)),
+        ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
+    ]
+
+
+def _attacks_of(document: Mapping[str, Any]) -> int:
+    return len({(one.name, one.learned_on) for one in findings(document, SENT) if one.kind in ATTACKS and one.figure})
+
+
 def summary(document: Mapping[str, Any]) -> str:
-    """The verdict in a line, the findings that it rests on, what is kept and what leaks."""
-    data, found = document["data"], findings(document)
-    judged = verdict(document)
+    """The verdict in a line, the findings that it rests on, and the four answers in words."""
+    found, judged = findings(document), verdict(document)
     first = [f"{words(document)[0].upper()}{words(document)[1:]}."]
     first += [EARLIER] if document.get("verdict") is None else []
     first += [
         f"  {number}. {found[place].question}: {_short(found[place])}"
         for number, place in enumerate(judged["findings"], 1)
     ]
-    y, z = data["target"], data["sensitive"]
-    try:
-        worst, raw = best(document), kept(document, RAW)
-    except StopIteration:  # too few rows to attack
-        return "\n".join([*first, headline(document)])
-    reads = [one for one in found if (one.question, one.kind, one.figure, one.of) == (y, "reader", "right", SENT)]
-    reader = max(reads, key=lambda one: (one.chosen_by is not None, one.chosen_by or 0.0))
-    also = "" if reader.name == "D_y" else f"; by D_y, which is fixed, {kept(document).shown()}"
-    right = worst.figures["right"]
     read = [one for one in found if one.of == SENT and one.figure == "auc" and one.more.get("worst")]
-    also_read = [
-        f"Also read: {one.about}, AUC {one.shown()}, the worst of the labels that the data know."
-        for one in read
-        if one.more["read"]
-    ]
     return "\n".join(
         [
             *first,
             *limit_lines(document),
-            f"Kept: {y} is read right {reader.shown()} by {reader.name}{also} (of raw samples {percent(raw.value)}).",
-            f"Leaks beyond {y}: the best attack found ({worst.label}) reads {z} right {right.shown()}, and {y} alone "
-            f"gives {percent(guess(document))}.",
-            *also_read,
+            *(f"{name}: {text}" for name, text in answers_in_words(document)),
+            *(
+                f"Also read: {one.about}, AUC {one.shown()}, the worst of the labels that the data know."
+                for one in read
+                if one.more["read"]
+            ),
             *(f"Tracks: {one.text}" for one in found if one.more.get("headline")),
             headline(document),
         ]

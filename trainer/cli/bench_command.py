@@ -16,7 +16,6 @@ import typer
 
 from edgeveil import devices, edge_runtime
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.edge_runtime.backends.select import kinds_of_format
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
 from edgeveil.trainer.cli.common import Bundle, Device, Json, OptionalOn, board_command, verified_bundle
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
 
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
-BACKENDS = {format: [kind.name for kind in kinds_of_format(format)] for format in ("tflite", "onnx")}
+FORMATS = ("tflite", "onnx")
 LIMIT_S = 3600
 
 
@@ -53,7 +52,7 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
     (model,) = models.values()
     found = []
     for artefact, entry in model.artefacts.items():
-        if entry.format in BACKENDS and artefact in ARTEFACTS:
+        if entry.format in FORMATS and artefact in ARTEFACTS:
             path = folder / f"bundle-{artefact}"
             path.write_bytes(bundle.members[entry.file])
             found.append(_file(bundle.manifest.name, artefact, path, entry.entry, model.macs))
@@ -95,6 +94,8 @@ def link_packages(folder: Path) -> Path:
 
 
 def _file(name: str, artefact: str, path: Path, entry: Any, macs: int) -> dict[str, Any]:
+    from edgeveil.edge_runtime.backends.select import kinds_of_format
+
     return {
         "name": name,
         "artefact": artefact,
@@ -102,7 +103,7 @@ def _file(name: str, artefact: str, path: Path, entry: Any, macs: int) -> dict[s
         "path": str(path.resolve()),
         "entry": entry,
         "macs": macs,
-        "backends": list(BACKENDS[entry["format"]]),
+        "backends": [kind.name for kind in kinds_of_format(entry["format"])],
     }
 
 

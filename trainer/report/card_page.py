@@ -1,7 +1,7 @@
 """Pages and terminal lines of audits: a verdict, four answers in words, and a table for each question.
 
-``answers_in_words`` and ``tables`` are made of findings alone; the page of a card, of a report and of an audit before
-and after show both, and so does the terminal.
+``text.answers_in_words`` and ``tables`` are made of findings alone; the page of a card, of a report and of an audit
+before and after show both, and so does the terminal.
 """
 
 from __future__ import annotations
@@ -11,23 +11,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, FIGURES
+from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.trainer.audit.card import current, guarantees
 from edgeveil.trainer.audit.findings import (
-    LABEL_ONLY,
-    RAW,
     SENT,
     Finding,
-    best,
     findings,
-    guess,
-    kept,
-    most_bits,
     written,
 )
-from edgeveil.trainer.audit.text import Block, blocks, board_lines, lines
+from edgeveil.trainer.audit.text import Block, answers_in_words, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
     BOUNDED,
     CANNOT_TELL,
@@ -43,18 +37,6 @@ FOLDER = Path(__file__).parent / "templates"
 DASH = "\N{EN DASH}"
 LEARNED = "rows learned from"
 TONES = {LEAKS: "bad", BOUNDED: "good", NOTHING_FOUND: "good", CANNOT_TELL: "some"}
-_SURE = {
-    LEAKS: "Surely: lower ends of 95 % intervals are above what is allowed, with allowance for the number of attacks.",
-    BOUNDED: "As surely as its assumptions hold: no attack can do better, tried or not.",
-    NOTHING_FOUND: "No guarantee: {attacks} attacks were tried on {rows:,} test rows; a stronger one may find more.",
-    CANNOT_TELL: "Not sure: with {rows:,} test rows, the intervals of {attacks} attacks reach above what is allowed.",
-}
-_NEXT = {
-    LEAKS: "Do not rely on it to hide {z}. Send the predicted {y} alone (label-only), or train another perturber.",
-    BOUNDED: "Check that the assumptions under guarantees hold where it is used.",
-    NOTHING_FOUND: "Use it where people, places and sensors are like those measured, and read what was not tested.",
-    CANNOT_TELL: "Audit it with more test data{needed}. Until then, take it as one that leaks.",
-}
 
 
 class Row(NamedTuple):
@@ -126,65 +108,6 @@ def _most(one: Finding) -> str:
     return "at most " if one.bound else ""
 
 
-def readers(document: Mapping[str, Any], of: str = SENT) -> tuple[Finding, Finding]:
-    """How often y is read right: by the reader that did best on validation rows, and by the fixed one."""
-    y, fixed = document["data"]["target"], kept(document, of)
-    found = [one for one in findings(document, of) if (one.question, one.kind, one.figure) == (y, "reader", "right")]
-    return max(found, key=lambda one: -1.0 if one.chosen_by is None else one.chosen_by, default=fixed), fixed
-
-
-def figures(document: Mapping[str, Any]) -> dict[str, str]:
-    """The figures that a reader compares first, as text: y kept and z attacked, of what is sent, of label-only and of
-    raw samples."""
-    z = document["data"]["sensitive"]
-    found = {"chance": percent(guess(document)), "best": best(document).label}
-    for name, of in (("", SENT), ("_floor", LABEL_ONLY), ("_raw", RAW)):
-        every = findings(document, of)
-        if any(one.kind == "reader" for one in every):
-            found[f"kept{name}"] = readers(document, of)[0].shown()
-        if any(one.kind in ATTACKS for one in every):
-            found[f"attack{name}"] = best(document, of).figures["right"].shown()
-            found[f"bits{name}"] = most_bits(document, of).figures["bits-counted"].shown()
-        read = next((one for one in every if one.kind == "reader" and one.question == z), None)
-        if read is not None:
-            found[f"attack{name}"] = read.shown()
-    return found
-
-
-def answers_in_words(document: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What is kept, what leaks, how sure that is and what to do next, for somebody who knows nothing of it."""
-    y, z, judged = document["data"]["target"], document["data"]["sensitive"], verdict(document)
-    tried = {"attacks": _attacks_of(document), "rows": document["data"]["rows"].get("test", 0), "y": y, "z": z}
-    if not tried["attacks"]:  # too few rows to attack
-        return []
-    reader, fixed = readers(document)
-    shown, needed = figures(document), judged["needed"]
-    by = (
-        reader.name if reader.name == fixed.name else f"{reader.name}; by {fixed.name}, which is fixed, {fixed.shown()}"
-    )
-    keeps = f"{y} is read right {reader.shown()} of the time from what is sent (by {by})"
-    beside = (
-        ("kept_raw", "from raw samples"),
-        ("kept_floor", "from label-only, which sends the predicted class alone"),
-    )
-    keeps += "".join(f", {shown[name]} {where}" for name, where in beside if name in shown)
-    leak = (
-        f"The best attack found ({shown['best']}) reads {z} right {shown['attack']} of the time. A guess from {y} "
-        f"alone is right {shown['chance']}"
-    )
-    more = "" if needed is None else f": about {needed['more']:,} more {needed['unit']}"
-    return [
-        ("What is kept", f"{keeps}."),
-        ("What leaks", f"{leak}."),
-        ("How sure", _SURE[judged["word"]].format(**tried)),
-        ("What next", _NEXT[judged["word"]].format(needed=more, **tried)),
-    ]
-
-
-def _attacks_of(document: Mapping[str, Any]) -> int:
-    return len({(one.name, one.learned_on) for one in findings(document, SENT) if one.kind in ATTACKS and one.figure})
-
-
 def shown(document: Mapping[str, Any]) -> dict[str, Any]:
     """What the macro ``audited`` of sections.html shows of an audit, or of an artefact of a card."""
     found = tables(findings(document))
@@ -220,7 +143,7 @@ def environment() -> Any:
 
 # A privacy card for a terminal.
 
-MOST = 3  # of a kind, where a card is told in brief
+MOST = 2  # of a kind, where a card is told in brief
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
@@ -243,14 +166,14 @@ def as_lines(card: Mapping[str, Any]) -> Iterator[str]:
 
 
 def brief_lines(card: Mapping[str, Any]) -> Iterator[str]:
-    """What a card says first, in ten lines at most: warnings, what leaks by artefact, what is certified."""
+    """The first of a card, a dozen lines at most: warnings, verdicts, what is certified, and four answers in words."""
     card = current(card)
     yield from _first(MOST, [f"  WARNING  {text}" for text in card["warnings"]], "warnings")
     verdicts = [f"  {column_title(part)}: {words(part)}" for part in card["artefacts"]]
     yield from _first(MOST, verdicts, "artefacts")
     for one in card["guarantees"][:1]:
         yield f"  certified ({one['artefact']}): {one['sentence']}"
-    yield from (f"  {name}: {text}" for part in card["artefacts"][:1] for name, text in answers_in_words(part)[:1])
+    yield from (f"  {name}: {text}" for part in card["artefacts"][:1] for name, text in answers_in_words(part))
 
 
 def _first(most: int, lines: Sequence[str], what: str) -> Iterator[str]:

@@ -20,8 +20,9 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer.audit.card import SUBSTITUTED
 from edgeveil.trainer.audit.findings import SENT, findings, written
+from edgeveil.trainer.audit.text import figures
 from edgeveil.trainer.report import pictures as drawing
-from edgeveil.trainer.report.card_page import environment, figures, made_with
+from edgeveil.trainer.report.card_page import environment, made_with
 from edgeveil.trainer.report.card_page import shown as shown_of
 from edgeveil.trainer.report.pictures import INKS, saved, style
 

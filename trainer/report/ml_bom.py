@@ -18,9 +18,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import current
 from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.frozen import LICENCES
+from edgeveil.trainer.audit.text import answers_in_words, figures
 from edgeveil.trainer.audit.verdict import column_title, words
 from edgeveil.trainer.recipe.training_sections import leaving
-from edgeveil.trainer.report.card_page import answers_in_words, environment, figures, shown
+from edgeveil.trainer.report.card_page import environment, shown
 
 DETECTOR = "detector"
 _NAMES = uuid.UUID("6f0f5b1e-3c0c-5d0e-9a53-0d5a3c1f2b77")  # so that one bundle has one serial number

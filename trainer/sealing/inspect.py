@@ -77,7 +77,7 @@ class View:
         variants = ", ".join(manifest.preference) or NO_MODEL
         boards = ", ".join(manifest.document["profiles"]) or "no board by name"
         yield ""
-        yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
+        yield f"  perturber  {perturber.kind}: meant to keep {perturber.target} and to hide {perturber.sensitive}"
         yield f"  sensor     {source.sensor or 'any that gives such frames'}: {_frames(manifest)}"
         yield f"  leaves     {', '.join(leaves)}"
         yield f"  variants   {variants}, for {boards}"
@@ -96,7 +96,7 @@ class View:
         manifest = self.bundle.manifest
         perturber, source = manifest.perturber, manifest.input
         yield ""
-        yield f"  perturber  {perturber.kind}: keeps {perturber.target}, hides {perturber.sensitive}"
+        yield f"  perturber  {perturber.kind}: meant to keep {perturber.target} and to hide {perturber.sensitive}"
         yield f"  input      {source.kind} {_shape(source.shape)} {source.dtype}"
         yield f"  stages     {' -> '.join(map(_stage, manifest.stages))}"
         for output in manifest.outputs:

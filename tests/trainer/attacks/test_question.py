@@ -78,7 +78,7 @@ def slow_ran(dataset, left, budget="quick"):
 def test_a_slow_attack_is_left_out_once_another_reads_nearly_all_of_z():
     dataset = made(8000)
     all_of_it = released(dataset, 1.0, everywhere=True)
-    assert "already reads z from all but 0.0% of the rows; a thorough audit runs this too" in slow_ran(
+    assert "already reads z from all but 0.0% of the validation rows; a thorough audit runs this too" in slow_ran(
         dataset, all_of_it
     )
     assert slow_ran(dataset, all_of_it, "thorough") is None

@@ -239,14 +239,16 @@ def test_text_says_whether_more_data_would_help_and_what_is_too_little():
     assert "Too little: Too few people: 30 are needed." in text
 
 
-def test_an_audit_ends_with_what_is_kept_and_what_leaks():
-    kept_line, leaks, read_line, headline = summary(document(best=0.95)).splitlines()[-4:]
-    assert as_text(document(best=0.95)).splitlines()[-4:] == [kept_line, leaks, read_line, headline]
-    assert kept_line == "Kept: parity is read right 96.0 % [94.0 %, 98.0 %] by D_y (of raw samples 98.0 %)."
+def test_an_audit_ends_with_what_is_kept_what_leaks_how_sure_and_what_next():
+    *_, kept_line, leaks, sure, next_line, _, _ = ends = summary(document(best=0.95)).splitlines()
+    assert as_text(document(best=0.95)).splitlines()[-6:] == ends[-6:]
+    assert kept_line.startswith("What is kept: parity is read right 96.0 % [94.0 %, 98.0 %] of the time from what is")
     assert leaks == (
-        "Leaks beyond parity: the best attack found (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
-        "[93.0 %, 97.0 %], and parity alone gives 60.0 %."
+        "What leaks: The best attack found (BatchNorm MLP on fresh rows) reads less-than-five right 95.0 % "
+        "[93.0 %, 97.0 %] of the time. A guess from parity alone is right 60.0 %."
     )
+    assert sure.startswith("How sure: Surely")
+    assert next_line.startswith("What next: Do not rely on it to hide less-than-five.")
 
 
 def test_what_is_promised_is_said():
