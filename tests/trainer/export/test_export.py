@@ -23,6 +23,7 @@ from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 from edgeveil.trainer.export.export import KeptPieces, export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.results import locked
+from tests.support.audit_documents import document
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.export_models import image_net
 from tests.support.export_runs import label_only_run, noise_run, numbers_of, prgan_run
@@ -55,9 +56,10 @@ def test_it_is_read_back_with_its_run(exported, run):
     assert exported.run.resolve() == run.folder.resolve()
     assert exported.report["run"] == "../run"
     assert exported.audit is None
-    (exported.folder / "audit.json").write_text("{}")
+    audited = json.dumps(document())
+    (exported.folder / "audit.json").write_text(audited)
     try:
-        assert ExportFolder.open(exported.folder).audit == {}
+        assert ExportFolder.open(exported.folder).audit == json.loads(audited)
     finally:
         (exported.folder / "audit.json").unlink()
 
@@ -226,7 +228,8 @@ def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):
 def test_an_audited_export_is_refused_and_with_replace_kept_under_a_dated_name(run, tmp_path):
     out = tmp_path / "out"
     export(run.folder, ["workstation"], out)
-    (out / "audit.json").write_text('{"hours": 3}')
+    audited = json.dumps(document())
+    (out / "audit.json").write_text(audited)
     with pytest.raises(BadInput, match="--replace"):
         export(run.folder, ["jetson-nano"], out)
     assert (out / "audit.json").exists()
@@ -234,7 +237,7 @@ def test_an_audited_export_is_refused_and_with_replace_kept_under_a_dated_name(r
     assert sorted(path.name for path in (out / "artefacts").iterdir()) == ["generator.onnx-float32.onnx"]
     new, old = sorted(tmp_path.iterdir())
     assert (new.name, bool(re.fullmatch(r"out\.\d{8}T\d{6}Z", old.name))) == ("out", True)
-    assert ExportFolder.open(old).audit == {"hours": 3}
+    assert ExportFolder.open(old).audit == json.loads(audited)
 
 
 def test_a_folder_that_is_being_written_is_left_alone(run, tmp_path):

@@ -5,6 +5,7 @@ import copy
 import pytest
 
 from edgeveil.trainer.audit import card
+from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.ext.private import cover
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -27,6 +28,12 @@ def manifest(**marks):
     }
 
 
+def guaranteed(section):
+    """The guarantees of a card whose audit found this promise."""
+    findings = [promised("training", section, "[private]").as_json()]
+    return [one["sentence"] for one in card._guarantees([{"artefact": "tflite-int8", "findings": findings}], {})]
+
+
 def test_the_sentence_has_unit_neighbours_epsilon_delta_and_what_it_leaves_out():
     found = cover.section(manifest())
     assert found["given"]
@@ -42,8 +49,7 @@ def test_the_sentence_has_unit_neighbours_epsilon_delta_and_what_it_leaves_out()
         assert part in found["sentence"]
     for outside in ("the figures of this card", "golden vectors are synthetic", "settings", "floating-point"):
         assert outside in found["sentence"].partition("leaves out")[2]
-    told = card._guarantees([{"artefact": "tflite-int8", "training": found}], {})
-    assert [one["sentence"] for one in told] == [found["sentence"]]
+    assert guaranteed(found) == [found["sentence"]]
 
 
 @pytest.mark.parametrize(
@@ -62,7 +68,7 @@ def test_one_part_that_carries_no_noise_takes_it_away_and_is_named(marks, part):
     assert found["sentence"] == (
         f"There is no guarantee for the people behind the training data: {part} depends on them without noise."
     )
-    assert list(card._guarantees([{"artefact": "tflite-int8", "training": found}], {})) == []
+    assert guaranteed(found) == []
 
 
 def test_a_network_that_the_promise_does_not_know_takes_it_away():
