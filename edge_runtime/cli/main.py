@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.util.atomic import flush_output
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
-    return flush_output(_run(argv))
+    return flush_output(_run(argv), closed=4)
 
 
 def _run(argv: Optional[List[str]]) -> int:

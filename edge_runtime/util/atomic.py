@@ -203,17 +203,19 @@ def writing(path: Path, *, streams: bool = False) -> Iterator[None]:
         raise _failed(path, error, *(["It keeps what it got."] if streams else [])) from None
 
 
-def flush_output(code: int) -> int:
+def flush_output(code: int, closed: int = 0) -> int:
     """The exit code of a command that ends with ``code``, once standard output is written; 2 where that fails.
 
-    That a reader has closed it is no failure.
+    It is ``closed`` where the reader has closed it: that is no failure, and nothing is printed.
     """
     try:
         sys.stdout.flush()
     except OSError as error:
         # Print nothing more, not even at exit, where Python would end with a code of its own.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if not code and not isinstance(error, BrokenPipeError):
+        if not code and isinstance(error, BrokenPipeError):
+            return closed
+        if not code:
             sys.stderr.write("error: {}\n".format(_failed("standard output", error, "It keeps what it got.")))
             return WriteFailed.exit_code
     return code

@@ -74,11 +74,12 @@ def test_an_epsilon_behind_a_class_covers_all_that_leaves(trained, tmp_path):
     section = {"kind": "label-only", "epsilon": 1.0}
     run = trained(section, tmp_path, epochs=30)
     fitted = run.perturber()
-    found = spending_section.section(fitted.description(), dict(fitted.tables), from_training=False)
-    assert found["recomputed"] <= 1.0 == found["claimed"]
-    assert found["enumerated"]["epsilon"] == pytest.approx(1.0, abs=1e-6)
-    assert "alpha = 1, checked by the runtime" in found["sentence"]
-    assert "releases of one subject add up, and the ledger stops them at 3 in 3600 s" in found["sentence"]
+    found = spending_section.section(fitted.description(), dict(fitted.tables), of="z", from_training=False)
+    claim, recomputed, enumerated = found
+    assert recomputed.value <= 1.0 == claim.value
+    assert enumerated.value == pytest.approx(1.0, abs=1e-6)
+    assert "alpha = 1, checked by the runtime" in claim.text
+    assert "releases of one subject add up, and the ledger stops them at 3 in 3600 s" in claim.text
     export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
     assert bottleneck(fitted.description(), dict(fitted.tables)).hidden_label
 
@@ -96,7 +97,7 @@ def test_nothing_is_promised_where_something_else_leaves():
     fitted = local.reading(section, InputSpec("vector", (2,), "float32", (0.0, 0.0), (1.0, 1.0)))
     facts = json.loads(json.dumps(fitted.description()))
     facts["outputs"].append({"name": "raw", "kind": "code", "tensor": "u"})
-    assert spending_section.section(facts, dict(fitted.tables), from_training=False) is None
+    assert spending_section.section(facts, dict(fitted.tables), of="z", from_training=False) == []
 
 
 def test_a_smaller_radius_is_a_smaller_range_with_less_noise():
