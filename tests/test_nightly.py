@@ -1,6 +1,7 @@
 """What is left to the night: it is collected there alone, the summary counts it, and no guard waits for it."""
 
 import ast
+import os
 import subprocess
 import sys
 
@@ -28,7 +29,8 @@ def test_one_case_at_night(case): pass
 def collected(*words):
     """The tests of the marked files that pytest takes with these words."""
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *words, *map(str, MARKED)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
     return {line for line in done.stdout.splitlines() if line.startswith("tests/")}
 
