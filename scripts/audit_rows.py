@@ -14,19 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS
+from edgeveil.edge_runtime.bundle.audit_schema_1 import ATTACK
 from edgeveil.trainer.audit.document import read
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, SENT, Answer, Finding, answers, findings
 
 CHOSEN_ON = "validation rows that neither the classifiers nor the perturber saw; reported on test"
-# Of an attack: the figure, and what its value and the ends of its interval were called.
-FIGURES = (
-    ("right", "accuracy", "low", "high"),
-    ("bits", "bits", "bits_low", "bits_high"),
-    ("bits-counted", "bits_counted", "bits_counted_low", "bits_counted_high"),
-    ("balanced", "balanced", "balanced_low", "balanced_high"),
-    ("recognised", "tpr", "tpr_low", "tpr_high"),
-    ("worst-class", "worst_class", "worst_class_low", "worst_class_high"),
-)
 
 
 def fields(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -88,18 +80,15 @@ def row(one: Answer) -> dict[str, Any]:
         "train_samples": right.more["train_samples"],
         "seconds": right.more["seconds"],
         "members": right.more.get("members", ""),
-        "auc": one.figures["auc"].value if "auc" in one.figures else None,
         "validation_accuracy": right.chosen_by,
         "validation_bits": counted.chosen_by,
     }
-    for figure, *names in FIGURES:
+    for figure, *names in ATTACK:
         known = one.figures.get(figure, Finding("", ""))
-        found |= dict(zip(names, (known.value, *known.interval), strict=True))
-    balanced, recognised, worst = (
-        one.figures.get(name, Finding("", "")) for name in ("balanced", "recognised", "worst-class")
-    )
-    found |= {"balanced_chance": balanced.null, "tpr_rows": recognised.rows, "tpr_p": recognised.p}
-    return found | {"worst_class_chance": worst.null, "worst_class_rows": worst.rows}
+        found |= dict(zip(names, (known.value, *known.interval, known.null), strict=True))
+    recognised, worst = (one.figures.get(name, Finding("", "")) for name in ("recognised", "worst-class"))
+    found |= {"tpr_rows": recognised.rows, "tpr_p": recognised.p, "worst_class_rows": worst.rows}
+    return {name: value for name, value in found.items() if name}
 
 
 def _rate(one: Finding) -> dict[str, Any]:

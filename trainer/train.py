@@ -1,4 +1,7 @@
-"""The promise of a trained perturber: what one release costs, by the integers that ship, and what it buys."""
+"""From a recipe to a run: load the data, train D_y and D_z, fit the perturber, validate it, save it.
+
+The promise of a perturber is here too: what one release costs, by the integers that ship, and what it buys.
+"""
 
 from __future__ import annotations
 
@@ -104,9 +107,6 @@ def sentence(found: Mapping[str, Any]) -> str:
         f"Expected error of {what} from the reports of n devices: {errors}; the largest of {found['values']} values: "
         f"{largest}.{extremes}"
     )
-
-
-# From a recipe to a run: load the data, train D_y and D_z, fit the perturber, validate it, save it.
 
 
 def train(

@@ -20,9 +20,9 @@ class HailoRT(Backend):
 
     name = "hailo-platform"
     package = "hailo_platform"
-    formats = {"hef": "install HailoRT's wheel from hailo.ai"}  # noqa: RUF012 - a fact
-    devices = {"hailo8": ("hef",), "hailo8l": ("hef",)}  # noqa: RUF012 - a fact
-    compiled = {  # noqa: RUF012 - a fact
+    formats = {"hef": "install HailoRT's wheel from hailo.ai"}
+    devices = {"hailo8": ("hef",), "hailo8l": ("hef",)}
+    compiled = {
         "hailo8": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
         "hailo8l": (("tflite", "float32"), ("hef", "int8"), "Hailo's Dataflow Compiler on PATH"),
     }

@@ -21,7 +21,7 @@ class NumPy(Backend):
 
     name = "numpy"
     package = "numpy"
-    formats = {"numpy": "numpy"}  # noqa: RUF012 - a fact
+    formats = {"numpy": "numpy"}
     calls = ""
     block = 4096  # their coordinates stay in the cache between the two products
     copies = True

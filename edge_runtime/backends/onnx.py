@@ -43,8 +43,8 @@ class ONNXRuntime(Backend):
 
     name = "onnxruntime"
     package = "onnxruntime"
-    formats = {"onnx": "onnxruntime"}  # noqa: RUF012 - a fact
-    devices = {"cuda": ("onnx",), "tensorrt": ("onnx",)}  # noqa: RUF012 - a fact
+    formats = {"onnx": "onnxruntime"}
+    devices = {"cuda": ("onnx",), "tensorrt": ("onnx",)}
     and_cpu = ("cuda", "tensorrt")
     slow_to_open = ("tensorrt",)  # it builds an engine first
     calls = "epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 sysinfo uname"

@@ -31,10 +31,10 @@ class OpenVINO(Backend):
 
     name = "openvino"
     package = "openvino"
-    formats = {"onnx": "openvino", "tflite": '"openvino>=2023"'}  # noqa: RUF012 - a fact
+    formats = {"onnx": "openvino", "tflite": '"openvino>=2023"'}
     last = True
     # It reads TFLite from 2023 on, when the stick's plugin was gone.
-    devices = {"myriad": ("onnx",), "openvino:": ("onnx", "tflite")}  # noqa: RUF012 - a fact
+    devices = {"myriad": ("onnx",), "openvino:": ("onnx", "tflite")}
     and_cpu = ("myriad",)
     hears_usb = ("myriad",)
 

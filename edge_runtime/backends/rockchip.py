@@ -20,9 +20,9 @@ class RKNNToolkitLite(Backend):
 
     name = "rknn-toolkit-lite2"
     package = "rknnlite"
-    formats = {"rknn": "rknn-toolkit-lite2"}  # noqa: RUF012 - a fact
-    devices = {"rk3588": ("rknn",)}  # noqa: RUF012 - a fact
-    compiled = {"rk3588": (("onnx", "float32"), ("rknn", "int8"), "--compiler-python")}  # noqa: RUF012 - a fact
+    formats = {"rknn": "rknn-toolkit-lite2"}
+    devices = {"rk3588": ("rknn",)}
+    compiled = {"rk3588": (("onnx", "float32"), ("rknn", "int8"), "--compiler-python")}
 
     def _open(self, model: bytes) -> None:
         self._version = "unknown"

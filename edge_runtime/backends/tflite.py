@@ -19,9 +19,9 @@ class LiteRT(Backend):
 
     name = "ai-edge-litert"
     package = "ai_edge_litert"
-    formats = {"tflite": "ai-edge-litert"}  # noqa: RUF012 - a fact
-    devices = {"edgetpu": ("tflite",)}  # noqa: RUF012 - a fact
-    compiled = {  # noqa: RUF012 - a fact
+    formats = {"tflite": "ai-edge-litert"}
+    devices = {"edgetpu": ("tflite",)}
+    compiled = {
         "edgetpu": (("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH"),
     }
     calls = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"  # its notice
@@ -148,5 +148,5 @@ class TFLiteRuntime(LiteRT):
 
     name = "tflite-runtime"
     package = "tflite_runtime"
-    formats = {"tflite": 'tflite-runtime "numpy<2"'}  # noqa: RUF012 - a fact
+    formats = {"tflite": 'tflite-runtime "numpy<2"'}
     first = True  # of a process: it does not start once another library of TensorFlow's has been loaded

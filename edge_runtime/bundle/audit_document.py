@@ -10,8 +10,8 @@ most frequent first: no guess from y alone is right more often than the first of
 that. (One below it makes an audit look worse, never better.) An older audit has no counts. There the guess from y by
 counting is wrong on as many rows of the attack's worst class as its null says. In both, some attack's interval reaches
 chance less 5 points, because each knows y; and balanced chance is from 1 / classes of z to 1 / 2, being the mean of
-1 / values of z over those y that have two or more. Whoever invents all figures anew passes: that is what a
-countersignature is for.
+1 / values of z over those y that have two or more. An audit whose figures are all invented passes: a
+countersignature is against that.
 """
 
 import math

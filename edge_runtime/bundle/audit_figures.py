@@ -73,7 +73,8 @@ def upper_ends(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Optional[fl
             ends["points" if one["figure"] == "right" else "balanced"].append(over)
     if not ends["balanced"]:
         del ends["balanced"]
-    return {name: None if None in found or not found else max(found) for name, found in ends.items()}  # type: ignore
+    known = {name: [one for one in found if one is not None] for name, found in ends.items()}
+    return {name: max(known[name]) if 0 < len(known[name]) == len(ends[name]) else None for name in ends}
 
 
 def bounds(part: Mapping[str, Any]) -> Dict[str, float]:

@@ -3,10 +3,11 @@
 Bundles and export folders of older versions have such audits. They are read for ever, and nothing writes them.
 """
 
+import functools
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional
 
 # Of an attack, after the figure: its value, both ends, and what y alone reaches.
-_ATTACK = (
+ATTACK = (
     ("right", "accuracy", "low", "high", ""),
     ("auc", "auc", "", "", ""),
     ("bits", "bits", "bits_low", "bits_high", ""),
@@ -71,7 +72,7 @@ def _findings(document: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
             yield dict(facts, of="raw")
     for name in sorted(set(document) - set(_KEPT) - set(_PART) - {"schema", "label_only", "raw", "probes", "others"}):
         if isinstance(document[name], dict):
-            for one in _read(name, document, lambda found: _section(name, found, z)):  # noqa: B023 - read at once
+            for one in _read(name, document, functools.partial(_section, name, z=z)):
                 yield one
 
 
@@ -136,7 +137,7 @@ def _question(z: str, row: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _attack(row: Mapping[str, Any], z: str, chance: float, chosen: List[str]) -> Iterator[Dict[str, Any]]:
-    for figure, value, low, high, base in _ATTACK:
+    for figure, value, low, high, base in ATTACK:
         ends = [row.get(end) for end in (low, high)]
         rows, p = _ROWS.get(figure, ("", ""))
         facts = [row.get(value), *ends, row.get(base), row.get(rows) or None]

@@ -1,7 +1,8 @@
-"""TLS for ``rtsps://``: the certificate is checked here, by Python, and the bytes go on to FFmpeg over the loopback.
+"""``rtsp://`` and ``rtsps://``: cameras on a network, read by OpenCV's FFmpeg.
 
-FFmpeg does not check certificates unless it is told to, and what it must be told differs by its version and its TLS
-library; one that does not know the word goes on unchecked. So it speaks plain RTSP to a socket of this process.
+Not on-sensor: raw pictures travel over a network. For ``rtsps://`` the certificate is checked here, by Python, and the
+bytes go on to FFmpeg over the loopback. FFmpeg checks certificates only with an option, whose name differs by version
+and TLS library; a build without it connects unchecked. So FFmpeg speaks plain RTSP to a socket of this process.
 """
 
 import contextlib
@@ -117,11 +118,6 @@ def _to_camera(near: Any, far: Any) -> bool:
             if not select.select([], [far], [], STALL_S)[1]:
                 return False
     return bool(data)
-
-
-# ``rtsp://`` and ``rtsps://``: cameras on a network, read by OpenCV's FFmpeg.
-#
-# Not on-sensor: raw pictures travel over a network. TLS is this process's own (``tls_tunnel``).
 
 
 QUIET = {

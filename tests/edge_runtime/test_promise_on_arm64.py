@@ -30,7 +30,7 @@ def board(tmp_path_factory):
     np.savez(folder / "in.npz", x=np.tile(READING, (FRAMES, 1)))
     with emulated_boards.board("userland") as up:
         put(up, {"edge.pyz": zipapp_bytes(), "in.npz": (folder / "in.npz").read_bytes()})
-        # A userland that nobody booted has none; a ledger belongs to a machine.
+        # A userland that was never booted has no identifier; a ledger belongs to a machine.
         up.run("[ -s /etc/machine-id ] || tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id")
         up.run(f"python3 {PLACE}/edge.pyz ledger new {PLACE}/ledger")
         yield up, []

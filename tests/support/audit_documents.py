@@ -162,7 +162,7 @@ def what_else() -> list[Finding]:
         *label("digit", 10, 0.9, True),
         *side("digit", "whether digit is one of 0 and 3", 0.79, 0.2, 0.004),
         *side("digit", "whether digit is below 3", 0.8, 0.21, 0.004, below=True),
-        Finding("colour", "", not_run="y alone tells it", more={"kind": "label"}),
+        Finding("colour", "", not_run="it follows from y", more={"kind": "label"}),
     ]
 
 

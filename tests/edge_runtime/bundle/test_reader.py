@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -22,7 +21,8 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing import ed25519
 from tests.hostile_bundles import manifests, museum, promises, signatures, zips  # noqa: F401 - the rooms register their exhibits
 from tests.support import bundles
-from tests.support.checkout import PACKAGES, ROOT
+from tests.support.boards import pythons
+from tests.support.checkout import PACKAGES
 
 
 @pytest.mark.parametrize("example", [bundles.artefact_example, bundles.numpy_example, bundles.channel_example])
@@ -187,8 +187,6 @@ def answered(tmp_path_factory):
 @pytest.mark.parametrize("version", ["3.6", "3.7", "3.8", "3.9", "3.10", "3.12", "3.13", "3.14"])
 def test_every_python_gives_the_same_answers(answered, version):
     """Read by a real interpreter of that version with nothing installed."""
-    python = runpy.run_path(str(ROOT / "scripts/environments/pythons.py"))["interpreter"](version)
-    if python is None:
-        pytest.skip(f"NO PYTHON {version} HERE: the reader of bundles was not tried on it")
+    python = pythons.interpreter_of(version)
     trust, paths, expected = answered
     assert answers_of(python, trust, paths) == expected

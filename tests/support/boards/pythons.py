@@ -19,7 +19,15 @@ pythons = _script()
 
 def python_of(name):
     """The Python of one environment, built where needed; skips loudly where its interpreter is missing."""
-    python = pythons.environment(name)
+    return _there(pythons.environment(name), pythons.ROWS[name][0])
+
+
+def interpreter_of(version):
+    """A real interpreter of a version with nothing installed; skips as ``python_of``."""
+    return _there(pythons.interpreter(version), version)
+
+
+def _there(python, version):
     if python is None:
-        pytest.skip(f"NO PYTHON {pythons.ROWS[name][0]} HERE: what boards with it run was not tried")
+        pytest.skip(f"NO PYTHON {version} HERE: what boards with it run was not tried")
     return python

@@ -101,7 +101,7 @@ def test_a_planted_leak_is_found_by_its_family_and_its_absence_by_none(leak, fam
     ],
 )
 def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_without_it(leak, rows, larger):
-    """The same writing about nothing is no false alarm, and cheap families of before find none of the leaks."""
+    """The same change that does not depend on z is no false alarm; two cheap, older families find none of the leaks."""
     (mine,) = planted.LEAKS[leak].found_by
     others = tuple(FAMILIES[name] for name in ("logistic regression", "lowest bits"))
     words = {}
@@ -116,13 +116,13 @@ def test_what_is_at_no_place_and_in_no_row_alone_leaks_by_its_family_and_not_wit
     assert words["others"] != LEAKS
 
 
-def test_sorted_labels_are_no_order_that_neighbours_tell_z_by():
-    """In rows that are sorted by z, or recorded, x' of neighbours tells z whatever a mechanism does."""
+def test_sorted_labels_are_no_order_to_attack_by_neighbours():
+    """In rows that are sorted by z, or recorded, x' of neighbours depends on z whatever a mechanism does."""
     made = release("next row", rows=900)
     assert rows_.in_order(planted.released(made)).beside is not None
     by_z = planted.released(made).take(np.argsort(made.z, kind="stable"))
     assert rows_.in_order(by_z).beside is None
-    # Each y is that of two rows, so that y of a neighbour tells nothing of z; then it tells z, and z of it nothing.
+    # Here y of the next row depends on z, and z of a neighbour does not.
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 901)
     following = replace(planted.released(made), y=y[:-1], z=y[1:] ^ (rng.random(900) < 0.3))

@@ -221,7 +221,7 @@ def test_text_says_what_else_can_be_read_and_on_which_rows_the_attack_was_tested
     ) in lines
     assert any("surest twentieth" in line and "right 70.0 % [50.0 %, 85.0 %]" in line for line in lines)
     assert any("wrong label" in line and "not run: 4 rows are too few" in line for line in lines)
-    assert any(line.strip().startswith("label") and "not run: y alone tells it" in line for line in lines)
+    assert any(line.strip().startswith("label") and "not run: it follows from y" in line for line in lines)
 
 
 def test_nothing_else_is_read_where_no_question_is_surely_answered():

@@ -160,8 +160,8 @@ def test_too_few_people_are_said_with_the_number_needed():
     assert (
         found["pairs of releases", ""].not_run == "6 people to learn on and 1 to judge by; at least 4 and 2 are needed"
     )
-    nobody = replace(dataset, cluster=None, cluster_kind=None)
-    assert "give `subject`" in asked("linkage", nobody, rows, dataset.x[rows])["pairs of releases", ""].not_run
+    unnamed = replace(dataset, cluster=None, cluster_kind=None)
+    assert "give `subject`" in asked("linkage", unnamed, rows, dataset.x[rows])["pairs of releases", ""].not_run
     assert "at least 200 of 8" in next(iter(asked("membership", dataset, rows, dataset.x[rows]).values())).not_run
 
 

@@ -29,7 +29,7 @@ def recordings(n=180, length=16, cluster=True):
 
 
 def leaky(x, track):
-    """A code that tells z one time in three; the label is y."""
+    """A code that equals z one time in three; the label is y."""
     rng = np.random.default_rng(len(x))
     assert (np.diff(track) >= 0).all()  # in order of time
     code = np.where(rng.random(len(x)) < 1 / 3, x[:, 1], rng.integers(0, 3, len(x)))
@@ -83,7 +83,7 @@ def test_data_without_sessions_and_short_recordings_say_so():
 
 
 def test_the_headline_is_of_the_longest_tracks_with_their_interval():
-    """A code that tells z one time in ten: nothing of one reading, nearly all of 256."""
+    """A code that equals z one time in ten: z is hidden in one reading and read from 256."""
 
     def seldom(x, track):
         rng = np.random.default_rng(len(x))

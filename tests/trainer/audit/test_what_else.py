@@ -77,7 +77,7 @@ def test_what_cannot_be_asked_is_named_with_the_reason(digits):
     asked, skipped = labels_of(Labelled.of(known))
     assert [label.name for label in asked] == ["less-than-five", "digit"]
     reasons = dict(skipped)
-    assert reasons["odd"] == "y alone tells it"
+    assert reasons["odd"] == "it follows from y"
     assert reasons["big"] == "it is z under another name"
     assert reasons["round"] == "it is one of the groupings of digit"
     assert reasons["rare"].startswith("cannot tell: all but its commonest value need 20 rows to learn on and 5 to test")

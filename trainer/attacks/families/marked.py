@@ -1,4 +1,4 @@
-"""An attack on few rows that a rare value marks: there alone a bit tells z.
+"""An attack on few rows that a rare value marks: only in these does a bit depend on z.
 
 On all rows such a bit hardly depends on z, and trees do not try what is behind a value of one row in fifty. Here every
 rare value (``marks``) is set against every bit of ``parities``, by one product of matrices: in its rows, how much does

@@ -95,7 +95,7 @@ def labels_of(rows: Labelled) -> tuple[list[Label], list[tuple[str, str]]]:
 
 def _why_not(rows: Labelled, values: np.ndarray) -> str | None:
     if _follows(values, rows.y):
-        return "y alone tells it"
+        return "it follows from y"
     if _follows(values, rows.z) and _follows(rows.z, values):
         return "it is z under another name"
     return None

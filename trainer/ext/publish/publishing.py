@@ -1,6 +1,8 @@
-"""The state that a resumed run must match, what was drawn and what was paid.
+"""Recordings and their table published for one recipient: the frames in chunks, the table's publisher, a signed end.
 
-Next to the master key is a list, of keyed hashes, of what was published by bundles that draw: twice reveals more.
+All of it but the frames, the statistics and the attack is the same when it is done again, so a resumed run keeps these
+three and makes the rest anew. Nothing is published until ``publication.json`` is there. Next to the master key is a
+list, of keyed hashes, of what was published by bundles that draw: twice reveals more.
 """
 
 from __future__ import annotations
@@ -136,12 +138,6 @@ def paid(ledger: Path | None, price: Price | None, unit: str, people: Sequence[i
         payable.append(may[one] > 0)
         may[one] -= 1
     return payable
-
-
-# Recordings and their table published for one recipient: the frames in chunks, the table's publisher, a signed end.
-#
-# All of it but the frames, the statistics and the attack is the same when it is done again, so a resumed run keeps
-# these three and makes the rest anew. Nothing is published until ``publication.json`` is there.
 
 
 CHUNK_BYTES, MOST_ROWS, FEWEST_ROWS = 16 << 20, 8192, 16

@@ -44,7 +44,7 @@ class Receiver(threading.Thread):
 
 @pytest.fixture(scope="module")
 def sent(tmp_path_factory):
-    """What a service sends until the third period is told, whose budget is for two, its document, and its ledger."""
+    """Messages of a service until its third period was sent, with a budget for two; its document, and its ledger."""
     programs.need("machine-id")  # of a ledger
     folder = tmp_path_factory.mktemp("counts")
     made = bundles.make_bundle(folder, example=counting_example(noise=NOISE))
