@@ -181,15 +181,15 @@ def _write(path: Path, about: object) -> bool:
     except (pickle.PicklingError, AttributeError, TypeError):
         return False
     parts = [head.getbuffer(), *(array.raw() for array in arrays)]
-    path.touch(mode=0o600)  # it holds samples
     try:
-        with path.open("wb") as file:
+        # It holds samples, and what is read of it runs: for its owner alone, and nothing that waits under its name.
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             file.write(np.array([len(parts), *map(len, parts)], np.int64).tobytes())
             for part in parts:
                 file.write(bytes(-file.tell() % ALIGNED))
                 file.write(part)
     except OSError:
-        path.unlink()
+        path.unlink(missing_ok=True)
         return False
     return True
 

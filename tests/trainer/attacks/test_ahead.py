@@ -187,17 +187,28 @@ def test_once_all_is_read_what_has_not_ended_is_not_waited_for(tmp_path, begun):
     assert all(process.poll() is not None for process in begun)
 
 
+def test_a_link_that_waits_under_the_name_of_the_file_is_not_followed(tmp_path):
+    (tmp_path / "other").write_text("mine")
+    (tmp_path / "problems").symlink_to(tmp_path / "other")
+    assert not module._write(tmp_path / "problems", [1])
+    assert (tmp_path / "other").read_text() == "mine"
+    assert module._write(tmp_path / "problems", [1])
+    assert (tmp_path / "problems").stat().st_mode & 0o777 == 0o600
+
+
 def test_problems_that_the_disk_does_not_hold_are_learned_here(tmp_path, monkeypatch):
     monkeypatch.setattr(child_processes.subprocess, "Popen", None)
-    opened = Path.open
+    opened, asked = os.open, []
 
-    def full(path, mode="r", **settings):
-        if path.name.startswith(module.PROBLEMS):
+    def full(path, *settings, **more):
+        if Path(path).name.startswith(module.PROBLEMS):
+            asked.append(path)
             raise OSError(28, "No space left on device")
-        return opened(path, mode, **settings)
+        return opened(path, *settings, **more)
 
-    monkeypatch.setattr(Path, "open", full)
+    monkeypatch.setattr(module.os, "open", full)
     assert found(Journal(tmp_path), Seeded(), jobs=1).rows[0].name == "seeded"
+    assert asked
     assert {path.suffix for path in tmp_path.iterdir()} == {".npz"}
 
 
