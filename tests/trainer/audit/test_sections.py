@@ -15,7 +15,7 @@ from edgeveil.trainer.audit.sections import certificate_section, pufferfish, ret
 from edgeveil.trainer.audit.sections import retained as utility
 from edgeveil.trainer.audit.sections.training import promised
 from edgeveil.trainer.audit.subject import RELEASED, SENT, Bottleneck, bottleneck
-from edgeveil.trainer.audit.text import summary
+from edgeveil.trainer.audit.text import answers_in_words, summary
 from edgeveil.trainer.audit.verdict import held_to, sentences
 from edgeveil.trainer.datasets.base import Dataset, InputSpec, Known, Slices
 from edgeveil.trainer.perturbers.codebook import stream_codes
@@ -366,8 +366,10 @@ def test_one_value_of_y_is_kept_and_the_fixed_reader_is_named():
     audit["findings"] += [
         Finding("parity", name, "right", value, chosen_by=chosen, **facts).as_json() for name, value, chosen in reads
     ]
-    said = "parity is read right 87.3 % [10.0 %, 90.0 %] by the label that is sent; by D_y, which is fixed, 12.6 %"
-    assert said in summary(audit)
+    kept = dict(answers_in_words(audit))["What is kept"]
+    share, reader = "87.3 % [10.0 %, 90.0 %] of the time from what is sent", "the label that is sent"
+    assert kept.startswith(f"parity is read right {share} (by {reader}; by D_y, which is fixed, 12.6 %")
+    assert f"What is kept: {kept}" in summary(audit)
 
 
 def learned_twice():
