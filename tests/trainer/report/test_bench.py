@@ -54,9 +54,7 @@ SCRIPTS = {
             {**START, "bare_peak": 2**26, "ours_peak": 2**27, "ratio_peak": 2.0},
             {"artefact": "onnx-int8", "backend": "onnxruntime", "refused": "no such operation"},
         ],
-        "precision": [
-            {"network": "mine", "format": "onnx", "backend": "openvino", "int8_over_float32": 0.31},
-        ],
+        "precision": [{"network": "mine", "format": "onnx", "backend": "openvino", "int8_over_float32": 0.31}],
     },
 }
 
