@@ -64,7 +64,7 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
 def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file. Raises ``BadInput`` for another file, or one with open sizes."""
     from edgeveil.trainer.export.artefact import artefact_entry
-    from edgeveil.trainer.graphs.cost import read
+    from edgeveil.trainer.graphs.files import read
     from edgeveil.trainer.graphs.macs import graph_macs
 
     if path.suffix not in (".tflite", ".onnx"):
