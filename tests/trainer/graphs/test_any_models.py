@@ -149,9 +149,16 @@ def a_sequence(path):
 
 
 def a_map(path):
-    classes = {"classlabels_ints": [0, 1, 2], "coefficients": [1.0] * 6, "intercepts": [0.0] * 3}
     nodes = [
-        helper.make_node("LinearClassifier", ["x"], ["c", "p"], domain="ai.onnx.ml", **classes),
+        helper.make_node(
+            "LinearClassifier",
+            ["x"],
+            ["c", "p"],
+            domain="ai.onnx.ml",
+            classlabels_ints=[0, 1, 2],
+            coefficients=[1.0] * 6,
+            intercepts=[0.0] * 3,
+        ),
         helper.make_node("ZipMap", ["p"], ["y"], domain="ai.onnx.ml", classlabels_int64s=[0, 1, 2]),
     ]
     kind = helper.make_map_type_proto(TensorProto.INT64, helper.make_tensor_type_proto(FLOAT, []))
