@@ -14,7 +14,7 @@ from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing.keys import Address
 
-PLAN = '[anonymity]\nk = 5\nlink = "rows"\n\n[columns.a]\naction = "keep"\n'
+PLAN = '[anonymity]\nk = 5\nlink = "rows"\n\n[columns.a]\naction = "keep"\nreason = "public"\n'
 DIGITS = Recipe.text("digits-codebook")
 
 
