@@ -14,7 +14,15 @@ from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing.keys import Address
 
-PLAN = '[anonymity]\nk = 5\nlink = "rows"\n\n[columns.a]\naction = "keep"\nreason = "public"\n'
+PLAN = """\
+[anonymity]
+k = 5
+link = "rows"
+
+[columns.a]
+action = "quasi"
+hierarchy = { kind = "ranges", low = 18, high = 90, widths = [10, 20] }
+"""
 DIGITS = Recipe.text("digits-codebook")
 
 
