@@ -43,6 +43,7 @@ def pytest_configure(config):
     """A folder for what the workers of this session share; they inherit its name."""
     if not hasattr(config, "workerinput"):
         os.environ[once.FOLDER] = tempfile.mkdtemp(prefix="edgeveil-tests-")
+        os.environ["XDG_CACHE_HOME"] = str(Path(os.environ[once.FOLDER], "cache"))
 
 
 def pytest_unconfigure(config):

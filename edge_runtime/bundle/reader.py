@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
+from edgeveil.edge_runtime.manifest.model_lint import check_all
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.util import strict_json
@@ -69,6 +70,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
+    check_all(manifest.document, verified)
     if manifest.spending is not None:
         # Here, as below: a bundle that promises nothing starts without it.
         from edgeveil.edge_runtime.manifest.spending import check_promise

@@ -171,7 +171,6 @@ class Perturber(object):
         would pass through.
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
-        from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.opened import open_verified
         from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
         from edgeveil.edge_runtime.pipeline.camera_aid import open_detector
@@ -179,7 +178,6 @@ class Perturber(object):
 
         opened = open_verified(bundle, trust)
         verified, policy = opened.bundle, opened.policy
-        check_all(verified.manifest.document, verified.members)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
         audited = is_audited(verified.manifest, opened.audit, chosen, device, current_place())
         announce(verified, chosen, device, audited)

@@ -41,7 +41,9 @@ class ExportFolder:
 
     @classmethod
     def open(cls, folder: Path) -> ExportFolder:
-        """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote."""
+        """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote,
+        ``BundleRefused`` for a model that no board would take."""
+        from edgeveil.edge_runtime.manifest.model_lint import check_all
         from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 
         folder = Path(folder)
@@ -62,6 +64,7 @@ class ExportFolder:
                 _check_file(folder, artefact, members)
         if "detector" in manifest:
             _check_file(folder, manifest["detector"]["artefact"], members)
+        check_all(manifest, members)
         run = Path(os.path.normpath(folder / report["run"])) if report.get("run") else None  # as people write it
         return cls(
             folder=folder,
