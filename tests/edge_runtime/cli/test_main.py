@@ -140,6 +140,25 @@ def test_a_typing_error_is_found_before_anything_starts(made, capsys, monkeypatc
     assert err.rstrip().endswith(said)
 
 
+@pytest.mark.parametrize("sink", ["tcp://127.0.0.1:9", "mqtts://broker/hall", "http://127.0.0.1:9/", "preview:0"])
+def test_the_process_with_the_network_is_root_on_request_alone(made, capsys, monkeypatch, sink):
+    from edgeveil.edge_runtime.outside import service
+
+    monkeypatch.setattr(service, "run", lambda settings: 1 / 0 if settings.as_root else pytest.fail("it ran"))
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for more in ([], ["--inside-at", "/run"], ["--inside-user", "nobody"]):
+        code, _, err = run(capsys, made, "simulate:depth", sink, *more)
+        assert (code, "another user than root" in err, "--as-root" in err) == (2, True, True)
+    with pytest.raises(ZeroDivisionError):
+        run(capsys, made, "simulate:depth", sink, "--as-root")
+    monkeypatch.setattr(service, "run", lambda _settings: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        run(capsys, made, "simulate:depth", "npz:out.npz")  # nothing goes to a network
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(ZeroDivisionError):
+        run(capsys, made, "simulate:depth", sink)
+
+
 def test_verify_says_what_was_verified(made, tiny, capsys):
     code, out, _ = edge(capsys, "verify", made.path, "--trust", made.trust)
     assert code == 0
