@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.edge_runtime.util.filesystem import read_strict
+from edgeveil.edge_runtime.util.filesystem import STATE_BYTES, read_strict
 
 REQUIRED = ("bundle", "trust", "source", "sink")
 LOG_KINDS = ("memory", "text", "json")
@@ -123,7 +123,11 @@ def read(path: Optional[str]) -> Dict[str, Any]:
         if not os.path.lexists(path):
             return {}
     try:
-        data = read_strict(path, links=True)
+        if path.startswith("/dev/fd/"):  # a descriptor that was given to this process
+            with open(path, "rb") as file:
+                data: Optional[bytes] = file.read(STATE_BYTES)
+        else:
+            data = read_strict(path, links=True)
         if data is None:
             raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     except OSError as error:

@@ -23,7 +23,7 @@ RELEASES, CURRENT, PREVIOUS = "releases", "current", "previous"
 MEND = "Nothing was changed. Run edgeveil-edge recover --repair, and check what it says."
 _KEYS_1 = ["committed", "failed", "floor", "previous", "reason", "schema"]
 _KEYS_2 = sorted(_KEYS_1 + ["accepted"])
-_KEYS = sorted(_KEYS_2 + ["index", "ledger", "spent"])
+_KEYS = sorted(_KEYS_2 + ["has_index", "ledger", "spent"])
 
 
 class StateLost(DeviceFailed):
@@ -59,7 +59,7 @@ class FloorReset(NamedTuple):
 class State(NamedTuple):
     """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed.
 
-    ``index``: it once had the files of ``bundle.index_seen``. ``ledger`` is the identity of the ledger that it counts
+    ``has_index``: it once had the files of ``bundle.index_seen``. ``ledger`` is the identity of the ledger that it counts
     in, empty where it has none, and ``spent`` the 1e-6 epsilon in it at the last start: a lost one is no empty one.
     """
 
@@ -69,7 +69,7 @@ class State(NamedTuple):
     failed: Dict[str, int] = {}  # noqa: RUF012 - never changed in place
     reason: str = ""
     accepted: Accepted = Accepted()
-    index: bool = False
+    has_index: bool = False
     ledger: str = ""
     spent: int = 0
 
@@ -217,7 +217,7 @@ def _parse(data: bytes) -> State:
         raise ValueError("other keys")
     del document["schema"]
     state = State(**dict(document, accepted=_accepted(document.get("accepted", {}))))
-    wrong = (type(state.index), type(state.ledger), type(state.spent)) != (bool, str, int)
+    wrong = (type(state.has_index), type(state.ledger), type(state.spent)) != (bool, str, int)
     if wrong or type(state.floor) is not int or state.floor < 0 or type(state.failed) is not dict:
         raise ValueError("other types")
     return state

@@ -86,7 +86,7 @@ def read_seen(root: str) -> Optional[Seen]:
             damaged.append("{} cannot be read ({})".format(os.path.join(root, name), what))
     if not whole and damaged:
         raise SeenDamaged("{}: no index is taken. {}".format(damaged[0], MEND))
-    if not whole and read_state(root).index:
+    if not whole and read_state(root).has_index:
         message = "{} and {} are missing, and this board had them: no index is taken. {}"
         raise DeviceFailed(message.format(os.path.join(root, SEEN_FILE), COPY_FILE, MEND))
     if not whole:

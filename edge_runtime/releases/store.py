@@ -223,7 +223,7 @@ class Releases(object):
         identity, spent = self._ledger()
         if state.ledger in ("", identity):
             state = state._replace(ledger=identity, spent=spent)
-        return state._replace(index=state.index or has_seen(self.root))
+        return state._replace(has_index=state.has_index or has_seen(self.root))
 
     def _rollback(self) -> str:
         self._recover()
@@ -283,7 +283,7 @@ class Releases(object):
             state = State(committed=current if current and whole.get(current) else None, accepted=accepted)
         forget_damaged(self.root)
         floor = max([one.floor for one in found] + versions + [0])
-        state = state._replace(floor=floor, index=has_seen(self.root))
+        state = state._replace(floor=floor, has_index=has_seen(self.root))
         write_state(self._filesystem, self.root, state)
         self._sync_links(state)
         return "The state was written anew from {}: release {:.12}, floor {}, trust of version {}, {} policy.".format(

@@ -246,8 +246,8 @@ class Ledger(object):
 
     def join(self, unit: Optional[int]) -> None:
         """Count what an older runtime charged to a spelling of a ``Subject``'s name to that subject."""
-        former = getattr(unit, "former", unit)
-        if former != unit:
+        former: Optional[int] = getattr(unit, "former", unit)
+        if former is not None and former != unit:
             self._former.setdefault(unit, set()).add(former)
 
     def _account(self, book: Book, unit: Optional[int], on_s: int) -> Tuple[Account, Set[str]]:
