@@ -59,8 +59,8 @@ class FloorReset(NamedTuple):
 class State(NamedTuple):
     """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed.
 
-    ``has_index``: it once had the files of ``bundle.index_seen``. ``ledger`` is the identity of the ledger that it counts
-    in, empty where it has none, and ``spent`` the 1e-6 epsilon in it at the last start: a lost one is no empty one.
+    ``has_index``: it once had the files of ``bundle.index_seen``. ``ledger`` is the identity of the ledger in which it
+    counts, empty where it has none, and ``spent`` the 1e-6 epsilon in it at the last start: a lost one is not empty.
     """
 
     committed: Optional[str] = None
