@@ -219,7 +219,7 @@ def answer(kept, board):
         raise AssertionError("it waits")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.alarm(20)
+    signal.alarm(8)
     try:
         return kept.read(board)
     except EdgeVeilError:
