@@ -41,7 +41,8 @@ from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 ServiceFiles = Callable[[str], Mapping[str, bytes]]  # by the device that runs the model: path on the board -> content
 OWN_INIT = (
     "have its init run `python3 runtime/current/edgeveil-edge.pyz recover` in EdgeVeil's folder there (with `--root "
-    "FOLDER`, unless it is /opt/edgeveil), then the same with `run --config ...`"
+    "FOLDER`, unless it is /opt/edgeveil), then the same with `inside --inside-at DIR`, and with `run --inside-at DIR` "
+    "as a user without rights"
 )
 UPDATE_UNIT = "-update.service"
 _STATE = "/var/lib/edgeveil"
@@ -96,7 +97,9 @@ def plan(
             )
         )
     files = service_files(runs.device) if wanted.service else {}
-    ledger: list[Step] = [MakeLedger(profile.service)] if bundle.spends and not facts.ledger else []
+    notes += check_ledger(facts, bundle, wanted)
+    missing = bundle.spends and (wanted.new_ledger or not facts.ledger)
+    ledger: list[Step] = [MakeLedger(profile.service, wanted.new_ledger)] if missing else []
     if wanted.service and (steps or ledger or there is None or not there.serves(files)):
         # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
@@ -201,6 +204,26 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
             "cause, then flash it with --again.",
         )
     return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
+
+
+def check_ledger(facts: Facts, bundle: BundleFacts, wanted: Wanted) -> list[str]:
+    """A note on what is forgotten. A board that had a ledger gets another one on request alone."""
+    there = facts.edgeveil
+    had = there is not None and there.ledger != ""
+    counted = f"epsilon {there.spent / 1e6:g} at its last start" if there is not None and had else "an unknown epsilon"
+    if bundle.spends and had and not facts.ledger and not wanted.new_ledger:
+        raise Refused(
+            "ledger-lost",
+            f"Expected the ledger of this board, which had counted {counted}; it is lost. Put it back, or forget what "
+            "was spent with --new-ledger: each limit then begins anew.",
+        )
+    if wanted.new_ledger and not (bundle.spends and wanted.service):
+        raise Refused(
+            "no-ledger", "Expected a service and a bundle that promises an epsilon with --new-ledger. Leave it out."
+        )
+    if wanted.new_ledger and (had or facts.ledger):
+        return [f"--new-ledger forgets what this board counted: {counted}, and all since. Each limit begins anew"]
+    return []
 
 
 def check_systemd(facts: Facts, wanted: Wanted) -> None:

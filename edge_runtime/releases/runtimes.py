@@ -96,7 +96,11 @@ def check_running(trust: Trust) -> None:
     """Raise ``BundleRefused`` where the trust names runtimes, and the code that runs here is none of them."""
     path = paths.zipapp()
     if trust.runtimes:
-        check_approved(hashlib.sha256(b"" if path is None else read_strict(path) or b"").hexdigest(), trust)
+        check_approved(hashlib.sha256(b"" if path is None else _zipapp(path)).hexdigest(), trust)
+
+
+def _zipapp(path: str) -> bytes:
+    return read_strict(os.path.realpath(path), MAX_BYTES) or b""
 
 
 def check_approved(sha: str, trust: Trust) -> None:
@@ -146,7 +150,7 @@ class Runtimes(object):
         path = paths.zipapp()
         if path is None or self.current is not None:
             return None
-        data = read_strict(path) or b""
+        data = _zipapp(path)
         sha = hashlib.sha256(data).hexdigest()
         check_approved(sha, trust)
         self._stage(sha, data, None)
@@ -179,7 +183,7 @@ class Runtimes(object):
         back = self.previous
         if back is None or back == self.current:
             raise BadInput("There is no runtime before this one to go back to.")
-        data = read_strict(self.path(back))
+        data = read_strict(self.path(back), MAX_BYTES)
         if data is None or hashlib.sha256(data).hexdigest() != back:
             raise BadInput("The runtime before this one is not whole: install one (edgeveil-edge runtime FILE).")
         check_approved(back, trust)
@@ -272,7 +276,12 @@ def open_releases(root: str) -> Releases:
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
     if not os.path.isdir(root):
         raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
-    return Releases(root, lambda floor: open_trust(os.path.join(root, "trust"), floor=floor))
+    service = paths.service_of(root)
+    return Releases(
+        root,
+        lambda floor: open_trust(os.path.join(root, "trust"), floor=floor),
+        ledger=lambda: ext.book.of_service(service),
+    )
 
 
 def trial(

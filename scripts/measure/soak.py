@@ -230,7 +230,7 @@ def soak(seconds: float, seed: int = 0, hurry: float = 1.0) -> dict[str, Any]:
         path = bundle(folder)
         words = ["run", str(path), "--trust", str(folder / "trust"), "--source", f"faulty:{FEATURES}"]
         words += ["--sink", f"tcp://127.0.0.1:{listener.port}", "--fps", str(TICKS), "--duration", str(seconds)]
-        words += ["--health", "off", "--log", "json", "--json", "--hang-after", "2", "--restarts", "10000"]
+        words += ["--as-root", "--health", "off", "--log", "json", "--json", "--hang-after", "2", "--restarts", "10000"]
         words += ["--recheck", "5", "--max-latency", "0.3", "--artefact", "numpy-float32"]
         code = (
             f"import sys; sys.path[:1] = [{str(record.ROOT)!r}]; from scripts.measure import soak; "

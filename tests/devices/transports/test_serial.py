@@ -88,7 +88,7 @@ def test_a_console_with_a_login(tmp_path):
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:
         console = SerialTransport(board.port, user="pi", password=SECRET)
         done = console.run(["sh", "-c", "cat; echo err >&2; exit 7"], data=b"\x00\xff in")
-        assert done == (7, b"\x00\xff in", b"err\n")
+        assert (done.code, done.raw, done.err) == (7, b"\x00\xff in", b"err\n")
         assert console.run(["echo", "$(id)", "; touch gone"]).out == b"$(id) ; touch gone\n"
         assert console.run(["no-such-command"]).code == 127
         with pytest.raises(DeviceFailed, match="took longer than"):
