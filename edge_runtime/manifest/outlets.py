@@ -63,22 +63,13 @@ def _exact_counts(manifest: Document) -> str:
     return "its counts of people leave without noise" if count and count["noise"] is None else ""
 
 
-def _nothing(_manifest: Document) -> Any:
-    return []
-
-
-def _no_bits(_manifest: Document) -> float:
-    return 0.0
-
-
 def untold(_manifest: Document) -> str:
     """Attacks read all of it, or it tells nothing of a reading: no policy names it."""
     return NONE
 
 
-def _counted(_manifest: Document) -> str:
-    return ""
-
+_ATTACKED: Any = {"bits": lambda _manifest: 0.0, "told": untold, "uncounted": _unpromised}
+_NO_READING: Any = dict(_ATTACKED, values=lambda _manifest: [], uncounted=lambda _manifest: "")
 
 OUTLETS = [
     Outlet(
@@ -86,27 +77,23 @@ OUTLETS = [
         "arrays of one shape and type, one set a tick",
         "the audit, the capacity of codes, the map back to x, the promise",
         "edge_runtime.pipeline.reconstruction",
-        _outputs,
-        _no_bits,
-        untold,
-        _unpromised,
+        values=_outputs,
+        **_ATTACKED,
     ),
     Outlet(
         "label",
         "an index of a class, with each tick",
         "the number of classes, the promise",
         "edge_runtime.pipeline.reconstruction",
-        _labels,
-        _no_bits,
-        untold,
-        _unpromised,
+        values=_labels,
+        **_ATTACKED,
     ),
     Outlet(
         "counts",
         "whole numbers of people, one record a period",
         "the least period, 16 people, two-sided geometric noise and its budget of a day, the policy's counts",
         "edge_runtime.manifest.count",
-        _nothing,
+        lambda _manifest: [],
         _count_bits,
         _counts_told,
         _exact_counts,
@@ -116,30 +103,21 @@ OUTLETS = [
         "reasons and numbers on pages of the device itself; on the network the ticks hide them",
         "ticks of one size and time, whatever was dropped",
         "edge_runtime.outside.emission",
-        _nothing,
-        _no_bits,
-        untold,
-        _counted,
+        **_NO_READING,
     ),
     Outlet(
         "status",
         "running, degraded or spent; the shift of the codes",
         "no sooner than the end of a coarse period; the shift is computed of the outputs alone",
         "edge_runtime.outside.emission",
-        _nothing,
-        _no_bits,
-        untold,
-        _counted,
+        **_NO_READING,
     ),
     Outlet(
         "card",
         "figures of the audit, the same for every frame",
         "made before the first frame, and signed",
         "edge_runtime.bundle.audit_document",
-        _nothing,
-        _no_bits,
-        untold,
-        _counted,
+        **_NO_READING,
     ),
 ]
 

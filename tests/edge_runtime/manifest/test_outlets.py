@@ -1,6 +1,7 @@
 """Capacity, audit, policy and promise go through the list of all outlets: a new entry is seen by each."""
 
 import io
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,8 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.outlets import EXACT, NOISE, NONE, OUTLETS, Outlet
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.reconstruction import refuse_capacity
-from edgeveil.trainer.audit.sections.outlets_section import section
+from edgeveil.trainer.audit.sections import sections
+from edgeveil.trainer.audit.sections.outlets_section import Outlets
 from edgeveil.trainer.audit.subject import bottleneck
 from tests.support import bundles
 from tests.support.promised.counted_bundles import counted_example
@@ -74,7 +76,9 @@ def test_the_audit_attacks_it_or_says_that_it_did_not(extra):
     manifest, members = bundles.channel_example()
     found = bottleneck(manifest, {"q": np.load(io.BytesIO(members["tables/q.npy"]))})
     assert (found == "more of a reading leaves than a code, so there is nothing to count") == (extra == "entry")
-    unread = [(one.question, one.not_run.split(";")[0]) for one in section(manifest)]
+    (asked,) = (one for one in sections() if isinstance(one, Outlets))
+    about = SimpleNamespace(subject=SimpleNamespace(manifest=manifest))
+    unread = [(one.question, one.not_run.split(";")[0]) for one in asked.measure(about, [])]
     assert unread == [("extra", "codes, leave exactly, up to 32.0 bits in each")] * (extra == "beyond")
 
 

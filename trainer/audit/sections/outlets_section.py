@@ -29,7 +29,7 @@ def section(manifest: Mapping[str, Any]) -> list[Finding]:
 class Outlets(Section):
     """Outlets beyond the outputs that were attacked."""
 
-    name = UNATTACKED
+    name = "outlets"  # a literal, UNATTACKED
     order = 12
 
     def measure(self, about: About, _found: Sequence[Finding]) -> list[Finding]:
