@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 
-UNATTACKED = "outlets"  # the kind of findings that name what leaves and was not attacked
+UNATTACKED = "outlets"  # the kind of findings that name outlets which were not attacked
 FIXED = "D_y"  # the reader of y that learned on raw samples
 
 

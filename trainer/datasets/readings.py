@@ -170,7 +170,7 @@ def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: st
 
 
 def _outward(lows: np.ndarray, highs: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends (features,) away from each other, to two digits of the distance between them: nobody's own values."""
+    """Both ends (features,) away from each other, to two digits of the distance between them."""
     digits = np.ones(len(lows)) - np.floor(np.log10(highs - lows))  # behind the point
     more, fewer = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
     ends = [whole(end * more / fewer) * fewer / more for whole, end in ((np.floor, lows), (np.ceil, highs))]

@@ -1,4 +1,4 @@
-"""What leaves that no attack of the audit reads: said by name, for the verdict and the card."""
+"""Outlets of a bundle that no attack of the audit reads: named for the verdict and the card."""
 
 from __future__ import annotations
 
