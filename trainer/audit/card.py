@@ -19,6 +19,7 @@ from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, column_title, sentences, verdict
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.recipe.training_sections import revealed
 
 SCHEMA = 2
@@ -72,7 +73,7 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
             for one in documents
         ],
         "guarantees": list(_guarantees(documents, manifest)),
-        "warnings": list(_warnings(documents, manifest)),
+        "warnings": list(dict.fromkeys(_warnings(documents, manifest))),
         "not_tested": list(_not_tested(documents)),
     }
 
@@ -148,7 +149,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
     every = [one for document in documents for one in findings(document)]
     if any(one.kind == "spending" and one.more.get("bounds") == "from-training" for one in every):
-        yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
+        yield EXTREMES
     yield from dict.fromkeys(one.not_run for one in every if one.not_run and one.kind in ("training", "head"))
     stream = manifest.get("stream") or {}
     if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):

@@ -390,15 +390,18 @@ def leaving(rules: CountRules) -> str:
 def revealed(rules: CountRules) -> str:
     """What the counts of a bundle tell about one person, for its card."""
     every = f"Every {rules.period_s} s a record says how many people there are or were"
+    unread = f"No attack of an audit reads a record, which carries at most {rules.bits:.1f} bits of whatever is seen."
     if rules.noise is None:
         return (
             f"{every}, exactly: in an empty room a count of 1 says that somebody was there and, to {rules.period_s} s, "
-            "when; at home the counts are those of one household."
+            f"when; at home the counts are those of one household. {unread}"
         )
     epsilon, most = (number / MICRO for number in (rules.noise.micro_epsilon, rules.noise.most_micro_epsilon))
     return (
         f"{every}, with two-sided geometric noise of scale {rules.sensitivity / epsilon:.4g}: if one person's presence "
         f"leaves the tracks of others as they are, a record changes the odds of anything about one track by at most "
         f"e^{epsilon:g} and a day's records by e^{most:g}; a person who comes back is another track, and a household "
-        "adds up."
+        "adds up. Tracks are what the detector finds, which is the maker's where the bundle has one: if it makes k "
+        "tracks of one person, exponents are k times as large. Nothing here bounds k; an auditor's own recordings of "
+        f"one person at a time would. {unread}"
     )

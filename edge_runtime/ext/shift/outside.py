@@ -58,11 +58,12 @@ class ShiftWatch(object):
         """
         if self._histogram is None:
             return frames
-        self._histogram.add(frames)
-        minute = int(self._clock() // BLOCK_S)
-        if minute != self._minute:
-            self._minute = minute
-            self._look(self._histogram)
+        if not self.label_only:  # no figure is of codes that stay here
+            self._histogram.add(frames)
+            minute = int(self._clock() // BLOCK_S)
+            if minute != self._minute:
+                self._minute = minute
+                self._look(self._histogram)
         if not self.label_only:
             return frames
         return [frame.labels_of(self._labels, rest) for frame, rest in zip(frames, flat)]
