@@ -141,7 +141,7 @@ def check_beginning(handle: int, trust: Trust) -> Optional[_Signed]:
 
 
 def unverified_manifest(path: str) -> bytes:
-    """The bytes of a bundle's manifest, whoever signed it; raises as ``read_bundle`` does."""
+    """The bytes of a bundle's manifest, whichever key signed it; raises as ``read_bundle`` does."""
     handle = open_file(path)
     try:
         return _manifest_and_signature(read_first(os.pread(handle, _BEGINNING_BYTES, 0), 2))[0]

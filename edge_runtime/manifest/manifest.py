@@ -73,7 +73,7 @@ class Stage(object):
 
 
 class Output(NamedTuple):
-    """What leaves under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
+    """What is sent under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
 
     name: str
     kind: str

@@ -14,7 +14,7 @@ class Outlet(NamedTuple):
     """``form``: what it is to a receiver. ``bound``: what limits what it tells. ``rule``: the module that holds that.
 
     ``values`` are the entries that it carries of a manifest's document, ``uncounted`` why an owner who limits what is
-    told cannot take it; empty where it is counted, or tells nothing of a reading.
+    revealed cannot take it; empty where it is counted, or tells nothing of a reading.
     """
 
     name: str
@@ -87,7 +87,7 @@ def values(manifest: Document) -> List[Entry]:
 
 
 def uncounted(manifest: Document) -> str:
-    """Why an owner who limits what is told cannot take all that leaves; empty where each outlet is counted."""
+    """Why an owner who limits what is revealed cannot take all that is sent; empty where each outlet is counted."""
     return next((problem for outlet in OUTLETS for problem in [outlet.uncounted(manifest)] if problem), "")
 
 

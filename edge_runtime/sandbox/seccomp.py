@@ -284,7 +284,7 @@ def program(rules: Rules, machine: str) -> bytes:
     if rules.allowed is None:
         steps.append(_step(_RETURN, _ALLOW))
     else:
-        # A C library that is told that a call does not exist does without it; clone3 hides its flags from a filter.
+        # A C library does without a call that does not exist; clone3 hides its flags from a filter.
         steps += [_step(_JUMP_EQ, known["clone3"], 2, 0), _step(_JUMP_GE, _PRIVATE, 2, 0)]
         steps += [_step(_JUMP_GE, NEWEST + 1, 0, 1), _step(_RETURN, _ABSENT), _step(_RETURN, _REFUSE)]
     return b"".join(steps)

@@ -127,7 +127,7 @@ def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
         return
     backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
     where = "By a simulator, on no board" if there.get("simulated") else "On the board"
-    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
+    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows next to the workstation's:"
     for row in there["compared"]:
         apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
         ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"

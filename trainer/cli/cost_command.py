@@ -40,7 +40,7 @@ def cost(
     print_either({"schema": 1, "costs": costs}, text, as_json=as_json)
     left = sum(one["on_cpu"] for documents in placed.values() for one in documents)
     if left:
-        raise LimitNotMet(f"{left} operations would run beside the NPU, on the CPU.")
+        raise LimitNotMet(f"{left} operations would run next to the NPU, on the CPU.")
 
 
 def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:

@@ -143,7 +143,7 @@ def environment() -> Any:
 
 # A privacy card for a terminal.
 
-MOST = 2  # of a kind, where a card is told in brief
+MOST = 2  # of a kind, where a card is shown in brief
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:

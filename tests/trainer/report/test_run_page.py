@@ -161,7 +161,7 @@ def test_a_benchmark_that_is_none_is_one_sentence(tmp_path, text, match):
 def test_the_headline_says_where_records_of_other_people_leave(audit):
     assert "records of other people" not in frontier.render(values(audit))
     text = frontier.render(values(audit, substituted=SUBSTITUTED))
-    assert "What leaves are records of other people" in header_and_tiles(text)
+    assert "What is sent are records of other people" in header_and_tiles(text)
 
 
 @pytest.mark.parametrize("substituted", [False, True])
@@ -232,7 +232,7 @@ def test_without_bench_pictures_or_curves_there_are_no_empty_sections(audit):
     text = Page(
         frontier.render(values(audit, bench=None, speed=None, pictures=None, curves=[], boards=[], comparison=None))
     ).text
-    for heading in ("Why this one", "Speed", "What leaves", "Training", "Boards"):
+    for heading in ("Why this one", "Speed", "What is sent", "Training", "Boards"):
         assert f" {heading} " not in text
 
 
