@@ -47,6 +47,11 @@ class Bundle(NamedTuple):
     development: bool  # signed by a throw-away key: the user must be warned
     audit: Optional[Mapping[str, Any]] = None  # the audit document, checked; None where the bundle was not audited
 
+    def __repr__(self) -> str:
+        size, audited = sum(map(len, self.members.values())), "not audited" if self.audit is None else "audited"
+        form = "<Bundle {}: {} files, {:.1f} MB, {}, signed by {}...>"
+        return form.format(self.manifest.name, len(self.members), size / 1e6, audited, self.key[:16])
+
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
     """Read and verify one bundle.

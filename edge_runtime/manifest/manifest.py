@@ -232,6 +232,9 @@ class Member(NamedTuple):
 class Manifest(NamedTuple):
     """A whole manifest. ``members`` is empty before sealing; ``document`` is the JSON it was made of."""
 
+    def __repr__(self) -> str:
+        return "<Manifest {}: {} {}>".format(self.name, self.input.dtype, tuple(self.input.shape))
+
     name: str
     created: str
     development: bool

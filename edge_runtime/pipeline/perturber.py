@@ -150,6 +150,9 @@ class Perturber(object):
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
+    def __repr__(self) -> str:
+        return "<Perturber {}: {} on {}>".format(self.manifest.name, self.artefact, self.info["device"])
+
     @classmethod
     def open(
         cls,

@@ -172,7 +172,7 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", one["not_attacked"])
     else:
         yield from ("", f"## {attack['word']}", "", attack["sentence"], "")
-        yield from _table(("read from", "best attack found", "right", "chance", "bits", "verdict"), attack["rows"])
+        yield from _table(("read from", "best attack found", "right", "y alone", "bits", "verdict"), attack["rows"])
         yield from ("", *(f"* {note}" for note in attack["notes"]))
     yield from ("", "## Columns", "")
     yield from _table(("column", "what became of it", "loss"), one["columns"])
