@@ -152,7 +152,7 @@ class Limits(Section):
         default=None,
         ge=0,
         le=100,
-        description="`edgeveil audit`: points over chance that attacks may reach, upper end. Left out: no limit.",
+        description="`edgeveil audit`: points above y alone that attacks may reach, upper end. Left out: no limit.",
     )
     bits: float | None = Field(
         default=None,

@@ -92,7 +92,7 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
         "word": f"{found['verdict'][0].upper()}{found['verdict'][1:]}",
         "sentence": (
             f"{about}: attacked on {units:,} {_UNITS[found['unit']]}, none of whom an adversary had learned on "
-            f"({found['budget']} budget). The plan allows {limit['points']:g} points over chance and "
+            f"({found['budget']} budget). The plan allows {limit['points']:g} points above y alone and "
             f"{limit['bits']:g} bits, and no upper end of a 95 % interval is above."
         ),
         "rows": rows,

@@ -216,7 +216,7 @@ def test_the_verdict_comes_first_and_names_what_it_rests_on():
 
 def test_finding_nothing_claims_no_guarantee():
     assert words(document(best=0.61)) == (
-        "nothing found: attacks tried reach at most 4.0 points over chance, 0.010 bits, 4.0 points balanced (upper "
+        "nothing found: attacks tried reach at most 4.0 points above y alone, 0.010 bits, 4.0 points balanced (upper "
         "ends of 95 %), which is no guarantee"
     )
 

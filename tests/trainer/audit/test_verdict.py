@@ -236,7 +236,7 @@ def test_bounded_is_only_what_has_a_bound_within_the_limits(made, bounds, expect
 def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     others = bound("bits", 0.01), bound("right", 0.7)
     found = judged(document(0.61), *others, bound("right", 0.64))
-    assert found["line"] == "any attack reads less-than-five at most 4.0 points over chance: under an assumption"
+    assert found["line"] == "any attack reads less-than-five at most 4.0 points above y alone: under an assumption"
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
 
 

@@ -85,7 +85,7 @@ def require(found: Mapping[str, Any]) -> None:
 
 _FROM = {"columns": "the columns alone", "frames": "the frames", "both": "frames and columns together"}
 _FORMS = {
-    "points": "attacks may reach {found:.1f} points over chance (upper end of 95 %)",
+    "points": "attacks may reach {found:.1f} points above y alone (upper end of 95 %)",
     "bits": "attacks may learn {found:.3f} bits (upper end of 95 %)",
 }
 _GENERALISE = "Drop or generalise columns that tell of it, or publish more people."
