@@ -155,7 +155,7 @@ def families() -> str:
     ours = adversaries()[: len(FAMILIES[0].kinds())]
     texts = [(one, (one.__doc__ or "").splitlines()[0].replace("|", "\\|")) for one in ours]
     rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what} |\n" for one, what in texts)
-    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+    return f"| family | learns from | what it is |\n|---|---|---|\n{''.join(rows)}"
 
 
 def kinds_page(name: str, text: str) -> str:
@@ -188,7 +188,7 @@ def stages_page(text: str) -> str:
         takes = "; ".join(f"`{key}` {', '.join(kinds.split())}" for key, kinds in one.reads.items())
         takes = takes.removeprefix("`input` ")
         rows.append(f"| `{name}` | {keys} | {takes} | {made.get(name, one.__doc__.splitlines()[0])} |\n")
-    head = "| stage | keys | takes | makes |\n| --- | --- | --- | --- |\n"
+    head = "| stage | keys | takes | makes |\n|---|---|---|---|\n"
     return filled(text, {"stages": lambda: (head + "".join(rows)).replace("|  |", "| |")})
 
 

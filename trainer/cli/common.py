@@ -16,7 +16,7 @@ import typer
 from typer.core import TyperCommand
 
 from edgeveil.devices.flashing.connection import Connection
-from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.edge_runtime.paths import ROOT
 
 if TYPE_CHECKING:
@@ -90,10 +90,7 @@ def passphrase_of(key: str | Path, file: Path | None) -> str | None:
 def asked_passphrase(file: Path | None, *, confirm: bool = False) -> str:
     """A passphrase from the file, the environment, or the terminal. Raises ``BadInput``."""
     if file is not None:
-        try:
-            return file.read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The passphrase was expected in {file}, which cannot be read: {reason(error)}.") from None
+        return written_text(file, "The passphrase").rstrip("\r\n")
     if "EDGEVEIL_PASSPHRASE" in os.environ:
         return os.environ["EDGEVEIL_PASSPHRASE"]
     if not sys.stdin.isatty():
