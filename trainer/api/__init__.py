@@ -6,8 +6,8 @@ them::
     >>> import edgeveil
     >>> with edgeveil.Perturber.open("digits.veil", trust="keys") as perturber:
     ...     sent = perturber.perturb(edgeveil.RawFrame(picture, index=0))
-    >>> sent
-    <PerturbedFrame 0: frame uint8 (8, 8, 1)>
+    >>> sent.data.shape
+    (8, 8, 1)
 
 ``Perturber`` is the perturber of a board: it verifies a bundle, tests it on its golden vectors, and maps a raw frame to
 a perturbed one. Errors have one sentence each: ``BadInput``, ``LimitNotMet``, ``BundleRefused``, ``DeviceFailed`` and
