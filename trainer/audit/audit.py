@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
-from edgeveil.trainer.audit import probes
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
 from edgeveil.trainer.audit.findings import RAW, Finding, as_findings
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
-from edgeveil.trainer.audit.sections import About, board_section, sections, what_else
+from edgeveil.trainer.audit.probes import probes
+from edgeveil.trainer.audit.sections import About, Section, board_section, sections, what_else
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
@@ -115,6 +116,9 @@ def audit(
             opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
         )
         advance()
+        answers: dict[str, list[Finding]] = {}
+        if others is not None:
+            others.meanwhile += _not_last(about, answers)
         found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
         what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
@@ -125,7 +129,7 @@ def audit(
         advance()
         floor.recall()
         advance.begin("certificate and probes")
-        measured, keys = _sections(replace(about, attack=found.most_bits))
+        measured, keys = _sections(replace(about, attack=found.most_bits), answers)
         raw = _raw(raw_rates(dataset, classifiers), y, z)
         advance()
 
@@ -159,15 +163,35 @@ def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> st
     return f"attacks-{pipeline}-{budget}-{seed}{'' if there is None else '-on-board'}"
 
 
-def _sections(about: About) -> tuple[list[Finding], dict[str, Any]]:
-    """What needs no adversaries of z: each section asks another question of the outputs, and may add a key."""
+def _not_last(about: About, answers: dict[str, list[Finding]]) -> list[Callable[[], None]]:
+    """What measures the probes and sections that need no attack, into ``answers`` by their names."""
+
+    def measure(name: str, ask: Callable[[], list[Finding]]) -> None:
+        answers[name] = ask()
+
+    asked = [(one.name, partial(one.run, about)) for one in probes()]
+    asked += [(one.name, partial(one.measure, about, [])) for one in _asked_of(about) if not one.last]
+    return [partial(measure, *one) for one in asked]
+
+
+def _asked_of(about: About) -> list[Section]:
+    return [section for section in sections() if section.applies(about)]
+
+
+def _sections(about: About, answers: Mapping[str, list[Finding]]) -> tuple[list[Finding], dict[str, Any]]:
+    """What needs no adversaries of z: each section asks another question of the outputs, and may add a key.
+
+    ``answers`` are those that are there already, by the names of sections and probes.
+    """
     found: list[Finding] = []
     keys: dict[str, Any] = {}
-    for section in sections():
-        if section.applies(about):
-            found += as_findings(section.name, section.measure(about, found))
-            keys |= section.keys(about)
-    return [*found, *probes.run_all(about)], keys
+    for section in _asked_of(about):
+        measured = answers[section.name] if section.name in answers else section.measure(about, found)
+        found += as_findings(section.name, measured)
+        keys |= section.keys(about)
+    for probe in probes():
+        found += answers[probe.name] if probe.name in answers else probe.run(about)
+    return found, keys
 
 
 def _description(about: About) -> dict[str, Any]:
