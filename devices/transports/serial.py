@@ -284,7 +284,7 @@ class _Console:
         )
 
     def _owns(self, place: str) -> bool:
-        """Whether it is a folder, no link, of the user logged in, which nobody else may enter."""
+        """Whether it is a folder, no link, of the user logged in, which no one else may enter."""
         check = f"""[ "$(stat -c %u.%a.%F {place})" = "$(id -u).700.directory" ] && echo ours-''alone"""
         return any(b"ours-alone" in self._command(check) for _ in range(3))
 

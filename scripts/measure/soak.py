@@ -3,7 +3,7 @@
 A linear cleaner of made-up vectors runs as a service at 30 ticks a second. Its source, 60 vectors a second, breaks down
 at random: frames that cannot be read or have another shape, a camera that is unplugged, that stands still, a driver
 that fails, hangs in C code or crashes; from without, the inside is stopped and killed, and the bundle is loaded anew.
-A TCP sink on this machine counts what leaves and when. Records docs/results/bench/soak.json.
+A TCP sink on this machine counts what is sent and when. Records docs/results/bench/soak.json.
 """
 
 import ctypes

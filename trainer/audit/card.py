@@ -25,13 +25,13 @@ from edgeveil.trainer.recipe.training_sections import revealed
 SCHEMA = 2
 STATEMENT = (
     "This card is the maker's own statement: EdgeVeil measured what it says, on the maker's machine and data, and "
-    "nobody else has checked it. The signature of the bundle says who made it, not that it is true."
+    "no one else has checked it. The signature of the bundle says who made it, not that it is true."
 )
 LOWER_BOUND = (
     "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
     "guarantees is more than a measurement, and only under the assumptions it names."
 )
-SUBSTITUTED = "What leaves are records of other people, put in the place of each reading: substituted."
+SUBSTITUTED = "What is sent are records of other people, put in the place of each reading: substituted."
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
