@@ -7,8 +7,6 @@ import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
 from edgeveil.trainer.report.card_page import environment
 from tests.support.checkout import ROOT, docs_tool
 
