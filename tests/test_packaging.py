@@ -1,5 +1,6 @@
 """What is installed: one name, edgeveil, with all of the four roots and nothing else of the checkout."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import tomllib
 
 from edgeveil import __version__, edge_runtime
 from tests.support import bundles
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, docs_tool
 
 ROOTS = ("trainer", "models", "devices", "edge_runtime")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -151,3 +152,56 @@ def test_a_root_under_its_old_name_says_its_new_one(root):
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {root} is imported as edgeveil.{root} since 0.2; CHANGELOG.md lists where each module moved"
     )
+
+
+def test_the_wheel_is_one_that_an_index_takes(wheel):
+    for tool, words in (("twine", ("check", "--strict")), ("check-wheel-contents", ())):
+        done = subprocess.run([docs_tool(tool), *words, str(wheel)], cwd=wheel.parent, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The container images: every step names what is there.
+
+
+def steps():
+    """(instruction, rest) of each step of the Containerfile, on one line."""
+    text = (ROOT / "containers/Containerfile").read_text().replace("\\\n", " ")
+    lines = (line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#"))
+    return [(name, " ".join(rest.split())) for name, rest in lines]
+
+
+def ignored(name):
+    """Whether .dockerignore, which names what is let through, leaves it out."""
+    through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    return not any(name == one or name.startswith(f"{one}/") for one in through)
+
+
+def test_every_step_of_the_containers_names_what_is_there():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    stages, bases, copied, started = {"python:3.11-slim-bookworm"}, [], [], []
+    for name, rest in steps():
+        if name == "FROM":
+            base, _, stage = rest.partition(" AS ")
+            assert base in stages
+            stages.add(stage)
+            bases.append(stage)
+        elif name == "COPY" and not rest.startswith("--from="):
+            copied += rest.split()[:-1]
+        elif name == "ENTRYPOINT":
+            started += json.loads(rest)
+        elif name == "RUN":
+            asked = [Path(one).name for one in re.findall(r"--requirement (\S+)", rest)]
+            assert all("--hash=" in (ROOT / "requirements" / one).read_text() for one in asked), rest
+            assert "install" not in rest or rest.count("pip install") == rest.count("--require-hashes") + rest.count(
+                "--no-index /tmp/wheel"
+            )
+    assert bases == ["wheel", "edge", "trainer", "trainer-gpu"]
+    assert [one for one in copied if ignored(one) or not (ROOT / one).exists()] == []
+    assert set(ROOTS) <= set(copied)
+    assert set(started) == set(scripts)
+    page, workflow = (ROOT / "docs/how-to/containers.md").read_text(), (ROOT / ".github/workflows/ci.yml").read_text()
+    assert all(f"`{stage}`" in page and stage in workflow for stage in bases[1:])
+
+
+def test_the_workflow_calls_what_ci_runs():
+    assert "run: bash .ci/run\n" in (ROOT / ".github/workflows/ci.yml").read_text()

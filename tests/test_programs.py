@@ -1,6 +1,7 @@
 """Every program that a test starts is asked for in one place: tests/support/programs.py."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -172,6 +173,21 @@ def test_what_is_asked_for_is_found_here_or_skips_with_its_name_and_its_line(tmp
         "apt-get install --no-install-recommends cpio e2fsprogs libopenni2-0 mtools"
     )
     assert programs.summary(["no data"]) == ""
+
+
+@pytest.mark.skipif(programs.bare_path() == programs.FULL, reason="no dpkg, or no program but a bare Debian's")
+def test_until_it_asks_a_test_has_what_a_bare_debian_has(tmp_path, monkeypatch):
+    bare = programs.bare_path()
+    assert os.environ["PATH"] == bare
+    there = {path.name for path in Path(bare).iterdir()}
+    assert there >= programs.EVERYWHERE
+    assert there & set(programs.PROGRAMS) == set()
+    (tmp_path / "mformat").write_text("#!/bin/sh\n")
+    (tmp_path / "mformat").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{bare}")
+    programs.need("mformat")
+    assert os.environ["PATH"] == f"{tmp_path}:{programs.FULL}"
+    assert programs.asked
 
 
 def test_a_test_that_asks_is_marked(monkeypatch):

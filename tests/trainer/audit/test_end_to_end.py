@@ -21,6 +21,7 @@ from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, attacks, best, find
 from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.report.frontier import write_report
+from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
 from scripts.audit_rows import fields
@@ -106,7 +107,7 @@ def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, whole, mon
         audit(work / "export", artefact="tflite-float32")
     resumed = audit(work / "export", artefact="tflite-float32", resume=True)
     assert _without_times(resumed) == _without_times(whole)
-    assert not list((work / "run" / "audit-cache").glob("attacks-*"))
+    assert not list(own_folder(work / "run").glob("attacks-*"))
 
 
 def _without_times(value):

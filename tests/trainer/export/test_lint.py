@@ -6,8 +6,8 @@ import re
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.edge_runtime.backends.model_lint import problems
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint, refuse
 from edgeveil.trainer.graphs.files import read
