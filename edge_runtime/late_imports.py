@@ -31,8 +31,12 @@ else:
 __all__ = ["decoded", "film_name", "np", "opencv", "read_picture"]
 
 
+MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
+
+
 def opencv() -> Any:
     """The OpenCV module; raises ``Missing``."""
+    os.environ.setdefault("OPENCV_IO_MAX_IMAGE_PIXELS", str(MOST_PIXELS))  # it reads this when it is loaded
     try:
         return importlib.import_module("cv2")
     except ImportError:
@@ -41,8 +45,13 @@ def opencv() -> Any:
 
 
 def decoded(data: bytes) -> Any:
-    """The picture in a file's bytes, (height, width[, channels]) in OpenCV's order; None where there is none."""
+    """The picture in a file's bytes, (height, width[, channels]) in OpenCV's order; None where there is none.
+
+    A JPEG that was cut short is none: OpenCV fills the rest with gray.
+    """
     cv2 = opencv()
+    if data[:3] == b"\xff\xd8\xff" and data.rfind(b"\xff\xd9") < data.rfind(b"\xff\xda"):  # no end after its last scan
+        return None
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     except cv2.error:

@@ -245,7 +245,7 @@ def open_policy(path: str) -> Optional[Policy]:
     """The policy at ``path``, None where there is no such file. Raises ``BadInput`` for one that cannot be read."""
     if not os.path.lexists(path):
         return None
-    data = read(path)
+    data = read(path, links=True)
     if data is None:
         raise BadInput("The policy {} cannot be read. Make it readable: nothing runs without it.".format(path))
     return read_policy(data, path)

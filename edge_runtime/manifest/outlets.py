@@ -141,7 +141,7 @@ def unattacked(manifest: Document) -> List[Tuple[Outlet, str]]:
 
 
 def uncounted(manifest: Document) -> str:
-    """Why an owner who limits what is told cannot take all that leaves; empty where each outlet is counted."""
+    """Why an owner who limits what is revealed cannot take all that is sent; empty where each outlet is counted."""
     return next((problem for outlet in OUTLETS for problem in [outlet.uncounted(manifest)] if problem), "")
 
 

@@ -12,6 +12,7 @@ import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime import ext
+from edgeveil.edge_runtime.bundle.board_state import board_of, read_state
 from edgeveil.edge_runtime.bundle.opened import Opened
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyStop
@@ -21,6 +22,7 @@ from edgeveil.edge_runtime.ipc.record import FLAT, Counted, PaidDraws, Record
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
+from edgeveil.edge_runtime.paths import service_of
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, CountReport
 from edgeveil.edge_runtime.sinks.count_report import SPENT as count_report_SPENT
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
@@ -239,7 +241,10 @@ def open_count_allowance(settings: Settings, opened: Opened) -> Any:
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Any:
     if price is None:
         return Unlimited()
-    return ext.allowance.open_allowance(settings.ledger, price, **options)
+    root = board_of(settings.trust)
+    own = root is not None and settings.ledger == ext.book.ledger_of(service_of(root))
+    known = read_state(str(root)).ledger if own else ""
+    return ext.allowance.open_allowance(settings.ledger, price, known, **options)
 
 
 # The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.

@@ -59,6 +59,7 @@ class Ahead:
         self._begin, self._folder, self._check = begin, folder, check
         self._begun: dict[str, Future[dict[str, Any]]] = {}
         self._files: list[Path] = []
+        self.meanwhile: list[Callable[[], object]] = []  # what is done here while others are waited for, in this order
 
     def begin(self, job: Job) -> Callable[[], None]:
         """Begin another job, and return what waits for its end."""
@@ -103,7 +104,9 @@ class Ahead:
             path.unlink(missing_ok=True)
 
     def _wait(self, future: Future[dict[str, Any]]) -> None:
-        while not wait([future], timeout=0.2).done:
+        while not wait([future], timeout=0.0 if self.meanwhile else 0.2).done:
+            if self.meanwhile:
+                self.meanwhile.pop(0)()
             self._check()
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,12 @@ from edgeveil.trainer.attacks.ahead import ahead, at_most
 from edgeveil.trainer.attacks.findings import Row
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.attacks.registry import adversaries, meant_for
-from edgeveil.trainer.audit import probes
 from edgeveil.trainer.audit.document import NOT_COVERED, Making, kept_answers
 from edgeveil.trainer.audit.findings import RAW, Finding, as_findings
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
-from edgeveil.trainer.audit.sections import About, board_section, sections, what_else
+from edgeveil.trainer.audit.probes import probes
+from edgeveil.trainer.audit.sections import About, Section, board_section, sections, what_else
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
@@ -32,6 +33,7 @@ from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.training_sections import Certificate
+from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 
@@ -60,7 +62,7 @@ def audit(
     not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
-    here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
+    here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``own_folder``
     where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
     that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
     ``spending``: what [private] promises of the training is measured too, by running its mechanisms.
@@ -80,7 +82,7 @@ def audit(
     dataset = opened.run.dataset()
     strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
-    at = cache or opened.run.folder / "audit-cache"
+    at = cache or own_folder(opened.run.folder)
     tries = BUDGETS[budget]
     families = meant_for(adversaries(), dataset.input.kind)
     described = opened.subject.manifest["perturber"]
@@ -111,11 +113,14 @@ def audit(
         elsewhere = None if there is None else there.rows.outputs
         rows = dataset.slices.rows()
         advance.begin("perturbing")
-        perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=cache)
+        perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=at)
         about = About(
             opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
         )
         advance()
+        answers: dict[str, list[Finding]] = {}
+        if others is not None:
+            others.meanwhile += _not_last(about, answers)
         found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
         what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
@@ -126,7 +131,7 @@ def audit(
         advance()
         floor.recall()
         advance.begin("certificate and probes")
-        measured, keys = _sections(replace(about, attack=found.most_bits))
+        measured, keys = _sections(replace(about, attack=found.most_bits), answers)
         raw = _raw(raw_rates(dataset, classifiers), y, z)
         advance()
 
@@ -165,15 +170,35 @@ def _name(subject: Subject, there: OnBoard | None, budget: str, seed: int) -> st
     return f"attacks-{pipeline}-{budget}-{seed}{'' if there is None else '-on-board'}"
 
 
-def _sections(about: About) -> tuple[list[Finding], dict[str, Any]]:
-    """What needs no adversaries of z: each section asks another question of the outputs, and may add a key."""
+def _not_last(about: About, answers: dict[str, list[Finding]]) -> list[Callable[[], None]]:
+    """What measures the probes and sections that need no attack, into ``answers`` by their names."""
+
+    def measure(name: str, ask: Callable[[], list[Finding]]) -> None:
+        answers[name] = ask()
+
+    asked = [(one.name, partial(one.run, about)) for one in probes()]
+    asked += [(one.name, partial(one.measure, about, [])) for one in _asked_of(about) if not one.last]
+    return [partial(measure, *one) for one in asked]
+
+
+def _asked_of(about: About) -> list[Section]:
+    return [section for section in sections() if section.applies(about)]
+
+
+def _sections(about: About, answers: Mapping[str, list[Finding]]) -> tuple[list[Finding], dict[str, Any]]:
+    """What needs no adversaries of z: each section asks another question of the outputs, and may add a key.
+
+    ``answers`` are those that are there already, by the names of sections and probes.
+    """
     found: list[Finding] = []
     keys: dict[str, Any] = {}
-    for section in sections():
-        if section.applies(about):
-            found += as_findings(section.name, section.measure(about, found))
-            keys |= section.keys(about)
-    return [*found, *probes.run_all(about)], keys
+    for section in _asked_of(about):
+        measured = answers[section.name] if section.name in answers else section.measure(about, found)
+        found += as_findings(section.name, measured)
+        keys |= section.keys(about)
+    for probe in probes():
+        found += answers[probe.name] if probe.name in answers else probe.run(about)
+    return found, keys
 
 
 def _description(about: About) -> dict[str, Any]:

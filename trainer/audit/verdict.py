@@ -157,7 +157,7 @@ def _chosen(rows: Sequence[Answer], mine: Sequence[Finding]) -> list[tuple[str, 
 
 _SURELY = {
     "points": "{attack} reads {z} right at least {low:.1f} points more often than {y} alone ({allowed:g} allowed)",
-    "balanced": "{attack} is at least {low:.1f} points over chance, all values of {z} alike ({allowed:g} allowed)",
+    "balanced": "{attack} is at least {low:.1f} points above y alone, all values of {z} alike ({allowed:g} allowed)",
     "bits": "{attack} gains at least {low:.3f} bits per sample about {z} beyond {y} ({allowed:g} allowed)",
 }
 
@@ -238,7 +238,7 @@ def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) ->
         return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
 
     by = min((one for one in mine if one.bound), key=alone)
-    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points over chance: {by.text}")
+    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points above y alone: {by.text}")
 
 
 def _reached(
@@ -275,7 +275,7 @@ def _reached(
                 yield _Shown(furthest[name][1], f"attacks may reach {_UP_TO[name].format(high)} ({allowed})")
 
 
-_UP_TO = {"points": "{:.1f} points over chance", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
+_UP_TO = {"points": "{:.1f} points above y alone", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
 
 
 def _needed(rows: Sequence[Answer], limit: Limit, data: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -312,7 +312,7 @@ def percent(share: float | None) -> str:
 # A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded).
 
 _EXCEEDED = {
-    "attack_points": "Attacks may reach {found:.1f} points over chance (upper end of 95 %): the recipe allows "
+    "attack_points": "Attacks may reach {found:.1f} points above y alone (upper end of 95 %): the recipe allows "
     "{asked:g} (limits.attack_points), exceeded by {by:.1f}.",
     "bits": "Attacks may learn {found:.3f} bits per sample beyond y (upper end of 95 %): the recipe allows {asked:g} "
     "(limits.bits), exceeded by {by:.3f}.",

@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
 
 # The units that [private] guards, cut into slices by a keyed hash of each one's own number.
 #
-# Whichever slice a unit is in, and whether it is held out there, depends on nobody else: adding or removing a unit
+# Whichever slice a unit is in, and whether it is held out there, depends on no one else: adding or removing a unit
 # leaves all others where they are, so what two slices spend does not add up. Nothing is stratified, and no class is
 # thinned.
 

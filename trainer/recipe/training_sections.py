@@ -152,7 +152,7 @@ class Limits(Section):
         default=None,
         ge=0,
         le=100,
-        description="`edgeveil audit`: points over chance that attacks may reach, upper end. Left out: no limit.",
+        description="`edgeveil audit`: points above y alone that attacks may reach, upper end. Left out: no limit.",
     )
     bits: float | None = Field(
         default=None,
@@ -358,7 +358,7 @@ class Count(Section):
     margin_px: float = Field(
         default=16.0, ge=1, description="A line is crossed by who was this far away from it on both sides."
     )
-    noise: CountedNoise | None = Field(default=None, description="Noise on what leaves. Left out: exact counts.")
+    noise: CountedNoise | None = Field(default=None, description="Noise on what is sent. Left out: exact counts.")
     detector: CountedBy | None = Field(
         default=None, description="A network that finds the people. Left out: `[capture.crop]` does, in depth."
     )
@@ -379,7 +379,7 @@ class Count(Section):
 
 
 def leaving(rules: CountRules) -> str:
-    """What leaves of a period, in words."""
+    """What is sent of a period, in words."""
     lines = [f"in and out over the line {line.name}" for line in rules.lines]
     stays = f" and their stays in {len(rules.dwell_s) + 1} bins" if rules.dwell_s else ""
     zones = [f"people in the zone {zone.name}{stays}" for zone in rules.zones]

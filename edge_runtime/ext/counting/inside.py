@@ -186,7 +186,7 @@ def two_sided_geometric(count: int, numerator: int, denominator: int) -> List[in
 class Counter(object):
     """Counts by ``rules`` in pictures of ``shape``. One thread gives ``people``, another may ``close`` periods.
 
-    ``step_px`` and ``gone_frames`` are those of ``capture.crop``. Whoever is first or last seen within ``step_px`` of
+    ``step_px`` and ``gone_frames`` are those of ``capture.crop``. Who is first or last seen within ``step_px`` of
     the picture's border came or left through it. Tests inject ``clock`` (seconds) and ``noise``.
     """
 

@@ -1,6 +1,6 @@
 """Compares the codes of a live stream with those of its audit, minute by minute, and does what the owner's policy says.
 
-The figure is of what leaves alone, so it tells nothing more. A perturber that was audited on one sensor says nothing of
+The figure is of what is sent alone, so it adds nothing. A perturber that was audited on one sensor says nothing of
 another: where its codes shift, its privacy figures do not speak of this stream any more.
 """
 

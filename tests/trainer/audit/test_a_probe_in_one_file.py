@@ -56,7 +56,7 @@ def found(tmp_path, monkeypatch):
     (package / "oddness.py").write_text(PROBE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(probes, "PROBES", Registry("probes_of_one_file", key="name", word="probe"))
-    yield probes.run_all(SimpleNamespace())
+    yield [finding for probe in probes.probes() for finding in probe.run(SimpleNamespace())]
     for name in [name for name in sys.modules if name.startswith("probes_of_one_file")]:
         del sys.modules[name]
 

@@ -246,7 +246,7 @@ def test_what_leaves_and_was_not_attacked_is_named_and_nothing_is_bounded_then()
 def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     others = bound("bits", 0.01), bound("right", 0.7)
     found = judged(document(0.61), *others, bound("right", 0.64))
-    assert found["line"] == "any attack reads less-than-five at most 4.0 points over chance: under an assumption"
+    assert found["line"] == "any attack reads less-than-five at most 4.0 points above y alone: under an assumption"
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
 
 

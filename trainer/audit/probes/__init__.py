@@ -26,7 +26,7 @@ class Probe:
 PROBES = Registry(__name__, key="name", word="probe")
 
 
-def run_all(about: About) -> list[Finding]:
-    """The findings of every probe, by what it asks."""
+def probes() -> list[Probe]:
+    """Every probe, by what it asks."""
     kinds = sorted(PROBES.kinds().values(), key=lambda kind: (kind.facts["asks"], kind.facts.get("order", 1)))
-    return [finding for kind in kinds for finding in kind.load()().run(about)]
+    return [kind.load()() for kind in kinds]

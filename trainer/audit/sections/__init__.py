@@ -63,10 +63,14 @@ class About:
 
 
 class Section:
-    """A section by its ``name``; by ``order`` sections are measured. The name is the ``kind`` of its findings."""
+    """A section by its ``name``; by ``order`` sections are measured. The name is the ``kind`` of its findings.
+
+    One that is ``last`` needs the best attack on z, or the findings of sections before it.
+    """
 
     name: str
     order: int
+    last = False
 
     def applies(self, _about: About) -> bool:
         """Whether an audit has this section; one that has may still find nothing to say."""

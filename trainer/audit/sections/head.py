@@ -82,6 +82,7 @@ class HeadSection(Section):
 
     name = "head"
     order = 4
+    last = True
 
     def applies(self, about: About) -> bool:
         """Where a head's label is among the outputs."""

@@ -386,6 +386,7 @@ class Streams(Section):
 
     name = "streams"
     order = 10
+    last = True
 
     def applies(self, about: About) -> bool:
         """Where the bundle is for a stream, by what is held or by its sensor, and runs here."""

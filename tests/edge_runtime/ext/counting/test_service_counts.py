@@ -56,7 +56,15 @@ def sent(tmp_path_factory):
     receiver = Receiver()
     receiver.start()
     words = ["run", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth?seed=3&people=2&fps=10"]
-    words += ["--sink", f"tcp://127.0.0.1:{receiver.port}", "--ledger", str(folder / "ledger"), "--health", "off"]
+    words += [
+        "--sink",
+        f"tcp://127.0.0.1:{receiver.port}",
+        "--ledger",
+        str(folder / "ledger"),
+        "--health",
+        "off",
+        "--as-root",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "60", "--json"],
         stdout=subprocess.PIPE,
