@@ -54,7 +54,7 @@ class _Options(Table):
     sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
     device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
     update_from: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
-    wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
+    wheels: Text | None = Field(default=None, description="a folder of edgeveil board wheels")
     service: bool = Field(default=Wanted.service, description="true or false")
     frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
     root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
