@@ -5,7 +5,6 @@ A field's ``description`` says what is expected there. A ``ValueError`` of a val
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 
 
 class Table(BaseModel):
@@ -79,8 +78,8 @@ def checked(model: type[Model], document: Any, source: str, page: str) -> Model:
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     key, known, expected = _place(model, first["loc"])
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known here are {', '.join(known)}."
+        near = nearest(str(first["loc"][-1]), known)
+        hint = f"Did you mean {near}?" if near else f"Known here are {', '.join(known)}."
         raise BadInput(f"{source}: {key} is not a known key. {hint}")
     if first["type"] == "missing":
         must = f"; it must be {expected}" if expected else ""

@@ -197,10 +197,12 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
     if failed >= MOST_FAILURES and not wanted.again:
         raise Refused(
             "failed-before",
-            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). Remove the "
-            "cause, then flash it with --again.",
+            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). "
+            "Remove the cause, then flash it with --again.",
         )
-    return [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
+    return (
+        [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
+    )
 
 
 def check_systemd(facts: Facts, wanted: Wanted) -> None:

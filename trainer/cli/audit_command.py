@@ -185,7 +185,7 @@ def audit_sign(
 def audit_verify(
     bundle: Bundle,
     trust: Trust,
-    run: Annotated[Path, typer.Option("--run", help="Folder of the run that it was made from.")],
+    run: Annotated[Path, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")],
     artefact: Annotated[str | None, typer.Option(help="Artefact to attack: that of the card, left out.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed: another than the card's, left out.")] = None,
     jobs: Jobs = None,

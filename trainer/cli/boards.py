@@ -66,10 +66,11 @@ def probe(
     connection: Connection,
     on: On,
     text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with connection.open(on) as board:
-        if text:
+        if text and not as_json:
             print(board.facts().text())
         else:
             print_json(board.facts_document())

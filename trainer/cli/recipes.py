@@ -38,7 +38,7 @@ Hop = Annotated[
 Time = Annotated[str | None, typer.Option(help="csv:FOLDER: column of the time in seconds.")]
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new mine.npz --out mine.toml")
 def new(
     source: Source,
     out: Annotated[

@@ -224,13 +224,13 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     notes, variables = dict[str, None](), dict[str, str]()
 
     def note(old: str, new: str) -> None:
-        notes[f"warning: edgeveil {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
+        notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
 
     for old in (" ".join(words[:2]), words[0]):
         if old in MOVED:
             new, rest = MOVED[old].split(), words[len(old.split()) :]
             shown = f"edgeveil {MOVED[old]}".replace("{}", "FOLDER")
-            note(old, shown)
+            note(f"edgeveil {old}", shown)
             if "{}" in new:
                 if not rest or rest[0].startswith("-"):
                     raise BadInput(f"edgeveil {old}: a folder was expected first. Write {shown}.")
@@ -248,7 +248,7 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
             continue
         verb = command.split() or verb
         if not option or "{}" not in option:
-            note(key, f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
+            note(f"edgeveil {key}", f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
             out += [f"{option}{equals}{value}"] if option else [value] if equals else []
             continue
         given = value if equals else next(rest, "")

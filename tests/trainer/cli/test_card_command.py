@@ -1,4 +1,4 @@
-"""``edgeveil bundle card`` and ``edgeveil audit --verify``: a small label-only bundle, made and asked by the commands."""
+"""``edgeveil bundle card`` and ``edgeveil audit verify``: a small label-only bundle, made and asked by commands."""
 
 import hashlib
 import json
