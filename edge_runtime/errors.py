@@ -115,7 +115,7 @@ def describe(error: BaseException) -> str:
 
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil collect; "
+    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil local collect; "
     "commit baecb1ef of EdgeVeil has it"
 )
 GONE: Dict[str, str] = {

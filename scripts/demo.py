@@ -160,7 +160,7 @@ Done in {seconds:.0f} s. {out}/ holds
 Try next
   .venv/bin/edgeveil bundle inspect {out}/demo.veil --trust {out}/trust
   .venv/bin/edgeveil train digits-label-only --out runs/label-only
-  .venv/bin/edgeveil recipe new --data npz:YOUR.npz --out yours.toml
+  .venv/bin/edgeveil recipe new npz:YOUR.npz --out yours.toml
 
 Open {out}/report.html"""
 

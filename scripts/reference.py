@@ -216,9 +216,9 @@ def _board(profile: Profile) -> Iterator[str]:
     yield f"* watchdog: {f'{seconds} s' if seconds else 'as its system sets it'}"
     yield f"* sensors: {', '.join(profile.sensors)}"
     yield ""
-    commands = [f"edgeveil devices check --on ssh://USER@HOST --for {profile.name}"]
+    commands = [f"edgeveil board check --on ssh://USER@HOST --for {profile.name}"]
     if any(install.packages for install in profile.install if install.python == profile.python):
-        commands.append(f"edgeveil wheels {profile.name} --out wheels")
+        commands.append(f"edgeveil board wheels {profile.name} --out wheels")
     form = next((forms()[backend.device] for backend in profile.backends if backend.device in forms()), None)
     if form is not None and form.requantised:
         how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"

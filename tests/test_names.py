@@ -61,7 +61,7 @@ def pictures(tmp_path):
 
 
 def test_data_look(pictures):
-    code, out, err = edgeveil(pictures.parent, "data", "look", f"images:{pictures.name}", "--sensitive", "who")
+    code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"25 pictures" in out
     assert b'1 of 25 pictures have no row, such as "a/caf\\udce9.png"' in err
@@ -72,7 +72,7 @@ def test_half_a_picture_is_one_sentence_and_a_hidden_one_none(pictures):
     (pictures / "a" / f"{NAME}.png").unlink()
     (pictures / "a" / "._2.png").write_bytes(b"of another system")
     (pictures / "a" / "2.png").write_bytes((pictures / "a" / "2.png").read_bytes()[:40])
-    code, out, err = edgeveil(pictures.parent, "data", "look", f"images:{pictures.name}", "--sensitive", "who")
+    code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"24 pictures" in out
     assert b"a/2.png cannot be read as a picture: it is damaged or empty." in err

@@ -127,7 +127,7 @@ def check_board(facts: Facts, profile: Profile) -> None:
         raise Refused(
             "architecture",
             f"The profile {profile.name} is for {profile.architecture}; this board is {facts.architecture}. "
-            "Name the profile of this board (edgeveil devices list).",
+            "Name the profile of this board (edgeveil board list).",
         )
     if facts.read_only:
         raise Refused("read-only", "The file system of EdgeVeil's folder on the board is read-only. Make it writable.")
@@ -197,10 +197,10 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
     if failed >= MOST_FAILURES and not wanted.again:
         raise Refused(
             "failed-before",
-            f"This release has failed its trial on this board {failed} times (edgeveil status shows why). Remove the "
+            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). Remove the "
             "cause, then flash it with --again.",
         )
-    return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
+    return [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
 
 
 def check_systemd(facts: Facts, wanted: Wanted) -> None:
@@ -244,7 +244,7 @@ def check_space(facts: Facts, size: int) -> None:
         raise Refused(
             "no-space",
             f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
-            "Remove old releases there (edgeveil releases --keep 1), or make room.",
+            "Remove old releases there (edgeveil board releases --keep 1), or make room.",
         )
 
 
@@ -323,7 +323,7 @@ def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
     if spends and counted:
         yield (
             f"{', '.join(counted)} and this service count epsilon apart: a person before all their cameras pays in "
-            "each ledger, and each limit holds alone; edgeveil status shows the sum"
+            "each ledger, and each limit holds alone; edgeveil board status shows the sum"
         )
     if spends and without:
         yield f"no ledger counts the reports of {', '.join(without)}: their epsilon adds to that of this service"

@@ -19,6 +19,7 @@ from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
 from edgeveil.trainer.cli.common import Bundle, Device, Json, OptionalOn, board_command, verified_bundle
+from edgeveil.trainer.cli.tree import BOARDS, app
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -132,13 +133,11 @@ def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads
 # ``edgeveil bench``: time a bundle in turns with other networks on this machine, or on a board.
 
 
-app = typer.Typer()
-
-
 @board_command(
     app,
     "Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
     "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
+    panel=BOARDS,
 )
 def bench(
     connection: Connection,

@@ -13,7 +13,17 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Bundle, Json, On, PassphraseFile, board_command, passphrase_of, print_json
+from edgeveil.trainer.cli.common import (
+    Bundle,
+    Json,
+    On,
+    board_command,
+    passphrase_of,
+    print_done,
+    print_either,
+    print_json,
+)
+from edgeveil.trainer.cli.tree import BOARDS, app, board_group, updates
 from edgeveil.trainer.progress import say, transfer
 
 if TYPE_CHECKING:
@@ -27,11 +37,7 @@ OnCardToo = Annotated[
 ]
 
 
-app = typer.Typer()
-devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
-
-
-@devices.command("list", epilog="Example: edgeveil devices list")
+@board_group.command("list", epilog="Example: edgeveil board list")
 def list_boards(as_json: Json = False) -> None:
     """Name the board profiles."""
     from edgeveil.devices import profiles
@@ -44,15 +50,18 @@ def list_boards(as_json: Json = False) -> None:
         print(f"{name:24} {title}")
 
 
-@devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
-def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
+@board_group.command("show", epilog="Example: edgeveil board show coral-dev-board")
+def show(
+    profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")], as_json: Json = False
+) -> None:
     """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
-    print(profiles.load(profile).text())
+    found = profiles.load(profile)
+    print_either({"schema": 1, **found.model_dump(mode="json")}, found.text(), as_json=as_json)
 
 
-@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi --text")
+@board_command(board_group, "Example: edgeveil board probe --on ssh://pi@edgepi --text")
 def probe(
     connection: Connection,
     on: On,
@@ -66,7 +75,7 @@ def probe(
             print_json(board.facts_document())
 
 
-@board_command(devices, "Example: edgeveil devices check --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board check --on ssh://pi@edgepi")
 def check(
     connection: Connection,
     on: On,
@@ -103,7 +112,9 @@ def check(
         raise LimitNotMet(f"not ready: {', '.join(missing)}. Cure them from the top, then check again.")
 
 
-@board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")
+@board_command(
+    app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root", panel=BOARDS
+)
 def flash(
     connection: Connection,
     bundle: Bundle,
@@ -120,7 +131,9 @@ def flash(
         bool, typer.Option("--accept-raw-on-network", help="Read a camera over a network where others can read it.")
     ] = False,
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
-    wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
+    wheels: Annotated[
+        Path | None, typer.Option(help="Folder of edgeveil board wheels, for a board that lacks them.")
+    ] = None,
     service: Annotated[
         bool, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
     ] = True,
@@ -180,21 +193,22 @@ def flash(
         )
 
 
-@board_command(app, "Example: edgeveil status --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board status --on ssh://pi@edgepi")
 def status(connection: Connection, on: On, as_json: Json = False) -> None:
     """Show what a board runs, which release it would go back to, and what failed there."""
     with connection.open(on) as board:
         _print_runtime(board, "status", *(["--json"] if as_json else []))
 
 
-@board_command(app, "Example: edgeveil rollback --on ssh://pi@edgepi")
-def rollback(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board rollback --on ssh://pi@edgepi")
+def rollback(connection: Connection, on: On, as_json: Json = False) -> None:
     """Have a board run its previous release again; refused if that is below the board's floor."""
     with connection.open(on) as board:
-        print(board.rollback())
+        said = board.rollback()
+    print_either({"schema": 1, "now_runs": said.split()[-1]}, said, as_json=as_json)
 
 
-@board_command(app, "Example: edgeveil logs --on ssh://pi@edgepi --lines 50")
+@board_command(board_group, "Example: edgeveil board logs --on ssh://pi@edgepi --lines 50")
 def logs(
     connection: Connection,
     on: On,
@@ -205,21 +219,21 @@ def logs(
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
-@board_command(app, "Example: edgeveil start --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board start --on ssh://pi@edgepi")
 def start(connection: Connection, on: On) -> None:
     """Start a board's service; returns when it has sent a new frame."""
     with _open_service(connection, on) as board:
         board.control("start")
 
 
-@board_command(app, "Example: edgeveil stop --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board stop --on ssh://pi@edgepi")
 def stop(connection: Connection, on: On) -> None:
     """Stop a board's service until it is started or the board boots again."""
     with _open_service(connection, on) as board:
         board.control("stop")
 
 
-@board_command(app, "Example: edgeveil releases --on ssh://pi@edgepi --keep 3")
+@board_command(board_group, "Example: edgeveil board releases --on ssh://pi@edgepi --keep 3")
 def releases(
     connection: Connection,
     on: On,
@@ -239,7 +253,7 @@ def releases(
     print_json({"schema": 1, "releases": [{"release": release, "is": mark} for release, mark in rows]})
 
 
-@app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")
+@updates.command(epilog="Example: edgeveil update index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
     key: Annotated[str, typer.Option(help="signing.key of the role release, or its pkcs11: address.")],
@@ -248,33 +262,35 @@ def index(
         str, typer.Option(help="Name of the product; a board follows one, and remembers its last version.")
     ] = "all",
     audience: Annotated[str, typer.Option(help="Name of the fleet that it is for; any board's, where empty.")] = "",
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
     from edgeveil.trainer.sealing.keys import write_index
 
-    passphrase = passphrase_of(key, passphrase_file)
+    passphrase = passphrase_of(key)
     made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
-    say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+    text = f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles."
+    print_done(text, {"index": str(out), "version": made.version}, as_json=as_json)
 
 
-@app.command(epilog="Example: edgeveil runtime --key root/signing.key --out edge.runtime")
+@updates.command(epilog="Example: edgeveil update runtime --key root/signing.key --out edge.runtime")
 def runtime(
     key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
     out: Annotated[Path, typer.Option(help="File to write; on a board, edgeveil-edge runtime takes it.")],
     version: Annotated[
         int | None, typer.Option(min=1, help="Its version (one more than that of the file at --out).")
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
     from edgeveil.trainer.sealing.keys import write_runtime
 
-    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
-    say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")
+    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key))
+    text = f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE"
+    print_done(text, {"runtime": str(out), "version": made.version, "sha256": made.sha256}, as_json=as_json)
 
 
-@app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")
+@board_group.command(epilog="Example: edgeveil board wheels raspberry-pi-cpu --out wheels")
 def wheels(
     profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
     out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
@@ -285,6 +301,7 @@ def wheels(
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
     from edgeveil.devices import profiles
@@ -294,7 +311,8 @@ def wheels(
     packages, pins = requirement or (), pin or ()
     site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
-    say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
+    text = f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}"
+    print_done(text, {"folder": str(out), "interpreters": dict(site.interpreters)}, as_json=as_json)
 
 
 @contextlib.contextmanager

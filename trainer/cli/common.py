@@ -8,16 +8,17 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.trainer.cli.tree import App, Verb
+from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
     from edgeveil.edge_runtime.bundle.reader import Bundle as ReadBundle
@@ -27,10 +28,15 @@ Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may si
 TrustForBundle = Annotated[
     Path | None, typer.Option("--trust", help="Folder of the public keys that may sign; for a bundle.")
 ]
-PassphraseFile = Annotated[
-    Path | None, typer.Option(help="File with the key's passphrase; default: EDGEVEIL_PASSPHRASE, then a prompt.")
+NoPassphrase = Annotated[
+    bool,
+    typer.Option(
+        "--no-passphrase",
+        help="Leave the key unencrypted; else EDGEVEIL_PASSPHRASE_FILE, EDGEVEIL_PASSPHRASE or a prompt.",
+    ),
 ]
-NoPassphrase = Annotated[bool, typer.Option("--no-passphrase", help="Leave the key unencrypted.")]
+Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the recipe's epochs to a trial.")]
+Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 RunOf = Annotated[Path | None, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")]
 On = Annotated[
@@ -38,6 +44,12 @@ On = Annotated[
 ]
 OptionalOn = Annotated[
     str | None, typer.Option("--on", metavar="TARGET", help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")
+]
+Jobs = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N", help="Workers at a time, of about 1 GB each; ray or ray:N: on a Ray cluster (RAY_ADDRESS)."
+    ),
 ]
 Device = Annotated[str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")]
 
@@ -58,9 +70,37 @@ def print_either(document: Any, text: str, *, as_json: bool) -> None:
         print(text, flush=True)
 
 
+def print_done(text: str, document: Mapping[str, Any], *, as_json: bool) -> None:
+    """Say what was done, in sentences on stderr; with ``as_json`` its facts are a document on stdout too."""
+    if as_json:
+        print_json({"schema": 1, **document})
+    say(text)
+
+
 def print_view(view: Any, *, as_json: bool) -> None:
     """Print ``view.document()`` as JSON, or ``view.text()``."""
     print_either(view.document(), view.text(), as_json=as_json)
+
+
+def workers(jobs: str | None, *, usual: int | None = None) -> dict[str, Any]:
+    """``jobs`` and ``engine`` of an option ``--jobs``: 4, ray or ray:4. Raises ``BadInput``.
+
+    ``usual`` is how many where none is given: one for each core.
+    """
+    from edgeveil.trainer.attacks.ahead import cores
+
+    match = re.fullmatch(r"(ray)?:?([1-9][0-9]*)?", jobs or "")
+    if match is None:
+        raise BadInput(f"--jobs: expected a number of 1 or more, ray or ray:N; got {jobs}.")
+    return {"jobs": int(match[2] or usual or cores()), "engine": match[1] or "processes"}
+
+
+def free_path(wanted: Path) -> Path:
+    """``wanted``, or the first of NAME-2, NAME-3 and so on where nothing is: the default of ``--out``."""
+    name, number = wanted, 2
+    while os.path.lexists(name):
+        name, number = wanted.with_name(f"{wanted.stem}-{number}{wanted.suffix}"), number + 1
+    return name
 
 
 def verified_bundle(path: Path, trust: Path | None) -> ReadBundle:
@@ -73,38 +113,51 @@ def verified_bundle(path: Path, trust: Path | None) -> ReadBundle:
     return read_bundle(path, open_trust(trust))
 
 
-def new_passphrase(file: Path | None, *, none: bool) -> str | None:
+# Variables of the environment, and each with _FILE for a file: of a passphrase, and, where a command takes two keys, of
+# the signing one.
+PASSPHRASE, SIGNING = "EDGEVEIL_PASSPHRASE", "EDGEVEIL_SIGNING_PASSPHRASE"
+
+
+def new_passphrase(*, none: bool) -> str | None:
     """The passphrase of a new key, typed twice at a terminal; None if ``none``. Raises ``BadInput``."""
-    if none and file is not None:
-        raise BadInput("--passphrase-file and --no-passphrase exclude each other: give one of them.")
-    return None if none else asked_passphrase(file, confirm=True)
+    if none and f"{PASSPHRASE}_FILE" in os.environ:
+        raise BadInput(f"{PASSPHRASE}_FILE and --no-passphrase exclude each other: give one of them.")
+    return None if none else asked_passphrase(confirm=True)
 
 
-def passphrase_of(key: str | Path, file: Path | None) -> str | None:
+def passphrase_of(key: str | Path, variable: str = PASSPHRASE) -> str | None:
     """The passphrase of a key file, or the PIN of a key's token; None if none is needed. Raises ``BadInput``."""
     from edgeveil.trainer.sealing.keys import is_encrypted
 
-    return asked_passphrase(file) if is_encrypted(key) else None
+    return asked_passphrase(variable) if is_encrypted(key) else None
 
 
-def asked_passphrase(file: Path | None, *, confirm: bool = False) -> str:
-    """A passphrase from the file, the environment, or the terminal. Raises ``BadInput``."""
-    if file is not None:
-        try:
-            return file.read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The passphrase was expected in {file}, which cannot be read: {reason(error)}.") from None
-    if "EDGEVEIL_PASSPHRASE" in os.environ:
-        return os.environ["EDGEVEIL_PASSPHRASE"]
+def asked_passphrase(variable: str = PASSPHRASE, *, confirm: bool = False) -> str:
+    """A passphrase from the variable's file, the variable, or the terminal; of ``SIGNING``, then as of any other key.
+
+    Raises ``BadInput``.
+    """
+    for name in dict.fromkeys((variable, PASSPHRASE)):
+        if file := os.environ.get(f"{name}_FILE"):
+            try:
+                return Path(file).read_text().rstrip("\r\n")
+            except (OSError, UnicodeDecodeError) as error:
+                raise BadInput(
+                    f"The passphrase was expected in {file}, which cannot be read: {reason(error)}."
+                ) from None
+        if name in os.environ:
+            return os.environ[name]
     if not sys.stdin.isatty():
         raise BadInput(
-            "A passphrase was expected and there is no terminal to ask on. Name a file with --passphrase-file, set "
-            "EDGEVEIL_PASSPHRASE, or make a key without one (keygen and trust init: --no-passphrase)."
+            f"A passphrase was expected and there is no terminal to ask on. Name its file in {PASSPHRASE}_FILE, set "
+            f"{PASSPHRASE}, or make a key without one (key new and trust init: --no-passphrase)."
         )
     return typer.prompt("Passphrase", hide_input=True, confirmation_prompt=confirm, err=True)
 
 
-def board_command(app: typer.Typer, epilog: str) -> Callable[[Command], Command]:
+def board_command(
+    app: App, epilog: str, name: str | None = None, panel: str | None = None
+) -> Callable[[Command], Command]:
     """Add the decorated function to ``app``; its parameter ``connection`` becomes the options of a login."""
 
     def add(function: Command) -> Command:
@@ -116,7 +169,7 @@ def board_command(app: typer.Typer, epilog: str) -> Callable[[Command], Command]
         own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "connection"]
         # Typer reads it; mypy knows of no such attribute of a function.
         command.__signature__ = inspect.Signature([*own, *_LOGIN.values()])  # type: ignore[attr-defined]
-        app.command(cls=_BoardCommand, epilog=epilog)(command)
+        app.command(name, cls=_BoardCommand, epilog=epilog, rich_help_panel=panel)(command)
         return function
 
     return add
@@ -138,7 +191,7 @@ def _connection(
 _LOGIN = inspect.signature(_connection, eval_str=True).parameters
 
 
-class _BoardCommand(TyperCommand):
+class _BoardCommand(Verb):
     """A command that takes its board as ``--on TARGET``."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

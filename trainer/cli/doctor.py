@@ -15,9 +15,8 @@ import typer
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.cli.common import Json, print_either
+from edgeveil.trainer.cli.tree import HERE, app
 from edgeveil.trainer.progress import say
-
-app = typer.Typer()
 
 # What for: the modules that it needs, and what installs them.
 NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -32,11 +31,11 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
     "train --track mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
-    "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
+    "edgeveil bundle card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }
 
 
-@app.command(epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
+@app.command(rich_help_panel=HERE, epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
 def doctor(
     boards: Annotated[
         list[str] | None, typer.Option("--on", metavar="TARGET", help="A board to ask: ssh://user@host; repeatable.")
@@ -49,7 +48,7 @@ def doctor(
     silent = [one for one in found["boards"] if one["problem"] is not None]
     if silent:
         raise DeviceFailed(f"{len(silent)} of {len(found['boards'])} boards do not answer: {silent[0]['problem']}")
-    say("Next: edgeveil data look SOURCE, or edgeveil recipe list")
+    say("Next: edgeveil data inspect SOURCE, or edgeveil recipe list")
 
 
 def examine(boards: Sequence[str] = ()) -> dict[str, Any]:

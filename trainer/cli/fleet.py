@@ -13,12 +13,9 @@ import typer
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import Bundle, Json, print_json
+from edgeveil.trainer.cli.tree import fleet
 from edgeveil.trainer.progress import say
 
-fleet = typer.Typer(
-    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
-    no_args_is_help=True,
-)
 Parallel = Annotated[int | None, typer.Option(min=1, help="Boards at a time; else what the file says.")]
 MostFailures = Annotated[
     int | None, typer.Option(min=0, help="Stop when more boards than that have failed; else what the file says.")

@@ -14,11 +14,12 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
-    PassphraseFile,
     asked_passphrase,
     new_passphrase,
+    print_done,
     print_either,
 )
+from edgeveil.trainer.cli.tree import pseudonym
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -29,11 +30,11 @@ if TYPE_CHECKING:
 # The master key and the vault that a command names.
 
 
-def opened_key(path: Path, passphrase_file: Path | None) -> MasterKey:
+def opened_key(path: Path) -> MasterKey:
     """The master key, its passphrase asked for where it needs one. Raises ``BadInput``."""
     from edgeveil.trainer.ext.publish.master_key import is_sealed, open_key
 
-    return open_key(path, passphrase=asked_passphrase(passphrase_file) if is_sealed(path) else None)
+    return open_key(path, passphrase=asked_passphrase() if is_sealed(path) else None)
 
 
 @contextmanager
@@ -50,7 +51,6 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
         yield vault
 
 
-pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
 Key = Annotated[Path, typer.Option(help="The master key.")]
 TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]
 MaybeVault = Annotated[Path | None, typer.Option(help='The vault; left out for mode = "stateless".')]
@@ -63,14 +63,15 @@ Identifier = Annotated[str, typer.Argument(help="The person's identifier, in any
 @pseudonym.command("keygen", epilog="Example: edgeveil pseudonym keygen pseudonyms.key")
 def keygen(
     key: Annotated[Path, typer.Argument(help="The file to write; must not exist.")],
-    passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
+    as_json: Json = False,
 ) -> None:
     """Make a master key. Without it nothing can be revealed; with it and the vault, everything."""
     from edgeveil.trainer.ext.publish.master_key import keygen as make_key
 
-    make_key(key, passphrase=new_passphrase(passphrase_file, none=no_passphrase))
-    say(f"Wrote {key} (mode 600: keep it secret, and keep a copy).")
+    make_key(key, passphrase=new_passphrase(none=no_passphrase))
+    text = f"Wrote {key} (mode 600: keep it secret, and keep a copy)."
+    print_done(text, {"key": str(key)}, as_json=as_json)
 
 
 @pseudonym.command(
@@ -86,13 +87,12 @@ def reveal(
     field: Field,
     epoch: Epoch,
     vault: MaybeVault = None,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Show whom pseudonyms stand for."""
     from edgeveil.trainer.ext.publish.master_key import Cipher, Scope, unpadded
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     cipher = Cipher(master, Scope(recipient, field, epoch))
     with opened_vault(vault, master, new=False) as held:
         opened = [cipher.open(one) for one in pseudonyms]
@@ -108,13 +108,12 @@ def subject(
     key: Key,
     vault: TheVault,
     field: Field,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Show which publications hold a person: the right to know."""
     from edgeveil.trainer.ext.publish.vault import holdings
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
         found = holdings(held, master, field, _given(identifier))
@@ -137,16 +136,17 @@ def rotate(
     to: Annotated[int, typer.Option(min=1, help="The new epoch.")],
     out: Annotated[Path, typer.Option(help="The table to write; must not exist.")],
     vault: MaybeVault = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Write a table with the pseudonyms of another epoch."""
     from edgeveil.trainer.ext.publish.master_key import Scope
     from edgeveil.trainer.ext.publish.table_files import rotate as rotate_table
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         rotate_table(table, column, out, master, Scope(recipient, field, epoch), to=to, vault=held)
-    say(f"Wrote {out}. New publications want epoch {to} in their plan.")
+    text = f"Wrote {out}. New publications want epoch {to} in their plan."
+    print_done(text, {"table": str(out), "epoch": to}, as_json=as_json)
 
 
 @pseudonym.command(
@@ -157,7 +157,6 @@ def erase(
     key: Key,
     vault: TheVault,
     field: Field,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
@@ -168,7 +167,7 @@ def erase(
         print_either(requests, "\n".join(one.request() for one in found), as_json=as_json)
         sys.stdout.flush()
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
         erase_subject(held, master, field, _given(identifier), first=first)

@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, print_json, print_view
+from edgeveil.trainer.cli.common import Json, free_path, print_done, print_json, print_view
+from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
-recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
-data = typer.Typer(help="Your own data, before any training.", no_args_is_help=True)
-
+Source = Annotated[str, typer.Argument(help="A .npz, .csv or .parquet file, or a folder of pictures or recordings.")]
 Target = Annotated[
     str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
 ]
@@ -39,10 +38,12 @@ Hop = Annotated[
 Time = Annotated[str | None, typer.Option(help="csv:FOLDER: column of the time in seconds.")]
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new npz:mine.npz --out mine.toml")
 def new(
-    source: Annotated[str, typer.Option("--data", help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
-    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    source: Source,
+    out: Annotated[
+        Path | None, typer.Option(help="TOML file to write [default: that of the data, then NAME-2.toml].")
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
@@ -75,17 +76,20 @@ def new(
     hop: Hop = None,
     time: Time = None,
     trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
+    as_json: Json = False,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
+    from edgeveil.trainer.recipe.data_section import data_at
     from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
-    given = Given(source, *words, Steps(rate, channels, window, hop, time))
-    for note in [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]:
-        say(note)
-    say(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out), '--out', f'runs/{out.stem}'])}")
+    given = Given(data_at(source), *words, Steps(rate, channels, window, hop, time))
+    out = out or free_path(Path(f"{given.path.stem}.toml"))
+    notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
+    notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
+    print_done("\n".join(notes), {"recipe": str(out)}, as_json=as_json)
 
 
 @recipes.command("list", epilog="Example: edgeveil recipe list")
@@ -109,16 +113,19 @@ def list_recipes(
 
 
 @recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
-def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
+def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")], as_json: Json = False) -> None:
     """Print a recipe, ready to be changed and trained."""
     from edgeveil.trainer.recipe.schema import Recipe
 
-    sys.stdout.write(Recipe.text(recipe))
+    if as_json:
+        print_json({"schema": 1, **Recipe.find(recipe).model_dump(mode="json", exclude_none=True)})
+    else:
+        sys.stdout.write(Recipe.text(recipe))
 
 
-@data.command("look", epilog="Example: edgeveil data look images:pictures")
+@data.command("inspect", epilog="Example: edgeveil data inspect pictures")
 def look(
-    source: Annotated[str, typer.Argument(help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
+    source: Source,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
@@ -133,12 +140,13 @@ def look(
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
+    from edgeveil.trainer.recipe.data_section import data_at
     from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
 
     steps = Steps(rate, channels, window, hop, time)
-    given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
+    given = Given(data_at(source), target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
     found = look_at(given)
     print_view(found, as_json=as_json)
     if found.wrong:

@@ -26,8 +26,8 @@ RECIPES = {
 }
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil collect, or train "
-    "on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
+    "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil local collect, or "
+    "train on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
 )
 # By section, kind and key, and by a value of a key: what replaces it.
 GONE = {

@@ -138,7 +138,7 @@ def _facts(run: Path) -> dict[str, Any]:
         found = json.loads((run / "run.json").read_text())
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil runs list`."
+            f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil run list`."
         ) from None
     return found if isinstance(found, dict) else {}
 
@@ -148,7 +148,7 @@ def _recipe(run: Path) -> dict[str, Any]:
         return tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"The recipe of the run in {run} cannot be read ({reason(error)}). See `edgeveil runs list`."
+            f"The recipe of the run in {run} cannot be read ({reason(error)}). See `edgeveil run list`."
         ) from None
 
 
@@ -181,7 +181,7 @@ class MlflowStore:
         except ImportError:
             raise BadInput(
                 "--track mlflow: needs the package mlflow-skinny, which is not installed: pip install "
-                "'edgeveil[mlflow]'. Or leave --track out: edgeveil runs shows the same figures."
+                "'edgeveil[mlflow]'. Or leave --track out: edgeveil run shows the same figures."
             ) from None
         self.folder = folder.absolute()
         try:

@@ -1,4 +1,4 @@
-"""``edgeveil data look``: what a user's data hold, what could be y and z, and what is wrong, before any training."""
+"""``edgeveil data inspect``: what a user's data hold, what could be y and z, and what is wrong, before any training."""
 
 from __future__ import annotations
 

@@ -82,11 +82,11 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
         return edgeveil("flash", bundle.path, *common, "--json", *more)
 
     def status():
-        code, out, said = edgeveil("status", "--on", board.target, "--json")
+        code, out, said = edgeveil("board", "status", "--on", board.target, "--json")
         assert code == 0, said
         return json.loads(out)
 
-    code, out, said = edgeveil("devices", "probe", "--on", board.target)
+    code, out, said = edgeveil("board", "probe", "--on", board.target)
     facts = json.loads(out)
     assert (code, facts["architecture"], facts["interpreters"].get("ai-edge-litert")) == (0, "aarch64", None), said
     assert board.run("printenv QEMU_CPU").stdout == b"cortex-a53\n"
@@ -110,7 +110,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
     newer = json.loads(out)
     assert newer["steps"] == ["upload", "install"]
     assert (status()["current"], status()["previous"]) == (newer["sha"], steps["sha"])
-    code, _, said = edgeveil("rollback", "--on", board.target)
+    code, _, said = edgeveil("board", "rollback", "--on", board.target)
     assert code == 0, said
     assert (status()["current"], status()["previous"]) == (steps["sha"], newer["sha"])
     emulated_boards.record(

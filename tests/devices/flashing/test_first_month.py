@@ -35,7 +35,7 @@ def card(edgeveil, tmp_path):
     trust, first, second = watching_bundle(tmp_path, "first", "second")
     TrustFolder.open(trust).settle(index_stale_days=STALE_DAYS, passphrase="correct horse")  # noqa: S106
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", trust, "--wheels", tmp_path / "wheels"]
     place = emulated_boards.new_card(tmp_path / "card.img")
     (tmp_path / "days.conf").write_text(JOURNAL)
@@ -148,5 +148,5 @@ def red(board, edgeveil):
         time.sleep(5)
     status = board.run("systemctl show -P ExecMainStatus edgeveil").stdout.decode().strip()
     said = board.run("journalctl --no-pager -o cat -u edgeveil | grep 'update index' | tail -1").stdout.decode().strip()
-    there = json.loads(edgeveil("status", "--on", board.target, *board.options(), "--json"))
+    there = json.loads(edgeveil("board", "status", "--on", board.target, *board.options(), "--json"))
     return {"status": status, "said": said, "index_days": there["index"]["age_s"] // 86400}

@@ -93,7 +93,7 @@ class Desk:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.reach = {UPDATES_AT: self.server.server_port}
-        edgeveil("wheels", PROFILE, "--out", folder / "wheels")
+        edgeveil("board", "wheels", PROFILE, "--out", folder / "wheels")
         self.card = emulated_boards.new_card(folder / "card.img", "cloud")
         words = ["--for", PROFILE, "--trust", trust, "--wheels", folder / "wheels", "--setup", folder / "setup.toml"]
         words += ["--source", "simulate:depth", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s&keep=3"]

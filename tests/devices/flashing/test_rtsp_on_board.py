@@ -40,7 +40,7 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
     programs.need(*programs.RTSP_SERVER)
     owner, bundle = watching_bundle(tmp_path, "corridor", capture=GRAY)
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
     authority, certificate, key = network_receivers.certificates(tmp_path, HOST)
     (tmp_path / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     (tmp_path / "who").write_text("who:topsecret\n")

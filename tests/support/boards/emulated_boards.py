@@ -112,7 +112,7 @@ def board(
 
 
 def wheels(*packages: str) -> list[str]:
-    """Options of ``edgeveil wheels`` for these packages."""
+    """Options of ``edgeveil board wheels`` for these packages."""
     pins = [part for package in packages if package in PINS for part in ("--pin", PINS[package])]
     return [part for package in packages for part in ("--with", package)] + pins
 

@@ -8,6 +8,7 @@ from edgeveil.devices.transports.base import Completed
 from tests.support import output
 
 ON = "--on ssh://pi@edgepi"
+BOARD = [f"board {verb}" for verb in ("status", "rollback", "logs", "start", "stop", "releases", "probe")]
 
 
 @pytest.fixture
@@ -17,7 +18,7 @@ def edgeveil(monkeypatch, capfd):
     return lambda line: run(*line.split())[::2]
 
 
-@pytest.mark.parametrize("verb", ["status", "rollback", "logs", "start", "stop", "releases", "devices probe"])
+@pytest.mark.parametrize("verb", BOARD)
 def test_a_target_without_on_is_refused_with_the_new_spelling(edgeveil, verb):
     code, said = edgeveil(f"{verb} ssh://pi@edgepi")
     assert code == 2
@@ -44,17 +45,17 @@ def test_options_that_hold_a_place_are_no_target(edgeveil):
     assert "none.veil" in said, "the bundle that is not there is what is wrong, not --update-from"
 
 
-@pytest.mark.parametrize("verb", ["bench mnist.veil", "audit mnist.veil"])
+@pytest.mark.parametrize("verb", ["bench mnist.veil", "audit board mnist.veil"])
 def test_bench_and_audit_take_their_board_alike(edgeveil, verb):
     code, said = edgeveil(f"{verb} ssh://pi@edgepi")
     assert code == 2
-    assert f"{verb.split()[0]} {ON}" in said
+    assert f"{verb.removesuffix(' mnist.veil')} {ON}" in said
 
 
 def test_every_command_for_a_board_has_the_same_options(monkeypatch, capfd):
     monkeypatch.setenv("COLUMNS", "200")
     run = output.in_process(monkeypatch, capfd)
-    for verb in ("flash", "status", "rollback", "logs", "start", "stop", "releases", "devices probe", "bench", "audit"):
+    for verb in ("flash", *BOARD, "bench", "audit board"):
         code, text, _ = run(*verb.split(), "--help")
         assert code == 0
         for option in ("--on", "--root", "--identity", "--known-hosts", "--password-file"):
@@ -71,7 +72,7 @@ def test_a_time_that_is_none_is_the_users_mistake(edgeveil):
 
 @pytest.mark.parametrize("target", ["image:card.img", "dir:/media/rootfs"])
 def test_a_card_is_no_board_that_answers(edgeveil, target):
-    code, said = edgeveil(f"status --on {target}")
+    code, said = edgeveil(f"board status --on {target}")
     assert (code, said.count("\n")) == (2, 1)
     assert said.startswith(f"error: {target} is a card")
     assert "ssh://user@host" in said
@@ -107,8 +108,8 @@ FACTS = {
 def test_a_board_is_shown_as_text_or_as_json(monkeypatch, capsys):
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(FACTS))
     run = output.in_process(monkeypatch, capsys)
-    assert json.loads(run("devices", "probe", *ON.split())[1]) == FACTS
-    code, text, _ = run("devices", "probe", *ON.split(), "--text")
+    assert json.loads(run("board", "probe", *ON.split())[1]) == FACTS
+    code, text, _ = run("board", "probe", *ON.split(), "--text")
     assert code == 0
     lines = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert lines["board"] == "Raspberry Pi?[2J 4", "what a board says cannot clear the terminal"

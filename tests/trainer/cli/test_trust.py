@@ -16,7 +16,7 @@ def _nobody_there(monkeypatch):
 
 @pytest.fixture
 def signing(edgeveil, tmp_path):
-    assert edgeveil("keygen", tmp_path / "keys", "--no-passphrase")[0] == 0
+    assert edgeveil("key", "new", tmp_path / "keys", "--no-passphrase")[0] == 0
     return tmp_path / "keys/signing.pub"
 
 
@@ -24,7 +24,7 @@ def test_a_root_key_without_a_passphrase_asks_for_none(edgeveil, signing, tmp_pa
     code, out, _ = edgeveil("trust", "init", tmp_path / "root", "--key", signing, "--no-passphrase")
     assert (code, is_encrypted(tmp_path / "root/signing.key")) == (0, False)
     assert "version 1," in out
-    code, out, _ = edgeveil("trust", "require", tmp_path / "root", 5)
+    code, out, _ = edgeveil("trust", "set", tmp_path / "root", "--require", 5)
     assert code == 0
     assert "least security version 5" in out
     code, out, _ = edgeveil("trust", "show", tmp_path / "root", "--json")
@@ -37,13 +37,13 @@ def test_a_root_key_with_a_passphrase_is_opened_by_it_alone(edgeveil, signing, t
     root = tmp_path / "root"
     assert edgeveil("trust", "init", root, "--key", signing, "--passphrase-file", words)[0] == 0
     assert is_encrypted(root / "signing.key")
-    code, _, err = edgeveil("trust", "require", root, 5)
+    code, _, err = edgeveil("trust", "set", root, "--require", 5)
     assert code == 2
     assert "--passphrase-file" in err
     assert "--no-passphrase" in err
     monkeypatch.setenv("EDGEVEIL_PASSPHRASE", "tulip 8")
-    assert "The passphrase is not the right one" in edgeveil("trust", "require", root, 5)[2]
-    assert edgeveil("trust", "require", root, 5, "--passphrase-file", words)[0] == 0
+    assert "The passphrase is not the right one" in edgeveil("trust", "set", root, "--require", 5)[2]
+    assert edgeveil("trust", "set", root, "--require", 5, "--passphrase-file", words)[0] == 0
 
 
 @pytest.mark.parametrize("command", [("keygen",), ("trust", "init")])

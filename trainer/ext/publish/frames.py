@@ -212,7 +212,7 @@ def perturbed(
 
 def engine_of(engine: Engine, at_once: int) -> AbstractContextManager[Run]:
     """What runs the jobs: processes of this machine, or the cluster at RAY_ADDRESS, which must share the folders."""
-    return processes(at_once) if engine == "local" else ray_tasks(at_once, instead="--engine local")
+    return processes(at_once) if engine == "local" else ray_tasks(at_once, instead="--jobs N")
 
 
 def _answers(run: Run, jobs: Sequence[Job], *, done: int) -> Iterator[dict[str, Any]]:
