@@ -203,8 +203,8 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
             bundle,
             board.address,
             board.connection,
-            board.require("profile", "--for"),
-            trust=board.require("trust", "--trust"),
+            board.require("profile"),
+            trust=board.require("trust"),
             wanted=replace(board.wanted, again=again),
             wheels=board.wheels,
             source_credentials=board.source_credentials,
@@ -263,7 +263,7 @@ def open_board(board: SiteBoard, say: Say) -> Board:
     """The board, reached over its connection. Raises ``BadInput`` for a card, and what the connection raises."""
     if board.address.startswith(sd_card.KINDS):
         raise BadInput(f"{board.address} is a card, which can only be flashed. Use its board's address once it runs.")
-    return board.connection.open(board.address, say=say)
+    return board.open(say)
 
 
 def _status(there: Board) -> Mapping[str, Any]:

@@ -29,10 +29,10 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from edgeveil.devices.flashing.board import Say
+from edgeveil.devices.flashing.board import Board, Say
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, nearest, read_toml
+from edgeveil.devices.toml_tables import Table, Text, Texts, checked, did_you_mean, matching, read_toml
 from edgeveil.devices.transports import split_target
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput
@@ -70,7 +70,9 @@ class Settings(Table):
     password_file: Text | None = Field(default=None, description="a file that holds the board user's password")
 
 
-class _Board(Settings):
+class BoardTable(Settings):
+    """A board: its address and its keys."""
+
     address: Text = Field(description="user@host, an alias of ~/.ssh/config, ssh://, serial://, image: or dir:")
 
 
@@ -81,7 +83,7 @@ class File(Table):
     most_failures: int = Field(default=0, ge=0, description="a number of failed boards that stop no roll-out, from 0")
     canary: Text | None = Field(default=None, description="the name of the board that is flashed first, and alone")
     all: Settings = Field(default=Settings(), description="a table: defaults for every board")
-    board: dict[_Name, _Board] = Field(min_length=1, description="a table [board.NAME] for each board")
+    board: dict[_Name, BoardTable] = Field(min_length=1, description="a table [board.NAME] for each board")
 
 
 @dataclass(frozen=True)
@@ -98,14 +100,16 @@ class SiteBoard:
     source_credentials: Path | None = None
     setup: Path | None = None
 
-    def require(self, key: str, option: str) -> Any:
-        """The profile or the trust folder. Raises ``BadInput`` where neither the file nor the option has it."""
+    def open(self, say: Say = lambda _: None) -> Board:
+        """The board itself; close it, or use it as a context manager. Raises as ``Connection.open``."""
+        return self.connection.open(self.address, say=say)
+
+    def require(self, key: str) -> Any:
+        """Its ``profile`` or ``trust``. Raises ``BadInput`` where the file has none."""
         value = getattr(self, key)
         if value is None:
-            raise BadInput(
-                f"{self.name}: {key} is missing: give {option}, or {key} in [all] or in the board's table of {FILE}. "
-                f"See {PAGE}."
-            )
+            option = {"profile": "--for"}.get(key, f"--{key}")
+            raise BadInput(f"{self.name}: {key} is missing; give {option}, or write {key} in {FILE} ({PAGE}).")
         return value
 
 
@@ -138,7 +142,7 @@ def load(path: Path, say: Say = lambda _: None) -> Site:
             raise BadInput(f"{path}: {other} and {board.name} have the same address and root. Each must have its own.")
     first = file.canary or boards[0].name
     if first not in file.board:
-        raise BadInput(f"{path}: the canary {first!r} is none of the boards{nearest(first, file.board)}")
+        raise BadInput(f"{path}: the canary {first!r} is none of the boards{did_you_mean(first, file.board)}")
     boards.sort(key=lambda board: board.name != first)
     return Site(tuple(boards), file.parallel, file.most_failures)
 
@@ -162,7 +166,7 @@ def find(name: str, path: Path | None = None, say: Say = lambda _: None) -> Site
 
         if not has_alias(name):
             if boards:
-                raise BadInput(f"{file} has no board {name!r}{nearest(name, [board.name for board in boards])}")
+                raise BadInput(f"{file} has no board {name!r}{did_you_mean(name, [board.name for board in boards])}")
             raise BadInput(
                 f"There is no board {name!r}: {file} is not here, and ~/.ssh/config has no such host. Write user@host, "
                 "ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200."
@@ -203,8 +207,8 @@ def _of_old_fleet(path: Path, document: Mapping[str, Any]) -> dict[str, Any]:
     return {**document, "all": renamed(document.get("all", {})), "board": boards}
 
 
-def _board(name: str, own: _Board, common: Settings, path: Path) -> SiteBoard:
-    board = _Board(**{**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
+def _board(name: str, own: BoardTable, common: Settings, path: Path) -> SiteBoard:
+    board = BoardTable(**{**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
     address = _address(board.address)
     if split_target(address).password:  # refused here, and not once the first of its boards is changed
         raise BadInput(f"{path}: board.{name}.address holds a password: name a file by password_file instead.")

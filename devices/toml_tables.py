@@ -5,7 +5,6 @@ A field's ``description`` says what is expected there. A ``ValueError`` of a val
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 
 
 class Table(BaseModel):
@@ -69,10 +68,10 @@ def read_toml(path: Path, what: str, page: str) -> dict[str, Any]:
         raise BadInput(f"the {what} {path} is not TOML: {error}. {page} shows one.") from None
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """``". Did you mean X?"`` if a known word is near, else all of them."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f". Did you mean {near[0]}?" if near else f". Known here are {', '.join(known)}."
+    near = nearest(word, known)
+    return f". Did you mean {near}?" if near else f". Known here are {', '.join(known)}."
 
 
 def checked(model: type[Model], document: Any, source: str, page: str, text: str = "") -> Model:
@@ -90,7 +89,7 @@ def checked(model: type[Model], document: Any, source: str, page: str, text: str
     if line := _line(text, first["loc"]):
         source = f"{source}, line {line}"
     if first["type"] == "extra_forbidden":
-        raise BadInput(f"{source}: {key} is not a known key{nearest(str(first['loc'][-1]), known)}")
+        raise BadInput(f"{source}: {key} is not a known key{did_you_mean(str(first['loc'][-1]), known)}")
     if first["type"] == "missing":
         must = f"; it must be {expected}" if expected else ""
         raise BadInput(f"{source}: {key} is missing{must}. See {page}.")

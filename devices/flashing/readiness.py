@@ -70,9 +70,7 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
 def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
     if recipe is None:
         known = ", ".join(one.python for one in profile.install) or "none"
-        return (
-            f"no recipe for Python {version} (there is one for {known}): use that system, or --with of edgeveil board wheels"
-        )
+        return f"no recipe for Python {version} (there is one for {known}): use that system, or --with of edgeveil board wheels"
     if not recipe.packages:
         return f"sudo apt-get install {' '.join(recipe.system)}"
     more = "" if version == profile.python else f" --python {version}"
@@ -104,7 +102,7 @@ def _usable(facts: Facts, backend: Backend) -> bool:
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
-    cure = None if facts.sudo else "give the password with --password-file, or log in as a user who may sudo"
+    cure = None if facts.sudo else "give the password by password_file in boards.toml, or log in as a user who may sudo"
     yield Finding("sudo", "yes" if facts.sudo else "not without a password", cure)
     yield Finding("systemd", "runs" if facts.systemd else "none", None if facts.systemd else "flash with --no-service")
 

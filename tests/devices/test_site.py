@@ -75,7 +75,7 @@ def test_a_fleet_file_of_before_is_read_with_a_warning(tmp_path):
         ('canary = "b"', 'canary = "d"', "the canary 'd' is none of the boards. Known here are a, b, c"),
         ("ssh://pi@c", "ssh://pi@c:port", "with a port of 1 to 65535"),
         ("ssh://pi@c", "ssh://pi:secret@c", "board.c.address holds a password: name a file by password_file"),
-        ("[board.c]", '[board."c d"]', "line 19: board.c d must be letters, digits"),
+        ("[board.c]", '[board."c d"]', "line 18: board.c d must be letters, digits"),
         ('address = "pi@a"', "", "line 9: board.a.address is missing; it must be user@host, an alias"),
         (
             'source = "camera:0"',
@@ -136,5 +136,7 @@ def test_a_board_is_found_by_name_by_address_and_by_alias(tmp_path, monkeypatch)
 
 def test_what_a_flash_needs_is_said_with_where_it_goes(tmp_path):
     board = site(tmp_path, '[board.a]\naddress = "pi@a"\n').boards[0]
-    with pytest.raises(BadInput, match=r"a: trust is missing: give --trust, or trust in .all. or in the board's table"):
-        board.require("trust", "--trust")
+    with pytest.raises(BadInput, match="a: trust is missing; give --trust, or write trust in boards"):
+        board.require("trust")
+    with pytest.raises(BadInput, match="a: profile is missing; give --for,"):
+        board.require("profile")

@@ -23,13 +23,8 @@ from tests.support.small_runs import small_recipe
 SHARED = {
     "--json",
     "--no-passphrase",
-    "--password-file",
-    "--identity",
-    "--known-hosts",
-    "--root",
+    "--boards",
     "--run",
-    "--parallel",
-    "--most-failures",
 }
 
 
