@@ -155,8 +155,8 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
     if before == "":
         raise Refused(
             "settings-unread",
-            "The settings of the board's service say what runs the model, and cannot be read: log in as a user "
-            "who can sudo, with --password-file where sudo asks for one; or give --source and --sink for new ones.",
+            "The settings of the board's service say what runs the model, and cannot be read: log in as a user who "
+            "can sudo, with password_file in boards.toml where sudo asks; or give --source and --sink for new ones.",
         )
     return before or CPU
 

@@ -220,7 +220,8 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
         raise Refused(
             "no-root",
             "The service needs root on the board, and this user cannot sudo without a password: give it with "
-            "--password-file, log in as another user, or leave the service out with --no-service and without --source.",
+            "password_file in boards.toml, log in as another user, or leave the service out with --no-service and "
+            "without --source.",
         )
 
 
@@ -234,7 +235,7 @@ def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
         raise Refused(
             "updates-itself",
             f"This board updates itself, and its update unit may not open the {device} that it would try releases on. "
-            "Repeat --update-from with the same place as before, or use --device cpu.",
+            "Repeat update in boards.toml with the same place as before, or use --device cpu.",
         )
 
 
@@ -265,8 +266,8 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
     if {".", ".."} & set(root.split("/")) or inside or _WRITTEN.match(place):
         raise Refused(
             "another-folder",
-            f"A folder outside those of the services was expected as --root, written out; got {root}, where a service "
-            f"could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
+            f"A folder outside those of the services was expected as root in boards.toml, written out; got {root}, where "
+            f"a service could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
         )
     if not wanted.service:
         return []
@@ -275,15 +276,15 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
         if one.name == name and one.root != root:
             raise Refused(
                 "another-folder",
-                f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
-                f"out to flash that one; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME.",
+                f"The service {name} of this board has the folder {one.root}, and root in boards.toml names {root}. Leave "
+                f"root out to flash that one; a service beside it has a folder of its own: root = /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):
             raise Refused(
                 "camera-in-use",
                 f"{wanted.source} is the camera of the service {one.name} of this board. Name another --source, or "
-                f"flash that service: --root {one.root}.",
+                f"flash that service: root = {one.root}.",
             )
         for user in (owner.user, owner.inside_user, owner.camera_user):
             if user in one.users:
@@ -314,7 +315,7 @@ def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoar
         yield f"the pages of {name} are at {pages_at(owner.root, services)}"
     own = next((one.source for one in services if one.name == name), "")
     if source and own not in ("", for_others(source)):
-        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
+        beside = f"a service beside it has a folder of its own: root = /opt/{FIRST}-NAME"
         yield f"{name} reads {for_others(own)} no more; {beside}"
 
 

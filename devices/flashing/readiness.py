@@ -103,7 +103,7 @@ def _usable(facts: Facts, backend: Backend) -> bool:
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
-    cure = None if facts.sudo else "give the password with --password-file, or log in as a user who may sudo"
+    cure = None if facts.sudo else "give the password by password_file in boards.toml, or log in as a user who may sudo"
     yield Finding("sudo", "yes" if facts.sudo else "not without a password", cure)
     yield Finding("systemd", "runs" if facts.systemd else "none", None if facts.systemd else "flash with --no-service")
 

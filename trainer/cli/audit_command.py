@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import (
@@ -16,7 +15,9 @@ from edgeveil.trainer.cli.common import (
     Json,
     On,
     RunOf,
+    SiteBoard,
     Trust,
+    TrustForBundle,
     board_command,
     passphrase_of,
     print_done,
@@ -126,12 +127,12 @@ def _end(document: dict[str, Any], *, full: bool, as_json: bool, save: Any = Non
     audits,
     "Example: edgeveil audit board mnist.veil --on ssh://pi@edgepi --into runs/mnist-export --trust root",
     name="board",
+    on=On,
 )
 def audit_board(
-    connection: Connection,
+    at: SiteBoard,
     bundle: Bundle,
-    on: On,
-    trust: Trust,
+    trust: TrustForBundle = None,
     into: Annotated[
         Path | None, typer.Option(help="Audited export folder of the bundle; its card gets a column.")
     ] = None,
@@ -157,10 +158,11 @@ def audit_board(
     run = run or (folder.run if folder else None)
     if run is None:
         raise BadInput("The run's data are needed: give --run (or --into).")
+    trust = trust or at.require("trust")
     settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried, **workers(jobs)}
     floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
     settings |= {"artefact": artefact, "device": check_device(device)}
-    with connection.open(on, say=say) as board:
+    with at.open(say) as board:
         document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, resume=resume, **settings)
     if into is not None:
         say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")

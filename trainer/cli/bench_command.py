@@ -15,10 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil import devices, edge_runtime
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.trainer.cli.common import Bundle, Device, Json, OptionalOn, board_command, verified_bundle
+from edgeveil.trainer.cli.common import (
+    Bundle,
+    Device,
+    Json,
+    OptionalOn,
+    SiteBoard,
+    board_command,
+    verified_bundle,
+)
 from edgeveil.trainer.cli.tree import BOARDS, app
 from edgeveil.trainer.progress import say
 
@@ -138,16 +145,17 @@ def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads
     "Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
     "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
     panel=BOARDS,
+    on=OptionalOn,
+    default=None,
 )
 def bench(
-    connection: Connection,
+    at: SiteBoard | None,
     bundle: Bundle,
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(help="A .tflite or .onnx file to time in turns with the bundle; may be repeated."),
     ] = None,
-    on: OptionalOn = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
     device: Device = CPU,
@@ -163,17 +171,17 @@ def bench(
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
     from edgeveil.edge_runtime.util.atomic import write_atomic
 
-    if bool(against) == bool(on):
+    if bool(against) == (at is not None):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
-    if on:
+    if at is not None:
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
         more += ["--publish"] if publish else []
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
-        with connection.open(on) as board:
-            document = on_board(board, bundle, profile, more, limit_s)
+        with at.open() as board:
+            document = on_board(board, bundle, profile or at.profile, more, limit_s)
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")

@@ -1,22 +1,23 @@
-"""Commands for one board: ``edgeveil flash``, ``status``, ``logs`` and the like."""
+"""Commands for one board: ``edgeveil flash``, ``edgeveil board status``, ``logs`` and the like."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import (
+    Boards,
     Bundle,
     Json,
-    On,
+    SiteBoard,
     board_command,
     passphrase_of,
     print_done,
@@ -32,20 +33,34 @@ if TYPE_CHECKING:
 OnCardToo = Annotated[
     str,
     typer.Option(
-        "--on", metavar="TARGET", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER."
+        "--on", metavar="BOARD", help="A name in boards.toml, user@host, ssh://, serial://, image:FILE or dir:FOLDER."
     ),
 ]
 
 
+@board_group.callback()
+def open_boards(context: typer.Context, boards: Boards = None) -> None:
+    """One board of a site, or at an address."""
+    context.obj = boards
+
+
 @board_group.command("list", epilog="Example: edgeveil board list")
-def list_boards(as_json: Json = False) -> None:
-    """Name the board profiles."""
-    from edgeveil.devices import profiles
+def list_boards(context: typer.Context, as_json: Json = False) -> None:
+    """Name the boards of boards.toml, and the board profiles."""
+    from edgeveil.devices import profiles, site
 
     found = [(name, profiles.load(name).title) for name in profiles.names()]
+    file = context.obj or Path(site.FILE)
+    ours = site.load(file, say).boards if context.obj or file.is_file() else ()
     if as_json:
-        print_json({"schema": 1, "boards": [{"name": name, "title": title} for name, title in found]})
+        named = [{"name": one.name, "address": one.address, "profile": one.profile} for one in ours]
+        titles = [{"name": name, "title": title} for name, title in found]
+        print_json({"schema": 1, "site": named, "boards": titles})
         return
+    for one in ours:
+        print(f"{one.name:24} {one.address:32} {one.profile or ''}")
+    if ours:
+        print("\nProfiles:")
     for name, title in found:
         print(f"{name:24} {title}")
 
@@ -61,25 +76,23 @@ def show(
     print_either({"schema": 1, **found.model_dump(mode="json")}, found.text(), as_json=as_json)
 
 
-@board_command(board_group, "Example: edgeveil board probe --on ssh://pi@edgepi --text")
+@board_command(board_group, "Example: edgeveil board probe hall-1 --text")
 def probe(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
     as_json: Json = False,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    with connection.open(on) as board:
+    with at.open() as board:
         if text and not as_json:
             print(board.facts().text())
         else:
             print_json(board.facts_document())
 
 
-@board_command(board_group, "Example: edgeveil board check --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board check hall-1")
 def check(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     profile: Annotated[
         str | None, typer.Option("--for", help="Board profile, by name or TOML file; left out: the one it matches.")
     ] = None,
@@ -89,7 +102,8 @@ def check(
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.readiness import findings, matching
 
-    with connection.open(on) as board:
+    with at.open() as board:
+        profile = profile or at.profile
         if profile is None:
             known = {name: profiles.load(name) for name in profiles.names()}
             chosen = matching(board.facts(), known, lambda path: bool(board.facts(path).accelerator))
@@ -114,72 +128,68 @@ def check(
 
 
 @board_command(
-    app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root", panel=BOARDS
+    app,
+    "Examples: edgeveil flash mnist.veil --on hall-1; "
+    "edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root",
+    panel=BOARDS,
+    on=OnCardToo,
 )
 def flash(
-    connection: Connection,
+    at: SiteBoard,
     bundle: Bundle,
-    on: OnCardToo,
-    profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
-    trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
+    profile: Annotated[str | None, typer.Option("--for", help="Board profile, by name or TOML file.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")
+    ] = None,
     source: Annotated[
         str | None, typer.Option(help="What the board will perturb: camera:0, rtsp://..., kinect:, csv:-, ...")
     ] = None,
-    source_credentials: Annotated[
-        Path | None, typer.Option(help="File with USER:PASSWORD of a network camera; the board's own process has it.")
-    ] = None,
-    accept_raw_on_network: Annotated[
-        bool, typer.Option("--accept-raw-on-network", help="Read a camera over a network where others can read it.")
-    ] = False,
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
     wheels: Annotated[
         Path | None, typer.Option(help="Folder of edgeveil board wheels, for a board that lacks them.")
     ] = None,
     service: Annotated[
-        bool, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
-    ] = True,
+        bool | None, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
             help="What runs the model: cpu, edgetpu, myriad, cuda, ... (the accelerator, where all is there)."
         ),
     ] = None,
-    update_from: Annotated[
-        str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
-    ] = None,
     setup: Annotated[
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
-    frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
-    from edgeveil.devices.flashing.flash import flash_target
-    from edgeveil.devices.flashing.records import Wanted
+    """Put a bundle onto a board, try it there, and go back to the old one if it does not run.
 
-    wanted = Wanted(
-        source,
-        tuple(sink or ()),
-        service,
-        frames,
-        again,
-        update_from=update_from,
-        device=None if device is None else check_device(device),
-        accept_raw_on_network=accept_raw_on_network,
-    )
+    What is left out is as boards.toml has it for that board.
+    """
+    from edgeveil.devices.flashing.flash import flash_target
+
+    given = {
+        "source": source,
+        "sinks": tuple(sink) if sink else None,
+        "service": service,
+        "device": None if device is None else check_device(device),
+        "again": again,
+    }
+    wanted = replace(at.wanted, **{key: value for key, value in given.items() if value is not None})
+    trust = trust or at.require("trust")
     with transfer("sending") as progress:
         done = flash_target(
             bundle,
-            on,
-            connection,
-            profile,
+            at.address,
+            at.connection,
+            profile or at.require("profile"),
             trust=trust,
             wanted=wanted,
-            wheels=wheels,
-            source_credentials=source_credentials,
-            setup=setup,
+            wheels=wheels or at.wheels,
+            source_credentials=at.source_credentials,
+            setup=setup or at.setup,
             dry_run=dry_run,
             show=say,
             progress=progress,
@@ -194,50 +204,48 @@ def flash(
         )
 
 
-@board_command(board_group, "Example: edgeveil board status --on ssh://pi@edgepi")
-def status(connection: Connection, on: On, as_json: Json = False) -> None:
+@board_command(board_group, "Example: edgeveil board status hall-1")
+def status(at: SiteBoard, as_json: Json = False) -> None:
     """Show what a board runs, which release it would go back to, and what failed there."""
-    with connection.open(on) as board:
+    with at.open() as board:
         _print_runtime(board, "status", *(["--json"] if as_json else []))
 
 
-@board_command(board_group, "Example: edgeveil board rollback --on ssh://pi@edgepi")
-def rollback(connection: Connection, on: On, as_json: Json = False) -> None:
+@board_command(board_group, "Example: edgeveil board rollback hall-1")
+def rollback(at: SiteBoard, as_json: Json = False) -> None:
     """Have a board run its previous release again; refused if that is below the board's floor."""
-    with connection.open(on) as board:
+    with at.open() as board:
         said = board.rollback()
     print_either({"schema": 1, "now_runs": said.split()[-1]}, said, as_json=as_json)
 
 
-@board_command(board_group, "Example: edgeveil board logs --on ssh://pi@edgepi --lines 50")
+@board_command(board_group, "Example: edgeveil board logs hall-1 --lines 50")
 def logs(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200,
 ) -> None:
     """Print the last lines of a board's service log. They hold no frames."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
-@board_command(board_group, "Example: edgeveil board start --on ssh://pi@edgepi")
-def start(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board start hall-1")
+def start(at: SiteBoard) -> None:
     """Start a board's service; returns when it has sent a new frame."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         board.control("start")
 
 
-@board_command(board_group, "Example: edgeveil board stop --on ssh://pi@edgepi")
-def stop(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board stop hall-1")
+def stop(at: SiteBoard) -> None:
     """Stop a board's service until it is started or the board boots again."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         board.control("stop")
 
 
-@board_command(board_group, "Example: edgeveil board releases --on ssh://pi@edgepi --keep 3")
+@board_command(board_group, "Example: edgeveil board releases hall-1 --keep 3")
 def releases(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     keep: Annotated[int | None, typer.Option(help="Remove all but this many of the newest.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -245,7 +253,7 @@ def releases(
     from edgeveil.devices.transports.base import check
 
     words = [] if keep is None else ["--keep", str(keep)]
-    with connection.open(on) as board:
+    with at.open() as board:
         if not as_json:
             _print_runtime(board, "releases", *words)
             return
@@ -317,9 +325,9 @@ def wheels(
 
 
 @contextlib.contextmanager
-def _open_service(connection: Connection, on: str) -> Iterator[Board]:
-    """The board at ``on``. Raises ``BadInput`` if it has no service."""
-    with connection.open(on) as board:
+def _open_service(at: SiteBoard) -> Iterator[Board]:
+    """The board there. Raises ``BadInput`` if it has no service."""
+    with at.open() as board:
         if not board.has_service():
             raise BadInput(
                 f"There is no EdgeVeil service on {board.transport.name}: flash it with --source and --sink."

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.paths import ROOT
 from edgeveil.trainer.cli.tree import App, Verb
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
+    from edgeveil.devices.site import SiteBoard
     from edgeveil.edge_runtime.bundle.reader import Bundle as ReadBundle
+else:
+    SiteBoard = Any  # commands are read when edgeveil starts, and most need no boards
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
 Trust = Annotated[Path, typer.Option(help="Folder of the public keys that may sign.")]
@@ -39,11 +40,14 @@ Budget = Annotated[Literal["quick", "full"], typer.Option(help="quick cuts the r
 Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out under a dated name, and write anew.")]
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 RunOf = Annotated[Path | None, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")]
-On = Annotated[
-    str, typer.Option("--on", metavar="TARGET", help="ssh://user@host[:port] or serial:///dev/ttyUSB0?baud=115200.")
-]
+_ADDRESS = "user@host, an alias of ~/.ssh/config, ssh:// or serial://"
+On = Annotated[str, typer.Option("--on", metavar="BOARD", help=f"A name in boards.toml, {_ADDRESS}.")]
 OptionalOn = Annotated[
-    str | None, typer.Option("--on", metavar="TARGET", help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")
+    str | None, typer.Option("--on", metavar="BOARD", help=f"A board: a name in boards.toml, {_ADDRESS}.")
+]
+OneBoard = Annotated[str, typer.Argument(metavar="BOARD", help=f"A name in boards.toml, {_ADDRESS}.")]
+Boards = Annotated[
+    Path | None, typer.Option("--boards", metavar="FILE", help="The site's boards; default: boards.toml here.")
 ]
 Jobs = Annotated[
     str | None,
@@ -156,54 +160,80 @@ def asked_passphrase(variable: str = PASSPHRASE, *, confirm: bool = False) -> st
 
 
 def board_command(
-    app: App, epilog: str, name: str | None = None, panel: str | None = None
+    app: App, epilog: str, name: str | None = None, panel: str | None = None, on: Any = OneBoard, default: Any = ...
 ) -> Callable[[Command], Command]:
-    """Add the decorated function to ``app``; its parameter ``connection`` becomes the options of a login."""
+    """Add the decorated function to ``app``; its parameter ``at`` becomes the name or address of a board.
+
+    ``on`` is that parameter, ``default`` its default. Those that take it as an option have ``--boards`` too: of the
+    others it is their group's.
+    """
+    kind, optional = inspect.Parameter.KEYWORD_ONLY, {} if default is ... else {"default": default}
+    places = [inspect.Parameter("on", kind, annotation=on, **optional)]
+    if on is not OneBoard:
+        places.append(inspect.Parameter("boards", kind, annotation=Boards, default=None))
 
     def add(function: Command) -> Command:
         @functools.wraps(function)
-        def command(**options: Any) -> None:
-            login = {name: options.pop(name) for name in _LOGIN}
-            function(connection=_connection(**login), **options)
+        def command(context: typer.Context, **options: Any) -> None:
+            named, file = options.pop("on"), options.pop("boards", None) or context.obj
+            if named is not None:
+                from edgeveil.devices.site import find
 
-        own = [p for p in inspect.signature(function, eval_str=True).parameters.values() if p.name != "connection"]
+                named = find(named, file, say)
+            function(at=named, **options)
+
+        own = [p.replace(kind=kind) for p in inspect.signature(function, eval_str=True).parameters.values()]
+        own = [p for p in own if p.name != "at"]
+        context = inspect.Parameter("context", kind, annotation=typer.Context)
         # Typer reads it; mypy knows of no such attribute of a function.
-        command.__signature__ = inspect.Signature([*own, *_LOGIN.values()])  # type: ignore[attr-defined]
+        command.__signature__ = inspect.Signature([context, *places, *own])  # type: ignore[attr-defined]
         app.command(name, cls=_BoardCommand, epilog=epilog, rich_help_panel=panel)(command)
         return function
 
     return add
 
 
-def _connection(
-    root: Annotated[
-        str, typer.Option(help="EdgeVeil's folder on the board; /opt/edgeveil-NAME: another service.")
-    ] = ROOT,
-    identity: Annotated[
-        Path | None, typer.Option(help="Private key file for SSH; default: the agent and your own keys.")
-    ] = None,
-    known_hosts: Annotated[Path | None, typer.Option(help="File of host keys; default: your known_hosts.")] = None,
-    password_file: Annotated[Path | None, typer.Option(help="File that holds the board user's password.")] = None,
-) -> Connection:
-    return Connection(root, identity, known_hosts, password_file, ask=True)
-
-
-_LOGIN = inspect.signature(_connection, eval_str=True).parameters
+# Options of earlier versions: the key of a board in boards.toml that each is now.
+KEYS = {
+    "--root": "root",
+    "--identity": "identity",
+    "--known-hosts": "known_hosts",
+    "--password-file": "password_file",
+    "--source-credentials": "source_credentials",
+    "--accept-raw-on-network": "accept_raw_on_network",
+    "--update-from": "update",
+    "--frames": "frames",
+}
 
 
 class _BoardCommand(Verb):
-    """A command that takes its board as ``--on TARGET``."""
+    """A command that takes a board: as ``--on BOARD``, or, of ``edgeveil board``, as its word."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuse the spellings from before 0.2, and name the new one."""
-        refuse_old_spelling(ctx.command_path, args)
+        """Refuse the spellings of earlier versions, and name the new one; ``board VERB --on BOARD`` is taken."""
+        refuse_old_option(args)
+        if any(one.name == "on" and one.param_type_name == "argument" for one in self.params):
+            args = [word.removeprefix("--on=") for word in args if word != "--on"]
+        else:
+            refuse_old_spelling(ctx.command_path, args)
         return super().parse_args(ctx, args)
+
+
+def refuse_old_option(arguments: Sequence[str]) -> None:
+    """Raise ``BadInput`` for an option that is a key of ``boards.toml`` now."""
+    for word in arguments:
+        key = KEYS.get(word.partition("=")[0])
+        if key is not None:
+            raise BadInput(
+                f"{word.partition('=')[0]} is now {key} in the board's table of boards.toml, whose name the command "
+                "takes; ~/.ssh/config is followed, too. See docs/how-to/manage-a-fleet.md."
+            )
 
 
 def refuse_old_spelling(command: str, arguments: Sequence[str]) -> None:
     """Raise ``BadInput`` for ``--to TARGET``, and for a target that no option names."""
     for before, word in zip(["", *arguments], arguments, strict=False):
         if word == "--to" or word.startswith("--to="):
-            raise BadInput(f"--to is now spelled --on, as in every command for a board: {command} ... --on TARGET.")
+            raise BadInput(f"--to is now spelled --on: {command} ... --on BOARD.")
         if _TARGET.fullmatch(word) and not before.startswith("--"):
-            raise BadInput(f"A board is named by --on, as in every command for a board: {command} --on {word}.")
+            raise BadInput(f"A board is named by --on here: {command} --on {word}.")

@@ -120,10 +120,10 @@ def _part(what: str, modules: Sequence[str], install: str) -> dict[str, Any]:
 
 
 def _board(target: str) -> dict[str, Any]:
-    from edgeveil.devices.flashing.connection import Connection
+    from edgeveil.devices.site import find
 
     try:
-        with Connection().open(target) as board:
+        with find(target).open() as board:
             facts = board.facts_document()
     except EdgeVeilError as problem:
         return {"target": target, "what": None, "problem": str(problem)}

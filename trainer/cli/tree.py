@@ -85,11 +85,11 @@ GONE = {
     "federate": _ROUNDS,
     "recipe new --of": _ROUNDS,
     "fleet accept": "boards' reports were deleted: an MQTT sink publishes TOPIC/status; commit baecb1ef has them",
-    "fleet replace": "set the new board up as docs/how-to/replace-a-board.md describes, then run edgeveil fleet FILE "
+    "fleet replace": "set the new board up as docs/how-to/replace-a-board.md describes, then run edgeveil fleet "
     "flash; commit baecb1ef has it",
     "fleet trust": "run edgeveil-edge trust trust-chain.json on each board, see docs/how-to/rotate-root-keys.md; "
     "commit baecb1ef has it",
-    "fleet status --reports": "edgeveil fleet FILE status asks each board, and an MQTT sink publishes TOPIC/status; "
+    "fleet status --reports": "edgeveil fleet status asks each board, and an MQTT sink publishes TOPIC/status; "
     "commit baecb1ef has it",
     "fleet status --silent-after": "watch the age of TOPIC/status at your broker; commit baecb1ef has it",
     "board estimate --reference": "edgeveil board estimate shows the nearest published rows; commit baecb1ef has it",
@@ -99,8 +99,15 @@ GONE = {
         ("audit --engine", "run sweep --engine", "publish archive --engine"),
         "write --jobs ray, or --jobs ray:4 for four at a time",
     ),
+    **dict.fromkeys(
+        ("fleet flash --parallel", "fleet status --parallel", "fleet rollback --parallel"),
+        "write parallel in boards.toml",
+    ),
+    **dict.fromkeys(
+        ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
+    ),
     "train --private": "write --set private.epsilon=8 --set private.delta=1e-5",
-    "flash --report-logs": "edgeveil board logs --on TARGET prints the log; commit baecb1ef has it",
+    "flash --report-logs": "edgeveil board logs BOARD prints the log; commit baecb1ef has it",
 }
 
 # Commands of edgeveil-edge that edgeveil has not; it has groups of these two names, for other things.
@@ -261,6 +268,21 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     return [*verb, *out[1:]], list(notes), variables
 
 
+class OfSite(Commands):
+    """The verbs for boards of a site: ``--boards FILE`` may stand anywhere after the group's name, FILE alone first."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """As usual, with the file first."""
+        if args and args[0].endswith(".toml"):
+            args = ["--boards", *args]
+        for at, word in enumerate(args):
+            if word.partition("=")[0] == "--boards":
+                end = at + (1 if "=" in word else 2)
+                args = [*args[at:end], *args[:at], *args[end:]]
+                break
+        return super().parse_args(ctx, args)
+
+
 # The groups. A module of this package adds its verbs to them; main.py imports each.
 
 
@@ -287,11 +309,11 @@ data = _group("data", MAKE, "Look at your own data, before any training.")
 runs = _group("run", MAKE, "What was trained: list, show, compare and report runs, or sweep over settings.")
 audits = _group("audit", MAKE, "Attack an artefact: how much does an adversary who retrains still learn?", _Audits)
 bundles = _group("bundle", SHIP, "Look at a sealed bundle or its card, check it, count what it costs.")
-board_group = _group("board", BOARDS, "The boards EdgeVeil has facts of, and one board: check, status, logs, releases.")
+board_group = _group(
+    "board", BOARDS, "One board, by its name in boards.toml or its address: check, status, logs, releases.", OfSite
+)
 fleet = _group(
-    "fleet",
-    BOARDS,
-    "Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
+    "fleet", BOARDS, "All boards of boards.toml: flash, ask or roll back (docs/how-to/manage-a-fleet.md).", OfSite
 )
 updates = _group("update", BOARDS, "Sign what boards in use fetch: the index of bundles, and edge runtimes.")
 keys = _group("key", TRUST, "Make a signing key, or show one.")

@@ -164,7 +164,7 @@ def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(o
 
 def test_one_that_updates_itself_goes_over_without_a_flash(older, board, owner, edgeveil, done):
     root, updates = "/opt/hall", "/srv/updates"
-    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service", *board.options(), "--root", root]
+    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service", *board.options(root=root)]
     sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)["sha"]
     board.run(f"mkdir -p {updates}")
     for name in ("second.veil", "index.json"):
@@ -174,7 +174,7 @@ def test_one_that_updates_itself_goes_over_without_a_flash(older, board, owner, 
         return on_board(board, root, "update", "--root", root, "--from", f"dir:{updates}")
 
     def status():
-        return done("status", "--on", board.target, "--root", root, *board.options())
+        return done("status", "--on", board.target, *board.options(root=root))
 
     assert "now runs" in timer()  # by the runtime of 0.1
     there = status()

@@ -136,7 +136,7 @@ def fetch(board, edgeveil, third, there, common, folder):
     board.run("mkdir -p /srv/updates")
     for path in (third.path, folder / "index.json"):
         board.put(path.read_bytes(), f"/srv/updates/{path.name}")
-    more = ["--update-from", "dir:/srv/updates", *board.options(), "--json"]
+    more = [*board.options(update="dir:/srv/updates"), "--json"]
     out, _ = edgeveil("flash", there.path, "--on", board.as_pi, *common, *more)
     assert json.loads(out)["steps"] == ["service", "start"]
     assert board.run("systemctl is-active edgeveil-update.timer").stdout == b"active\n"

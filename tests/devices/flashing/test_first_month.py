@@ -105,13 +105,14 @@ def password_sudo(board, edgeveil, folder, second, common):
     """From now on pi's sudo wants a password. A wrong one changes nothing, the right one flashes and stays nowhere."""
     board.run("chpasswd", data=f"pi:{PASSWORD}\n".encode())
     board.run("echo 'pi ALL=(ALL) ALL' > /etc/sudoers.d/010_pi-nopasswd")
-    flash = ["flash", second.path, "--on", board.as_pi, *common, *board.options()]
+    flash = ["flash", second.path, "--on", board.as_pi, *common]
+    login = board.options(password_file=folder / "password")
     (folder / "password").write_text("wrong\n")
-    refused = edgeveil(*flash, "--password-file", folder / "password", code=2)
+    refused = edgeveil(*flash, *login, code=2)
     assert "password" in refused
     assert health(board)["bundle"] == "first"
     (folder / "password").write_text(PASSWORD + "\n")
-    out = edgeveil(*flash, "--password-file", folder / "password", "--json")
+    out = edgeveil(*flash, *login, "--json")
     assert json.loads(out)["steps"] == ["upload", "install", "start"]
     assert healthy(board)["bundle"] == "second"
     found = f"journalctl --no-pager | grep -c '{PASSWORD}'; grep -rl '{PASSWORD}' /home /root /opt /etc /var /tmp /run"

@@ -39,7 +39,7 @@ def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
     (tmp_path / "opt").mkdir()
 
     run = output.in_process(monkeypatch, capfd)
-    return lambda *words: run(*words, "--root", tmp_path / "opt", *server.options())
+    return lambda *words: run(*words, *server.options(root=tmp_path / "opt"))
 
 
 def flash(edgeveil, server, owner, bundle, *more):

@@ -60,7 +60,7 @@ def test_an_interpreter_that_crashes_is_named_with_the_reason():
         ({"volatile": "overlay"}, "storage", OVERLAY_OFF),
         ({"read_only": True}, "storage", "remount,rw"),
         ({"free_bytes": 2**20}, "storage", "larger card"),
-        ({"sudo": False}, "sudo", "--password-file"),
+        ({"sudo": False}, "sudo", "password_file"),
         ({"systemd": False}, "systemd", "--no-service"),
         ({"architecture": "armv7l"}, "processor", "write a system for aarch64"),
     ],

@@ -49,8 +49,8 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
         with emulated_boards.board("vm", reach={"10.0.2.100:322": camera.port}) as board:
             trust_camera(board, authority)
             common = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels"]
-            flash = ["flash", bundle.path, "--on", board.target, *common, *board.options(), "--json"]
-            service = ["--source", SOURCE, "--source-credentials", tmp_path / "who"]
+            flash = ["flash", bundle.path, "--on", board.target, *common, "--json"]
+            service = ["--source", SOURCE, *board.options(source_credentials=tmp_path / "who")]
             edgeveil(*flash, *service, "--sink", "npz:/var/lib/edgeveil/out?rotate=2MB&keep=3")
             manifest = rtsp_bundle.manifest_of(bundle)
             needle = row(board, expected(manifest.input, manifest.capture))

@@ -22,13 +22,8 @@ from tests.support.small_runs import small_recipe
 # What is said of such a flag is the same in every command that has it.
 SHARED = {
     "--no-passphrase",
-    "--password-file",
-    "--identity",
-    "--known-hosts",
-    "--root",
+    "--boards",
     "--run",
-    "--parallel",
-    "--most-failures",
 }
 
 
