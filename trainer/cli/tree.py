@@ -46,6 +46,7 @@ MOVED = {
     "stop": "board stop",
     "releases": "board releases",
     "devices": "board",
+    "devices probe": "board probe --json",
     "index": "update index",
     "runtime": "update runtime",
     "collect": "local collect",
@@ -55,6 +56,7 @@ MOVED = {
     "trust reset-floor": "trust set {} --floor",
     "trust policy": "trust set {} --policy",
 }
+SERIES = ("rate", "channels", "window", "hop", "time")
 # Options, of a command or of all: the new command, where it changes too, and the new option, or none. {} stands for
 # the value where it is not the next word; NAME={} without dashes is a variable of the environment.
 MOVED_OPTIONS = {
@@ -64,6 +66,12 @@ MOVED_OPTIONS = {
     "audit --before": ("audit pairs", ""),
     "audit --after": ("audit pairs", ""),
     "recipe new --data": ("", ""),
+    **{f"{verb} --{key}": ("", f"--series {key}={{}}") for verb in ("data inspect", "recipe new") for key in SERIES},
+    "board probe --text": ("", ""),
+    "doctor --on": ("", ""),
+    "run report --results": ("", "--bench"),
+    "run report --privacy": ("", "--export"),
+    "--jobs": ("", "EDGEVEIL_JOBS={}"),
     "trust init --auditor": ("", "--key auditor={}"),
     "trust init --release": ("", "--key release={}"),
     "trust init --runtime": ("", "--key runtime={}"),
@@ -97,7 +105,7 @@ GONE = {
     "commit baecb1ef has it",
     **dict.fromkeys(
         ("audit --engine", "run sweep --engine", "publish archive --engine"),
-        "write --jobs ray, or --jobs ray:4 for four at a time",
+        "set EDGEVEIL_JOBS=ray, or ray:4 for four at a time",
     ),
     **dict.fromkeys(
         ("fleet flash --parallel", "fleet status --parallel", "fleet rollback --parallel"),
@@ -106,7 +114,7 @@ GONE = {
     **dict.fromkeys(
         ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
     ),
-    "train --private": "write --set private.epsilon=8 --set private.delta=1e-5",
+    "train --private": "give --set private.epsilon=8 --set private.delta=1e-5",
     "flash --report-logs": "edgeveil board logs BOARD prints the log; commit baecb1ef has it",
 }
 
