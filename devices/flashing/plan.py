@@ -277,7 +277,7 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
             raise Refused(
                 "another-folder",
                 f"The service {name} of this board has the folder {one.root}, and root in boards.toml names {root}. "
-                f"Leave root out to flash that one; a service beside it has a folder of its own: root = /opt/{FIRST}-NAME.",
+                f"Leave root out to flash that one; a service beside it has its own folder: root = /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):
