@@ -115,8 +115,8 @@ def describe(error: BaseException) -> str:
 
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil local collect; "
-    "commit baecb1ef of EdgeVeil has it"
+    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil local "
+    "collect; commit baecb1ef of EdgeVeil has it"
 )
 GONE: Dict[str, str] = {
     "report": "signed reports were deleted: read TOPIC/status of an MQTT sink, or let Mender or RAUC update the board "

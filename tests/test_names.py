@@ -83,15 +83,13 @@ def test_pictures_and_films_before_and_after(tmp_path):
         for k in range(40):
             picture(tmp_path / folder / f"y{k % 2}" / f"z{k // 2 % 2}" / f"{NAME}{k}.png", k)
     picture(tmp_path / "after" / "y0" / "z0" / ".hidden.png")
-    words = ("--before", "before", "--after", "after", "--out", "report")
+    words = ("pairs", "before", "after", "--out", "report")
     code, _, err = edgeveil(tmp_path, "audit", *words)
     assert (code, b"one alone" in err) == (0, False), err
     for name in (f"{NAME}.avi", "other.avi"):
         (tmp_path / name).write_bytes(b"a film")
     (tmp_path / "labels.csv").write_text("frame,y,z\n0,0,0\n")
-    code, _, err = edgeveil(
-        tmp_path, "audit", "--before", f"{NAME}.avi", "--after", "other.avi", "--labels", "labels.csv"
-    )
+    code, _, err = edgeveil(tmp_path, "audit", "pairs", f"{NAME}.avi", "other.avi", "--labels", "labels.csv")
     assert (code, SENTENCE in err) == (2, True), err
 
 

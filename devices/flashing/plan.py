@@ -197,8 +197,8 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
     if failed >= MOST_FAILURES and not wanted.again:
         raise Refused(
             "failed-before",
-            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). Remove the "
-            "cause, then flash it with --again.",
+            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). "
+            "Remove the cause, then flash it with --again.",
         )
     return (
         [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
@@ -266,8 +266,8 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
     if {".", ".."} & set(root.split("/")) or inside or _WRITTEN.match(place):
         raise Refused(
             "another-folder",
-            f"A folder outside those of the services was expected as root in boards.toml, written out; got {root}, where "
-            f"a service could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
+            f"A folder outside those of the services was expected as root in boards.toml, written out; got {root}, "
+            f"where a service could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
         )
     if not wanted.service:
         return []
@@ -276,8 +276,8 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
         if one.name == name and one.root != root:
             raise Refused(
                 "another-folder",
-                f"The service {name} of this board has the folder {one.root}, and root in boards.toml names {root}. Leave "
-                f"root out to flash that one; a service beside it has a folder of its own: root = /opt/{FIRST}-NAME.",
+                f"The service {name} of this board has the folder {one.root}, and root in boards.toml names {root}. "
+                f"Leave root out to flash that one; a service beside it has a folder of its own: root = /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):

@@ -70,7 +70,8 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
 def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
     if recipe is None:
         known = ", ".join(one.python for one in profile.install) or "none"
-        return f"no recipe for Python {version} (there is one for {known}): use that system, or --with of edgeveil board wheels"
+        cure = "use that system, or --with of edgeveil board wheels"
+        return f"no recipe for Python {version} (there is one for {known}): {cure}"
     if not recipe.packages:
         return f"sudo apt-get install {' '.join(recipe.system)}"
     more = "" if version == profile.python else f" --python {version}"

@@ -406,7 +406,9 @@ def service_stopped(root: str, device: str, say: Callable[[str], None]) -> Itera
         yield
     finally:
         if _exit_code(["systemctl", "start", both[0]]) != 0:
-            say("the service was stopped for the trial and did not start again: see edgeveil board logs, or its journal")
+            say(
+                "the service was stopped for the trial and did not start again: see edgeveil board logs, or its journal"
+            )
 
 
 def _exit_code(command: List[str]) -> int:

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
-from scripts.demo import counted
+from edgeveil.trainer.demo import counted
 from tests.support import once
 from tests.support.output import PROGRESS, command, in_process, on_terminal, packages_after, seen, strange
 from tests.support.trial import short_audit

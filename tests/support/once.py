@@ -30,7 +30,16 @@ def copied(run, out):
 def _demo(folder):
     from tests.support.output import command
 
-    words = ("-m", "tests.support.trial.short_audit", "scripts/demo.py", "--quick", "--out", folder / "out")
+    words = (
+        "-m",
+        "tests.support.trial.short_audit",
+        "-m",
+        "edgeveil.trainer.cli.main",
+        "demo",
+        "--quick",
+        "--out",
+        folder / "out",
+    )
     done = command(*words)
     (folder / "said.json").write_text(json.dumps(["demo", done.returncode, done.stdout, done.stderr]))
 

@@ -11,7 +11,6 @@ from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import (
     Device,
-    Jobs,
     Json,
     On,
     RunOf,
@@ -66,7 +65,6 @@ def audit(
     ] = None,
     resume: Resume = False,
     replace: Replace = False,
-    jobs: Jobs = None,
     full: Full = False,
     as_json: Json = False,
 ) -> None:
@@ -80,7 +78,7 @@ def audit(
     from edgeveil.trainer.audit.text import as_text, next_step
     from edgeveil.trainer.export.folder import ExportFolder
 
-    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried, **workers(jobs)}
+    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried, **workers()}
     if simulate is not None:
         if spending or replace or artefact is None or not target.is_dir():
             raise BadInput(
@@ -109,7 +107,7 @@ def audit(
     _end(document, full=full, as_json=as_json, save=kept if target.is_dir() else None)
 
 
-def _end(document: dict[str, Any], *, full: bool, as_json: bool, save: Any = None) -> None:
+def _end(document: dict[str, Any], *, full: bool = False, as_json: bool, save: Any = None) -> None:
     """Print an audit, then save it (``save`` returns what to say of it). Raises ``LimitNotMet`` over a limit."""
     from edgeveil.trainer.audit.text import as_text, measured_spending, summary
     from edgeveil.trainer.audit.verdict import sentences
@@ -140,11 +138,7 @@ def audit_board(
     artefact: Annotated[str, typer.Option(help="Artefact to attack; auto: the first that runs there.")] = "auto",
     device: Device = CPU,
     budget: Budget = "quick",
-    seed: Seed = 0,
-    tried: Tried = None,
     resume: Resume = False,
-    jobs: Jobs = None,
-    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Attack a sealed bundle as a board runs it. Ends with 3 over the recipe's limits."""
@@ -159,14 +153,14 @@ def audit_board(
     if run is None:
         raise BadInput("The run's data are needed: give --run (or --into).")
     trust = trust or at.require("trust")
-    settings: dict[str, Any] = {"budget": budget, "seed": seed, "tried": tried, **workers(jobs)}
+    settings: dict[str, Any] = {"budget": budget, "seed": 0, "tried": None, **workers()}
     floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
     settings |= {"artefact": artefact, "device": check_device(device)}
     with at.open(say) as board:
         document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, resume=resume, **settings)
     if into is not None:
         say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
-    _end(document, full=full, as_json=as_json)
+    _end(document, as_json=as_json)
 
 
 @audits.command("sign", epilog="Example: edgeveil audit sign runs/mnist-export --key auditor/signing.key")
@@ -187,16 +181,15 @@ def audit_sign(
 def audit_verify(
     bundle: Bundle,
     trust: Trust,
-    run: Annotated[Path, typer.Option("--run", help="Folder of the run that it was made from.")],
+    run: Annotated[Path, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")],
     artefact: Annotated[str | None, typer.Option(help="Artefact to attack: that of the card, left out.")] = None,
     seed: Annotated[int | None, typer.Option(min=0, help="Seed: another than the card's, left out.")] = None,
-    jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
     """Repeat the audit on a bundle's card with another seed, and compare. Ends with 3 where a figure differs."""
     from edgeveil.trainer.audit.rerun import as_text, missed, rerun
 
-    document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed, **workers(jobs))
+    document = rerun(bundle, run=run, trust=trust, artefact=artefact, seed=seed, **workers())
     print_either(document, as_text(document), as_json=as_json)
     if not document["reproduces"]:
         raise LimitNotMet(f"Of the card of {document['name']}, these do not reproduce: {', '.join(missed(document))}.")
@@ -215,18 +208,15 @@ def audit_pairs(
     ] = "test",
     out: Annotated[Path | None, typer.Option(help="Folder for audit.json and report.html.")] = None,
     budget: Budget = "quick",
-    seed: Seed = 0,
     resume: Resume = False,
     replace: Replace = False,
-    jobs: Jobs = None,
-    full: Full = False,
     as_json: Json = False,
 ) -> None:
     """Attack samples before and after a mechanism, of whatever make."""
     from edgeveil.trainer.audit.compare import audit_pairs as run_audit
     from edgeveil.trainer.audit.document import require_new
     from edgeveil.trainer.audit.pair_files import read_pairs
-    from edgeveil.trainer.audit.text import as_text, summary
+    from edgeveil.trainer.audit.text import summary
     from edgeveil.trainer.report.card_page import write_pairs_report
 
     if out is not None and out.exists() and not out.is_dir():
@@ -239,11 +229,11 @@ def audit_pairs(
         read_pairs(before, after, labels=labels, order=rows),
         name=f"{before.name} to {after.name}",
         budget=budget,
-        seed=seed,
-        keep=None if out is None else out / f"attacks-{budget}-{seed}",
+        seed=0,
+        keep=None if out is None else out / f"attacks-{budget}-0",
         resume=resume,
-        **workers(jobs),
+        **workers(),
     )
-    print_either(document, as_text(document) if full else summary(document), as_json=as_json)
+    print_either(document, summary(document), as_json=as_json)
     if out is not None:
         say(f"Wrote {' and '.join(map(str, write_pairs_report(document, out)))}.")

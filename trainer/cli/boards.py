@@ -76,14 +76,14 @@ def show(
     print_either({"schema": 1, **found.model_dump(mode="json")}, found.text(), as_json=as_json)
 
 
-@board_command(board_group, "Example: edgeveil board probe hall-1 --text")
+@board_command(board_group, "Example: edgeveil board probe hall-1")
 def probe(
     at: SiteBoard,
-    text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with at.open() as board:
-        if text:
+        if not as_json:
             print(board.facts().text())
         else:
             print_json(board.facts_document())

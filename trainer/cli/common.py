@@ -49,12 +49,6 @@ OneBoard = Annotated[str, typer.Argument(metavar="BOARD", help=f"A name in board
 Boards = Annotated[
     Path | None, typer.Option("--boards", metavar="FILE", help="The site's boards; default: boards.toml here.")
 ]
-Jobs = Annotated[
-    str | None,
-    typer.Option(
-        metavar="N", help="Workers at a time, of about 1 GB each; ray or ray:N: on a Ray cluster (RAY_ADDRESS)."
-    ),
-]
 Device = Annotated[str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")]
 
 Command = Callable[..., None]
@@ -86,16 +80,17 @@ def print_view(view: Any, *, as_json: bool) -> None:
     print_either(view.document(), view.text(), as_json=as_json)
 
 
-def workers(jobs: str | None, *, usual: int | None = None) -> dict[str, Any]:
-    """``jobs`` and ``engine`` of an option ``--jobs``: 4, ray or ray:4. Raises ``BadInput``.
+def workers(usual: int | None = None) -> dict[str, Any]:
+    """``jobs`` and ``engine`` from the variable EDGEVEIL_JOBS: 4, ray or ray:4, workers of about 1 GB each at a time.
 
-    ``usual`` is how many where none is given: one for each core.
+    ``usual`` is how many where it is not set: one for each core. Raises ``BadInput``.
     """
     from edgeveil.trainer.attacks.ahead import cores
 
-    match = re.fullmatch(r"(ray)?:?([1-9][0-9]*)?", jobs or "")
+    text = os.environ.get("EDGEVEIL_JOBS", "")
+    match = re.fullmatch(r"(ray)?:?([1-9][0-9]*)?", text)
     if match is None:
-        raise BadInput(f"--jobs: expected a number of 1 or more, ray or ray:N; got {jobs}.")
+        raise BadInput(f"EDGEVEIL_JOBS: expected a number of 1 or more, ray or ray:N; got {text}.")
     return {"jobs": int(match[2] or usual or cores()), "engine": match[1] or "processes"}
 
 

@@ -35,11 +35,9 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
 }
 
 
-@app.command(rich_help_panel=HERE, epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
+@app.command(rich_help_panel=HERE, epilog="Example: edgeveil doctor ssh://pi@edgepi")
 def doctor(
-    boards: Annotated[
-        list[str] | None, typer.Option("--on", metavar="TARGET", help="A board to ask: ssh://user@host; repeatable.")
-    ] = None,
+    boards: Annotated[list[str] | None, typer.Argument(metavar="BOARD", help="Boards to ask: ssh://user@host.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what is installed, which data sets are there, which boards answer, and what is missing for what."""

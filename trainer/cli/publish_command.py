@@ -10,7 +10,6 @@ import typer
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.cli.common import (
     SIGNING,
-    Jobs,
     Json,
     Trust,
     passphrase_of,
@@ -103,7 +102,6 @@ def archive(
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
-    jobs: Jobs = None,
     artefact: Annotated[str, typer.Option(help="Artefact that perturbs; auto: the first that runs here.")] = "auto",
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
@@ -130,7 +128,7 @@ def archive(
     asked, master = Plan.read(plan), opened_key(key)
     # Two keys: the signing key has variables of its own, or those of the master key.
     signer = Signer.open(sign, passphrase=passphrase_of(sign, SIGNING))
-    work = workers(jobs, usual=1)
+    work = workers(usual=1)
     wanted = Wanted(
         bundle=bundle,
         trust=trust,

@@ -27,18 +27,18 @@ Labels = Annotated[
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]
-Rate = Annotated[
-    float | None, typer.Option(help="Series: steps a second. x of an .npz is (N, steps, channels); csv:FOLDER is cut.")
+Series = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Of a series, repeated: rate=50, steps a second (an .npz has x (N, steps, channels), csv:FOLDER is cut); "
+        "channels=ax:g,ay:g,az:g, names and units; hop=25, steps from window to window (of an .npz left out, no live "
+        "sensor is taken); of csv:FOLDER window=100, steps of a window, and time=seconds, its column.",
+    ),
 ]
-Channels = Annotated[str | None, typer.Option(help="Series: names and units, ax:g,ay:g,az:g.")]
-Window = Annotated[int | None, typer.Option(help="csv:FOLDER, a file for each recording: steps of a window.")]
-Hop = Annotated[
-    int | None, typer.Option(help="Series: steps from window to window; of an .npz left out, no live sensor is taken.")
-]
-Time = Annotated[str | None, typer.Option(help="csv:FOLDER: column of the time in seconds.")]
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new mine.npz --out mine.toml")
 def new(
     source: Source,
     out: Annotated[
@@ -70,11 +70,7 @@ def new(
             "each person under a depth camera that looks straight down."
         ),
     ] = None,
-    rate: Rate = None,
-    channels: Channels = None,
-    window: Window = None,
-    hop: Hop = None,
-    time: Time = None,
+    series: Series = None,
     trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +81,7 @@ def new(
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
-    given = Given(data_at(source), *words, Steps(rate, channels, window, hop, time))
+    given = Given(data_at(source), *words, Steps.of(series or ()))
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
     notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
@@ -132,11 +128,7 @@ def look(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
-    rate: Rate = None,
-    channels: Channels = None,
-    window: Window = None,
-    hop: Hop = None,
-    time: Time = None,
+    series: Series = None,
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
@@ -145,7 +137,7 @@ def look(
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
 
-    steps = Steps(rate, channels, window, hop, time)
+    steps = Steps.of(series or ())
     given = Given(data_at(source), target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
     found = look_at(given)
     print_view(found, as_json=as_json)

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Budget, Jobs, Json, print_done, print_either, print_json, workers
+from edgeveil.trainer.cli.common import Budget, Json, print_done, print_either, print_json, workers
 from edgeveil.trainer.cli.tree import runs
 from edgeveil.trainer.progress import say
 
@@ -60,7 +60,7 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a run.")], as_js
 
 @runs.command(
     epilog="Example: edgeveil run sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
-    "--axis perturber.distance=3,5 --out sweeps/mnist --jobs 2"
+    "--axis perturber.distance=3,5 --out sweeps/mnist"
 )
 def sweep(
     recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
@@ -72,15 +72,11 @@ def sweep(
         list[str] | None,
         typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
     ] = None,
-    jobs: Jobs = None,
     budget: Budget = "full",
     attacks: Annotated[
         Literal["auto", "codes", "quick", "all"],
         typer.Option(help="Adversaries for each point; auto: counts of codes where these are few, else quick."),
     ] = "auto",
-    kept: Annotated[
-        list[str] | None, typer.Option(help="Property of x to show; default: all that were measured. May be repeated.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only."""
@@ -97,13 +93,13 @@ def sweep(
         out,
         budget=budget,
         attacks=attacks,
-        **workers(jobs, usual=1),
+        **workers(usual=1),
     )
-    pictures = draw(frontier, out, kept=kept or ())
+    pictures = draw(frontier, out)
     if as_json:
         print_json(frontier)
     else:
-        print(as_text(frontier, kept=kept or ()))
+        print(as_text(frontier))
     say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
@@ -116,21 +112,25 @@ def report(
     out: Annotated[
         Path | None, typer.Option(help="The HTML page to write [default: RUN.html]; with bench, a folder.")
     ] = None,
-    export: Annotated[Path | None, typer.Option(help="Its audited export folder [default: RUN-export].")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Its audited export folder [default: RUN-export]; with bench, folder of recorded audits."),
+    ] = None,
     bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
-    bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
+    bench: Annotated[
+        Path | None,
+        typer.Option(help="bench.json of edgeveil-edge bench --json; with bench, folder of recorded results."),
+    ] = None,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Show raw samples next to perturbed ones: they are personal data.")
     ] = False,
-    results: Annotated[Path, typer.Option(help="With bench: folder of recorded results.")] = Path("docs/results/bench"),
-    privacy: Annotated[Path | None, typer.Option(help="With bench: folder of recorded audits, for the cost.")] = None,
     as_json: Json = False,
 ) -> None:
     """Write one page that shows a run: numbers, curves and, if asked for, pictures; or tables of benchmarks."""
     if run == Path("bench"):
         from edgeveil.trainer.report.bench import write_bench_report
 
-        written = write_bench_report(results, out or Path("bench-report"), privacy=privacy)
+        written = write_bench_report(bench or Path("docs/results/bench"), out or Path("bench-report"), privacy=export)
         print_done(f"Wrote {', '.join(map(str, written))}.", {"wrote": [str(one) for one in written]}, as_json=as_json)
         return
     export = export or run.with_name(f"{run.name}-export")

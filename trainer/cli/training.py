@@ -1,4 +1,4 @@
-"""``edgeveil train``, ``export`` and ``seal``: from a recipe to a signed bundle."""
+"""``edgeveil train``, ``export``, ``seal`` and ``demo``: from a recipe to a signed bundle."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from edgeveil.trainer.cli.common import (
     free_path,
     passphrase_of,
     print_done,
+    print_either,
     print_json,
 )
-from edgeveil.trainer.cli.tree import MAKE, SHIP, Verb, app
+from edgeveil.trainer.cli.tree import HERE, MAKE, SHIP, Verb, app
 from edgeveil.trainer.progress import say
 
 
@@ -27,20 +28,17 @@ class _Train(Verb):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """As usual. Raises ``BadInput`` with the line to run where an option is a key of the recipe."""
+        words = list(args)  # which click's parser empties
         try:
             return super().parse_args(ctx, args)
         except TyperException as error:
             option = getattr(error, "option_name", "")
-            given, word = next(
-                ((at, word) for at, word in enumerate(args) if word.partition("=")[0] == option), (0, "")
-            )
-            if not word:
-                raise
-            value = word.partition("=")[2] or next(iter(args[given + 1 :]), "VALUE")
-            key = _key_of(args[0], option.lstrip("-"))
+            at = next((at for at, word in enumerate(words) if option and word.partition("=")[0] == option), 0)
+            key = _key_of(words[0], option.lstrip("-")) if at else None
             if key is None:
                 raise
-            line = f"edgeveil train {args[0]} --set {key}={value}"
+            value = words[at].partition("=")[2] or next(iter(words[at + 1 :]), "VALUE")
+            line = f"edgeveil train {words[0]} --set {key}={value}"
             raise BadInput(f"{option} is a key of the recipe, which --set changes: {line}") from None
 
 
@@ -191,3 +189,19 @@ def seal(
     path = seal_folder(folder, key, out, passphrase=passphrase, allow_unaudited=no_audit, trust=trust, replace=replace)
     text = f"Sealed {path}. Next: edgeveil bundle verify {path} --trust DIR (a folder that holds signing.pub)"
     print_done(text, {"bundle": str(path)}, as_json=as_json)
+
+
+@app.command(rich_help_panel=HERE, epilog="Example: edgeveil demo --quick")
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder to write; the demo that is there goes.")] = Path("runs/demo"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A small training budget: shows the way, not the numbers.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Train, attack, sign, run and time two perturbers of handwritten digits, and write the report: two minutes."""
+    from edgeveil.trainer.demo import demo as make
+
+    text = make(out, quick=quick)
+    document = {"schema": 1, "folder": str(out), "report": str(out / "report.html"), "bundle": str(out / "demo.veil")}
+    print_either(document, text, as_json=as_json)

@@ -46,6 +46,7 @@ MOVED = {
     "stop": "board stop",
     "releases": "board releases",
     "devices": "board",
+    "devices probe": "board probe --json",
     "index": "update index",
     "runtime": "update runtime",
     "collect": "local collect",
@@ -55,6 +56,7 @@ MOVED = {
     "trust reset-floor": "trust set {} --floor",
     "trust policy": "trust set {} --policy",
 }
+SERIES = ("rate", "channels", "window", "hop", "time")
 # Options, of a command or of all: the new command, where it changes too, and the new option, or none. {} stands for
 # the value where it is not the next word; NAME={} without dashes is a variable of the environment.
 MOVED_OPTIONS = {
@@ -64,6 +66,12 @@ MOVED_OPTIONS = {
     "audit --before": ("audit pairs", ""),
     "audit --after": ("audit pairs", ""),
     "recipe new --data": ("", ""),
+    **{f"{verb} --{key}": ("", f"--series {key}={{}}") for verb in ("data inspect", "recipe new") for key in SERIES},
+    "board probe --text": ("", ""),
+    "doctor --on": ("", ""),
+    "run report --results": ("", "--bench"),
+    "run report --privacy": ("", "--export"),
+    "--jobs": ("", "EDGEVEIL_JOBS={}"),
     "trust init --auditor": ("", "--key auditor={}"),
     "trust init --release": ("", "--key release={}"),
     "trust init --runtime": ("", "--key runtime={}"),
@@ -97,7 +105,7 @@ GONE = {
     "commit baecb1ef has it",
     **dict.fromkeys(
         ("audit --engine", "run sweep --engine", "publish archive --engine"),
-        "write --jobs ray, or --jobs ray:4 for four at a time",
+        "set EDGEVEIL_JOBS=ray, or ray:4 for four at a time",
     ),
     **dict.fromkeys(
         ("fleet flash --parallel", "fleet status --parallel", "fleet rollback --parallel"),
@@ -106,7 +114,7 @@ GONE = {
     **dict.fromkeys(
         ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
     ),
-    "train --private": "write --set private.epsilon=8 --set private.delta=1e-5",
+    "train --private": "give --set private.epsilon=8 --set private.delta=1e-5",
     "flash --report-logs": "edgeveil board logs BOARD prints the log; commit baecb1ef has it",
 }
 
@@ -231,13 +239,13 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     notes, variables = dict[str, None](), dict[str, str]()
 
     def note(old: str, new: str) -> None:
-        notes[f"warning: edgeveil {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
+        notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
 
     for old in (" ".join(words[:2]), words[0]):
         if old in MOVED:
             new, rest = MOVED[old].split(), words[len(old.split()) :]
             shown = f"edgeveil {MOVED[old]}".replace("{}", "FOLDER")
-            note(old, shown)
+            note(f"edgeveil {old}", shown)
             if "{}" in new:
                 if not rest or rest[0].startswith("-"):
                     raise BadInput(f"edgeveil {old}: a folder was expected first. Write {shown}.")
@@ -255,7 +263,7 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
             continue
         verb = command.split() or verb
         if not option or "{}" not in option:
-            note(key, f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
+            note(f"edgeveil {key}", f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
             out += [f"{option}{equals}{value}"] if option else [value] if equals else []
             continue
         given = value if equals else next(rest, "")

@@ -142,7 +142,8 @@ def sign(
 
 @trust.command(
     "set",
-    epilog="Examples: edgeveil trust set root --product hall --index-stale-days 30; edgeveil trust set root --require 5",
+    epilog="Examples: edgeveil trust set root --product hall --index-stale-days 30; "
+    "edgeveil trust set root --require 5; edgeveil trust set root --floor 3; edgeveil trust set root --upgrade",
 )
 def settings(
     folder: Folder,

@@ -21,7 +21,7 @@ from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
 
 
 CHANNELS = "ax:g,ay:g,az:g"
-EXAMPLE = f"--rate 50 --channels {CHANNELS}"
+EXAMPLE = f"--series rate=50 --series channels={CHANNELS}"
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,24 @@ class Steps:
     hop: int | None = None
     time: str | None = None
 
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Steps:
+        """From KEY=VALUE each. Raises ``BadInput``."""
+        types = {"rate": float, "channels": str, "window": int, "hop": int, "time": str}
+        found: dict[str, Any] = {}
+        for word in words:
+            key, _, value = word.partition("=")
+            try:
+                found[key] = types[key](value)
+            except (KeyError, ValueError):
+                raise BadInput(
+                    f"--series: expected {EXAMPLE.removeprefix('--series ')}, or window, hop or time; got {word}."
+                ) from None
+        return cls(**found)
+
     def given(self) -> list[str]:
         """The options that were given, with their values."""
-        return [f"--{name} {value}" for name, value in asdict(self).items() if value is not None]
+        return [f"--series {name}={value}" for name, value in asdict(self).items() if value is not None]
 
     def section(self, source: str, path: Path) -> dict[str, Any] | None:
         """``[data.series]``; None where the samples are no series. Raises ``BadInput`` with what is missing."""
@@ -55,11 +70,13 @@ class Steps:
         missing = [name for name in needed if getattr(self, name) is None]
         if missing:
             raise BadInput(
-                f"{path}: of a series {', '.join(f'--{name}' for name in missing)} must be said{_seen(path)}, as in "
-                f"{EXAMPLE}{' --window 100 --hop 25 --time seconds' if recordings else ''}."
+                f"{path}: of a series {', '.join(missing)} must be said{_seen(path)}, as in "
+                f"{EXAMPLE}{' --series window=100 --series hop=25 --series time=seconds' if recordings else ''}."
             )
         if not recordings and (self.window is not None or self.time is not None):
-            raise BadInput("--window and --time are of recordings, csv:FOLDER: each x of an .npz is a window already.")
+            raise BadInput(
+                "--series window and time are of recordings, csv:FOLDER: each x of an .npz is a window already."
+            )
         names, units = zip(*map(_channel, str(self.channels).split(",")), strict=True)
         section = {"length": self.window, "hop": self.hop, "rate_hz": self.rate, "channels": names, "units": units}
         return {
@@ -80,7 +97,7 @@ def is_folder(source: str, path: Path) -> bool:
 def _channel(word: str) -> tuple[str, str]:
     name, _, unit = (part.strip() for part in word.partition(":"))
     if not name or not unit:
-        raise BadInput(f'--channels: expected a name and a unit for each, as in {CHANNELS}; got "{word}".')
+        raise BadInput(f'--series channels: expected a name and a unit for each, as in {CHANNELS}; got "{word}".')
     return name, unit
 
 

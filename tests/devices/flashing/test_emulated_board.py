@@ -132,7 +132,7 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     code, _, said = edgeveil("flash", bundle, "--on", board.target, *where)
     assert code == 0, said
     more = ["--into", export_folder, "--trust", folder / "keys", "--json"]
-    code, out, said = edgeveil("audit", bundle, "--on", board.target, *more)
+    code, out, said = edgeveil("audit", "board", bundle, "--on", board.target, *more)
     assert code == 0, said
     assert "raw samples of the test slice" in said
     document = json.loads(out)

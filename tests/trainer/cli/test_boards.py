@@ -90,7 +90,7 @@ frames = 7
 
 @pytest.fixture
 def asked(monkeypatch, tmp_path):
-    """A folder with ``boards.toml``, and ``other.toml`` with a board of another name; the addresses that were opened."""
+    """A folder with ``boards.toml``, and ``other.toml`` with another board; the addresses that were opened."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "boards.toml").write_text(SITE)
@@ -207,7 +207,7 @@ def test_a_board_is_shown_as_text_or_as_json(monkeypatch, capsys):
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(FACTS))
     run = output.in_process(monkeypatch, capsys)
     assert json.loads(run("board", "probe", *ON.split())[1]) == FACTS
-    code, text, _ = run("board", "probe", *ON.split(), "--text")
+    code, text, _ = run("board", "probe", *ON.split())
     assert code == 0
     lines = dict(line.split(maxsplit=1) for line in text.splitlines())
     assert lines["board"] == "Raspberry Pi?[2J 4", "what a board says cannot clear the terminal"

@@ -1,4 +1,4 @@
-"""edgeveil board estimate: the nearest published rows on the terminal and as JSON, and exit code 3 where there is none."""
+"""``edgeveil board estimate``: the published rows that are nearest to a network, each with its source."""
 
 import json
 

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -39,7 +40,7 @@ def test_a_root_key_with_a_passphrase_is_opened_by_it_alone(edgeveil, signing, t
     assert is_encrypted(root / "signing.key")
     code, _, err = edgeveil("trust", "set", root, "--require", 5)
     assert code == 2
-    assert "--passphrase-file" in err
+    assert "EDGEVEIL_PASSPHRASE_FILE" in err
     assert "--no-passphrase" in err
     monkeypatch.setenv("EDGEVEIL_PASSPHRASE", "tulip 8")
     assert "The passphrase is not the right one" in edgeveil("trust", "set", root, "--require", 5)[2]
@@ -51,5 +52,6 @@ def test_a_passphrase_and_none_exclude_each_other(edgeveil, signing, tmp_path, c
     key = ("--key", signing) if command[0] == "trust" else ()
     code, _, err = edgeveil(*command, tmp_path / "new", *key, "--passphrase-file", signing, "--no-passphrase")
     assert code == 2
-    assert err == "error: --passphrase-file and --no-passphrase exclude each other: give one of them.\n"
+    assert err.endswith("error: EDGEVEIL_PASSPHRASE_FILE and --no-passphrase exclude each other: give one of them.\n")
+    assert "EDGEVEIL_PASSPHRASE_FILE" not in os.environ, "for that command alone"
     assert not (tmp_path / "new").exists()

@@ -81,7 +81,7 @@ def test_a_bundle_is_sealed_and_trusted_by_a_key_on_a_token(token, tmp_path, edg
     assert made.file is None
     assert edgeveil("trust", "sign", tmp_path / "root", "--key", ann)[0] == 0
     assert open_trust(tmp_path / "root").version == 1
-    assert edgeveil("audit", export, "--sign", ann)[0] == 0
+    assert edgeveil("audit", "sign", export, "--key", ann)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -184,7 +184,7 @@ def measured(
     function = f"{__name__}:compute"
     (out / "logs").mkdir(parents=True, exist_ok=True)
     if engine == "ray":
-        opened = ray_tasks(jobs, fresh=True, instead="--jobs N")
+        opened = ray_tasks(jobs, fresh=True, instead="EDGEVEIL_JOBS=N")
     else:
         opened = processes(jobs, fresh=True, logs=out / "logs")
     with opened as run:
@@ -266,7 +266,7 @@ def sweep(
     if crashed:
         raise DeviceFailed(
             f"{len(crashed)} of {len(wanted)} points did not finish ({crashed[0]}). The others are kept. Run the same "
-            "command to try these again, with fewer --jobs if memory was short."
+            "command to try these again, with a lower EDGEVEIL_JOBS if memory was short."
         )
     return frontier
 
