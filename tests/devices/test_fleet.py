@@ -26,7 +26,7 @@ def hall(tmp_path):
     second[0]["name"] = "second"
     owners.bundle(tmp_path, "second.veil", example=second)
     owners.trust(tmp_path)
-    text = '[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
+    text = 'parallel = 1\n[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
     with contextlib.ExitStack() as servers:
         for name in ("one", "two", "three"):
             folder = tmp_path / name
@@ -142,7 +142,7 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     hosts = tmp_path / "two/known_hosts"
     known = hosts.read_text()
     hosts.write_text("")  # nobody knows who is at the other end
-    code, found, out = edgeveil("flash", hall, "--parallel", "1")
+    code, found, out = edgeveil("flash", hall)
     assert (code, found) == (2, {"one": "done", "two": "refused", "three": "not tried"}), out.err
     assert runs() == [True, False, False]
     assert "1 of 3 boards well, 1 not tried" in out.err

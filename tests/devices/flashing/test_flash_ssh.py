@@ -218,6 +218,6 @@ def test_an_end_between_two_looks_is_an_end():
 def test_a_line_that_breaks_is_said(server):
     transport = open_transport(server.target, identity=server.identity, known_hosts=server.known_hosts)
     board = Board(transport)
-    transport._client.get_transport().sock.close()
+    transport._clients[-1].get_transport().sock.close()
     with pytest.raises(DeviceFailed, match="Flash again: it resumes"):
         board.facts()
