@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edgeveil.edge_runtime.errors import BadInput, nearest
+from edgeveil.edge_runtime.errors import BadInput, nearest, written_text
 
 
 class Table(BaseModel):
@@ -59,11 +59,9 @@ def read_toml(path: Path, what: str, page: str) -> dict[str, Any]:
     """The document in a TOML file. ``what`` and ``page`` (its documentation) are for messages. Raises ``BadInput``."""
     import tomllib  # Python 3.11, which only the workstation needs
 
+    text = written_text(path, f"The {what} ({page} shows one)")
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
-        raise BadInput(f"cannot read the {what} {path}: {reason}. {page} shows one.") from None
+        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise BadInput(f"the {what} {path} is not TOML: {error}. {page} shows one.") from None
 

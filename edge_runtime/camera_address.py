@@ -4,7 +4,7 @@ import ipaddress
 from typing import NamedTuple, Optional
 from urllib.parse import quote, unquote, urlsplit
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of, with_fact
 
 Address = NamedTuple(
@@ -52,13 +52,9 @@ def with_credentials(text: str, path: str) -> str:
     address = parse(text)
     if address.user is not None:
         raise BadInput("expected name and password in the address of the camera or in {}, not in both".format(path))
-    try:
-        with open(path, encoding="utf-8") as file:
-            line = file.read(4097).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        raise BadInput("expected a readable file with USER:PASSWORD of the camera at {}".format(path)) from None
+    line = written_text(path, "USER:PASSWORD of the camera", most=4096).rstrip("\r\n")
     user, colon, password = line.partition(":")
-    if not user or not colon or len(line) > 4096 or any(ord(c) < 32 for c in line):
+    if not user or not colon or any(ord(c) < 32 for c in line):
         raise BadInput("expected one line, USER:PASSWORD of the camera, in {}".format(path))
     scheme, _, rest = text.partition("://")
     return "{}://{}:{}@{}".format(scheme, quote(user, safe=""), quote(password, safe=""), rest)

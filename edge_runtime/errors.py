@@ -20,7 +20,7 @@ It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
 """
 
 import os
-from typing import Dict, Iterable, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 SPENT = "budget-spent"  # why a release was dropped: its limits allow no more
 
@@ -98,6 +98,25 @@ class FrameDropped(Exception):
 def reason(error: BaseException) -> str:
     """Why something failed, for a sentence that says which file it was: the system's words without number and path."""
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
+
+
+def written_text(path: Any, what: str, *, most: int = 2**24) -> str:
+    """The text of a file that a person wrote: UTF-8, with or without a byte order mark, at most ``most`` bytes.
+
+    ``what`` names it in a sentence. Raises ``BadInput``, which quotes nothing of the text: it may be a secret.
+    """
+    try:
+        with open(path, "rb") as file:
+            data = file.read(most + 1)
+        if len(data) > most:
+            raise BadInput("{} was expected in {}, of at most {:,} bytes; it has more".format(what, path, most))
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        problem = "{} was expected in {} as UTF-8 text, and line {} is not. Save the file as UTF-8."
+        raise BadInput(problem.format(what, path, line)) from None
+    except OSError as error:
+        raise BadInput("{} was expected in {}, which cannot be read: {}".format(what, path, reason(error))) from None
 
 
 def describe(error: BaseException) -> str:

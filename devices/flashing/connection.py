@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import written_text
 from edgeveil.edge_runtime.paths import ROOT
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ class Connection:
 
         password = None
         if self.password_file is not None:
-            try:
-                password = self.password_file.read_text().rstrip("\r\n")
-            except OSError as error:
-                raise BadInput(f"The password was expected in {self.password_file}: {error.strerror}.") from None
+            password = written_text(self.password_file, "The password").rstrip("\r\n")
 
         def ask(prompt: str) -> str:
             return getpass.getpass(prompt, stream=sys.stderr)

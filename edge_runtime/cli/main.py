@@ -5,6 +5,7 @@ frames, and the process with the raw frames must not load the code that sends.
 """
 
 import argparse
+import os
 import sys
 from typing import List, Optional
 
@@ -18,7 +19,23 @@ from edgeveil.edge_runtime.util.atomic import flush_output
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Run one command and return its exit code."""
+    if argv is None and sys.getfilesystemencoding().lower() in ("ascii", "us-ascii") and UTF_8 not in os.environ:
+        _start_in_utf_8()
     return flush_output(_run(argv), closed=4)
+
+
+UTF_8 = "EDGEVEIL_STARTED_IN_UTF_8"
+
+
+def _start_in_utf_8() -> None:
+    """Start this command again where names may have any letter: Python 3.6 takes those of the C locale for ASCII.
+
+    Later versions use UTF-8 there. Processes that this one starts inherit the locale.
+    """
+    os.environ.update({"LC_ALL": "C.UTF-8", UTF_8: "1"})
+    with open("/proc/self/cmdline", "rb") as file:
+        words = file.read().split(b"\0")[:-1]
+    os.execv(sys.executable, words)  # noqa: S606 - itself
 
 
 def _run(argv: Optional[List[str]]) -> int:

@@ -359,7 +359,8 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
 
     ``kind`` is "image" with ``shape`` (height, width, channels), "vector" with (features,), or "series" with (steps,
     channels), where the frames are whole windows; one step of a series is a vector. ``dtype``; ``unit_mm``, the
-    millimetres of one step of a depth sample, or None; ``access_points``, in order, or None.
+    millimetres of one step of a depth sample, or None; ``access_points``, in order, or None; ``tick_hz``, the ticks
+    per second, or None.
     """
     frame: Any = spec if capture is None else capture.frame
     shape, kind = list(frame.shape), "vector" if len(frame.shape) == 1 else "image"
@@ -371,4 +372,5 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
         "dtype": frame.dtype,
         "unit_mm": None if capture is None else capture.frame.unit_mm,
         "access_points": None if capture is None else capture.access_points,
+        "tick_hz": None if capture is None else capture.tick_hz,
     }

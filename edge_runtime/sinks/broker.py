@@ -85,9 +85,18 @@ class Broker(object):
         self._tls = context(self.options) if secure else None
         self.name = "{}://{}/{}".format("mqtts" if secure else "mqtt", self.where, self.topic)
 
-    def client(self, client_id: str, *, reconnect: bool) -> Any:
+    @property
+    def newest(self) -> int:
+        """The newest version of MQTT that the installed client has with reasons: 5, or 4, which is called 3.1.1."""
+        return 5 if hasattr(self.paho, "CallbackAPIVersion") else 4
+
+    def client(self, client_id: str, *, reconnect: bool, version: int = 4) -> Any:
         """A client that is not connected. ``reconnect``: it comes back by itself after a lost connection."""
-        settings = {"client_id": client_id, "reconnect_on_failure": reconnect, "clean_session": True}
+        settings = {"client_id": client_id, "reconnect_on_failure": reconnect}  # type: Dict[str, Any]
+        if version == 5:
+            settings["protocol"] = self.paho.MQTTv5
+        else:
+            settings["clean_session"] = True
         if hasattr(self.paho, "CallbackAPIVersion"):
             settings["callback_api_version"] = self.paho.CallbackAPIVersion.VERSION2
         client = self.paho.Client(**settings)

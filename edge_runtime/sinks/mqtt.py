@@ -1,14 +1,15 @@
 """``mqtt://HOST/TOPIC`` and ``mqtts://``: every record as one message with quality of service 1, through paho-mqtt.
 
-A record is done when the broker has acknowledged it. Records in flight when a connection breaks are sent again with the
-same id (``wire.Record.id``), so that receivers can count each frame once. Each connection has its own client: only the
-spool keeps track of what has arrived.
+A record is done when the broker has acknowledged it. With MQTT 5 it says whether it took it; one of 3.1.1 alone also
+acknowledges what its access list denies, and no client can know that. Records in flight when a connection breaks are
+sent again with the same id (``wire.Record.id``), so that receivers can count each frame once. Each connection has its
+own client: only the spool keeps track of what has arrived.
 """
 
 import collections
 import hashlib
 import threading
-from typing import Any, Deque, Dict, List, Optional
+from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
 from edgeveil.edge_runtime.sinks.broker import Broker, checked_topic
@@ -16,6 +17,8 @@ from edgeveil.edge_runtime.sinks.network_base import OPTIONS, TIMEOUT_S, Connect
 from edgeveil.edge_runtime.sinks.wire import Discovery, Labels, about, json_bytes
 
 UNDER_WAY = 20  # most messages that wait for their acknowledgement
+OTHERS = 8  # most of them that are no records: a broker may count those that it denies until it closes the connection
+OLDER = "Unsupported protocol version"  # what a broker without MQTT 5 answers
 NEWS_S = 10.0  # older labels are in the record only
 
 
@@ -42,7 +45,11 @@ class MqttSink(NetworkSink):
         self._client: Any = None
         self._heard = threading.Event()
         self._answer: Optional[str] = None
-        self._acknowledged: Deque[int] = collections.deque()
+        self._acknowledged: Deque[Tuple[int, str]] = collections.deque()  # numbers, and why one was refused
+        self._version = broker.newest
+        self._most = self._takes = UNDER_WAY + 4  # messages that wait for an acknowledgement; those that a broker takes
+        self._topics: Dict[int, str] = {}  # of messages that are no records, until they are acknowledged
+        self._denied: Set[str] = set()  # topics of which that was said
         self._gone = threading.Event()
         self._labels = Labels(self._topic, outputs, manifest)
         self._about = about(manifest, settings.get("audit"), settings.get("runs", {}))
@@ -51,33 +58,48 @@ class MqttSink(NetworkSink):
         super(MqttSink, self).__init__(broker.name, outputs, manifest, dict(settings, **options))
 
     def _connect(self) -> None:
-        self._heard.clear()
-        self._gone.clear()
-        self._acknowledged.clear()
-        self._client = client = self._new_client()
-        client.connect(self._broker.host, self._broker.port, keepalive=30)
-        client.loop_start()
-        if not self._heard.wait(TIMEOUT_S):
-            raise ConnectionLost("the broker does not answer")
+        self._open()
+        if self._answer == OLDER and self._version == 5:
+            self._disconnect()
+            self._version = 4
+            self._say("{}: the broker has no MQTT 5: what its access list denies counts as delivered".format(self.uri))
+            self._open()
         if self._answer:
             raise ConnectionLost("the broker refuses the connection ({})".format(self._answer))
+        if self._takes < self._most:  # paho can be told how many may wait before it connects
+            self._most = self._takes
+            self._disconnect()
+            self._open()
         self._publish(self._topic + "/format", json_bytes(self._format.document), retain=True)
         self._publish(self._topic + "/about", json_bytes(self._about), retain=True)
         for topic, document in self._discovery.documents() if self._discovery else ():
             self._publish(topic, json_bytes(document), retain=True)
 
+    def _open(self) -> None:
+        """Connect, and wait for the broker's answer."""
+        self._heard.clear()
+        self._gone.clear()
+        self._acknowledged.clear()
+        self._topics.clear()
+        self._client = client = self._new_client()
+        client.connect(self._broker.host, self._broker.port, keepalive=30)
+        client.loop_start()
+        if not self._heard.wait(TIMEOUT_S):
+            raise ConnectionLost("the broker does not answer")
+
     def _new_client(self) -> Any:
-        client = self._broker.client(self._client_id, reconnect=False)
+        client = self._broker.client(self._client_id, reconnect=False, version=self._version)
+        client.max_inflight_messages_set(self._most)
         client.will_set(self._topic + "/status", json_bytes({"state": "offline", "since_ns": None}), qos=1, retain=True)
-        client.max_inflight_messages_set(UNDER_WAY + 4)
         client.on_connect, client.on_disconnect = self._on_connect, self._on_disconnect
         client.on_publish = self._on_publish
         return client
 
     # paho's thread calls these while it holds its own locks: they only note what happened and wake our thread.
-    def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, *_: Any) -> None:
+    def _on_connect(self, client: Any, _userdata: Any, _flags: Any, code: Any, properties: Any = None) -> None:
         if client is self._client:
             self._answer = None if code == 0 else str(code)
+            self._takes = getattr(properties, "ReceiveMaximum", UNDER_WAY + 4)
             self._heard.set()
 
     def _on_disconnect(self, client: Any, *_: Any) -> None:
@@ -85,39 +107,50 @@ class MqttSink(NetworkSink):
             self._gone.set()
             self._spool.wake()
 
-    def _on_publish(self, client: Any, _userdata: Any, number: int, *_: Any) -> None:
+    def _on_publish(self, client: Any, _userdata: Any, number: int, code: Any = None, *_: Any) -> None:
         if client is self._client:
-            self._acknowledged.append(number)
+            self._acknowledged.append((number, str(code) if getattr(code, "is_failure", False) else ""))
             self._spool.wake()
 
     def _pump(self) -> None:
         under_way: Dict[int, Any] = {}
         while not self._stop.is_set():
             self._send_pending_status()
+            gone = self._gone.is_set()  # looked at first: a broker may say why, and then close
             while self._acknowledged:
-                entry = under_way.pop(self._acknowledged.popleft(), None)
+                number, refusal = self._acknowledged.popleft()
+                entry, topic = under_way.pop(number, None), self._topics.pop(number, "")
+                if entry is not None and refusal:
+                    raise ConnectionLost("the broker refuses records for {} ({})".format(self._topic, refusal))
                 if entry is not None:
                     self._spool.done(entry)
                     self._backoff.reset()
-            if self._gone.is_set():
+                elif refusal and topic not in self._denied:
+                    self._denied.add(topic)
+                    self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
+            if gone:
                 raise ConnectionLost("the broker has gone")
-            if len(under_way) == UNDER_WAY:
+            if len(under_way) >= UNDER_WAY or len(self._topics) >= OTHERS:
                 self._gone.wait(0.01)
                 continue
             entry = self._spool.take(0.5)
             if entry is not None:
                 record = entry.record()
                 counts = self._is_count(record)
-                under_way[self._publish(self._topic + ("/count" if counts else ""), record)] = entry
+                number = self._publish(self._topic + ("/count" if counts else ""), record)
+                self._topics.pop(number, None)
+                under_way[number] = entry
                 if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
-                        self._publish(topic, message)
+                        if topic not in self._denied:
+                            self._publish(topic, message)
         self._send_pending_status()
 
     def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
         sent = self._client.publish(topic, data, qos=1, retain=retain)
         if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN):
             raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))
+        self._topics[sent.mid] = topic
         return sent.mid
 
     def _send_status(self, document: Dict[str, Any]) -> None:

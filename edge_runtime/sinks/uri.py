@@ -4,7 +4,7 @@ import re
 from typing import Any, Callable, Dict, Optional, Tuple
 from urllib.parse import unquote, urlsplit
 
-from edgeveil.edge_runtime.errors import GONE, BadInput
+from edgeveil.edge_runtime.errors import GONE, BadInput, written_text
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 
 Known = Dict[str, Callable[[str], Any]]
@@ -82,12 +82,8 @@ def secret(path: Optional[str], environment: Optional[str], what: str) -> Option
     """The content of a file without the line's end, else the value from the environment. Never in a message."""
     if path is None:
         return environment
-    try:
-        with open(path, encoding="utf-8") as file:
-            value = file.read(4097).rstrip("\r\n")
-    except (OSError, UnicodeDecodeError):
-        raise BadInput("expected a readable file with {} at {}".format(what, path)) from None
-    if not value or len(value) > 4096 or any(ord(c) < 32 for c in value):
+    value = written_text(path, what[:1].upper() + what[1:], most=4096).rstrip("\r\n")
+    if not value or any(ord(c) < 32 for c in value):
         raise BadInput("expected one line with {} in {}".format(what, path))
     return value
 

@@ -170,7 +170,7 @@ class Discovery(object):
 
     def __init__(self, topic: str, prefix: str, labels: Labels, about: Document, rules: Optional[CountRules]) -> None:
         self._topic, self._prefix, self._labels, self._about, self._rules = topic, prefix, labels, about, rules
-        self._node = "edgeveil_" + _word(topic)
+        self._node = "edgeveil_" + _word(topic, "[A-Za-z0-9/-]+")
 
     def documents(self) -> Iterator[Tuple[str, Document]]:
         """(topic, document) of everything there is."""
@@ -276,8 +276,13 @@ class Discovery(object):
         return dict(document, device=device, origin={"name": "EdgeVeil"})
 
 
-def _word(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", text)
+def _word(text: str, plain: str = "[A-Za-z0-9_-]+") -> str:
+    """``text`` as an identity of Home Assistant, which has letters, digits, "_" and "-" alone: another for each text.
+
+    One of ``plain`` characters is its own, and has nothing to be told apart from.
+    """
+    word = re.sub(r"[^A-Za-z0-9_-]", "_", text)
+    return word if re.fullmatch(plain, text) else word + "_" + hashlib.sha256(text.encode("utf-8")).hexdigest()[:8]
 
 
 def _bin(edges: Any, number: int) -> str:

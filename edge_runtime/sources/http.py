@@ -6,10 +6,16 @@ the system's authorities (FFmpeg does not by default), and only this process see
 
 import base64
 import contextlib
+import hashlib
 import http.client
+import os
+import re
 import socket
 import ssl
-from typing import Any, Iterator
+import time
+from typing import Any, Dict, Iterable, Iterator, Mapping, Optional
+from urllib.parse import urljoin, urlsplit
+from urllib.request import parse_http_list, parse_keqv_list
 
 import numpy as np
 
@@ -21,19 +27,29 @@ from edgeveil.edge_runtime.sources.convert import OpenCVCamera, decode, fits, ne
 MAX_JPEG_BYTES = 16 * 2**20
 MAX_LINE = 1000
 MAX_HEADERS = 50
+CHUNK = 2**16  # bytes to read at a time
+TICK_HZ = 10.0  # of a camera that gives one picture a request, for a bundle without a sensor of its own
+MOVED = (301, 302, 303, 307, 308)
+HASHES = {
+    name + more: made for name, made in (("MD5", hashlib.md5), ("SHA-256", hashlib.sha256)) for more in ("", "-SESS")
+}  # MD5 is what cameras offer; a login by it is no weaker than Basic
 
 
 class Pictures(object):
     """The JPEGs of a network camera, one after the other, as bytes, not decoded: ``next_jpeg``, ``close``.
 
-    ``name`` is its address without credentials. Raises as a source does.
+    ``name`` is its address without credentials. A camera that gives one picture a request is asked ``tick_hz`` times a
+    second at most. Raises as a source does.
     """
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, tick_hz: Optional[float] = None) -> None:
         self._address = addresses.parse(text)
         self.name = self._address.shown
         self._connection: Any = None
         self._answer: Any = None
+        self._challenge: Optional[Dict[str, str]] = None  # of the camera's login; {}: Basic
+        self._logins = 0  # with this challenge
+        self._period_s, self._due_s = 1 / (tick_hz or TICK_HZ), time.monotonic()
         try:
             self._connect()
         except BaseException:
@@ -42,7 +58,37 @@ class Pictures(object):
 
     def _connect(self) -> None:
         """Request the address and check the headers of the answer."""
+        self._rest = b""
+        target, moved, asked = self._address.target, False, False
+        while True:
+            with self._own_errors():
+                self._request(target)
+            status = self._answer.status
+            if status in MOVED and not moved:
+                target, moved = self._target_of(self._answer.getheader("Location") or ""), True
+            elif status == 401 and self._address.user is not None and not asked:
+                asked, self._logins = True, 0  # a nonce that is used up is answered by another
+                self._challenge = _challenge(self._answer.headers.get_all("WWW-Authenticate") or ())
+            else:
+                break
+        kind = self._answer.getheader("Content-Type") or ""
+        if status in (401, 403):
+            raise Unsupported("{} needs another name and password ({})".format(self.name, status))
+        if status != 200:
+            raise Disconnected("{} answers {}: expected a stream of pictures".format(self.name, status))
+        self._stream = kind.lower().startswith("multipart/x-mixed-replace")
+        if not self._stream and not kind.lower().startswith("image/jpeg"):
+            raise Unsupported(
+                "{} sends no JPEG pictures (multipart/x-mixed-replace or image/jpeg): "
+                "look for another address of this camera".format(self.name)
+            )
+        if self._stream:
+            value = re.sub("(?i)^.*boundary=", "", kind).split(";")[0].strip().strip('"')
+            self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
+
+    def _request(self, target: str) -> None:
         address = self._address
+        self.close()
         if address.scheme == "https":
             self._connection = http.client.HTTPSConnection(
                 address.host, address.port, timeout=STALL_S, context=ssl.create_default_context()
@@ -50,26 +96,20 @@ class Pictures(object):
         else:
             self._connection = http.client.HTTPConnection(address.host, address.port, timeout=STALL_S)
         headers = {"User-Agent": "edgeveil", "Accept": "multipart/x-mixed-replace, image/jpeg"}
-        if address.user is not None:
-            both = "{}:{}".format(address.user, address.password or "").encode("utf-8")
-            headers["Authorization"] = "Basic " + base64.b64encode(both).decode("ascii")
-        with self._own_errors():
-            self._connection.request("GET", address.target, headers=headers)
-            self._answer = self._connection.getresponse()
-        status, kind = self._answer.status, (self._answer.getheader("Content-Type") or "").lower()
-        if status in (401, 403):
-            raise Unsupported("{} needs another name and password ({})".format(self.name, status))
-        if status != 200:
-            raise Disconnected("{} answers {}: expected a stream of pictures".format(self.name, status))
-        self._stream = kind.startswith("multipart/x-mixed-replace")
-        if not self._stream and not kind.startswith("image/jpeg"):
-            raise Unsupported(
-                "{} sends no JPEG pictures (multipart/x-mixed-replace or image/jpeg): "
-                "look for another address of this camera".format(self.name)
-            )
-        if self._stream:
-            value = kind.partition("boundary=")[2].split(";")[0].strip().strip('"')
-            self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
+        if self._challenge is not None:
+            self._logins += 1
+            headers["Authorization"] = _login(self._challenge, address, target, self._logins)
+        self._connection.request("GET", target, headers=headers)
+        self._answer = self._connection.getresponse()
+
+    def _target_of(self, location: str) -> str:
+        """The target of a redirect within the host. Raises ``Unsupported`` for one to elsewhere."""
+        here = "{}://{}:{}{}".format(self._address.scheme, self._address.host, self._address.port, self._address.target)
+        parts = urlsplit(urljoin(here, location))
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+        if (parts.scheme, parts.hostname, port) != (self._address.scheme, self._address.host, self._address.port):
+            raise Unsupported("{} redirects to another host or port: give the address there".format(self.name))
+        return (parts.path or "/") + ("?" + parts.query if parts.query else "")
 
     def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
@@ -77,7 +117,9 @@ class Pictures(object):
             with self._own_errors():
                 return self._read_part()
         if self._answer is None:
+            time.sleep(max(0.0, self._due_s - time.monotonic()))
             self._connect()
+        self._due_s = max(self._due_s, time.monotonic()) + self._period_s
         with self._own_errors():
             data = self._answer.read(MAX_JPEG_BYTES + 1)
         self._connection.close()
@@ -87,7 +129,7 @@ class Pictures(object):
         return data
 
     def _read_part(self) -> bytes:
-        """The body of the next part of a multipart answer."""
+        """The body of the next part of a multipart answer: as long as it says, or up to the next boundary."""
         for _ in range(MAX_HEADERS):
             line = self._read_line()
             if line.lower().startswith(self._boundary.lower()):
@@ -102,18 +144,43 @@ class Pictures(object):
             name, _, value = line.partition(b":")
             if name.strip().lower() == b"content-length" and value.strip().isdigit():
                 length = int(value)
-        if length is None or not 0 < length <= MAX_JPEG_BYTES:
-            raise Unsupported("{} gives no length for its pictures, or more than the limit".format(self.name))
-        data = self._answer.read(length)
-        if len(data) != length:
-            raise Disconnected("{} closed the connection in the middle of a picture".format(self.name))
+        if length is None:
+            return self._read_until(self._boundary).rstrip(b"\r\n")
+        if not 0 < length <= MAX_JPEG_BYTES:
+            raise Unsupported("{} sends pictures of more bytes than the limit".format(self.name))
+        while len(self._rest) < length:
+            self._fill()
+        data, self._rest = self._rest[:length], self._rest[length:]
         return data
 
+    def _read_until(self, mark: bytes) -> bytes:
+        """All bytes before ``mark``, which is left to be read."""
+        looked = 0
+        while True:
+            at = self._rest.find(mark, looked)
+            if at >= 0:
+                data, self._rest = self._rest[:at], self._rest[at:]
+                return data
+            if len(self._rest) > MAX_JPEG_BYTES:
+                raise Unsupported("{} gives no length for its pictures, and no end".format(self.name))
+            looked = max(0, len(self._rest) - len(mark))
+            self._fill()
+
     def _read_line(self) -> bytes:
-        line = self._answer.readline(MAX_LINE)
-        if not line:
-            raise Disconnected("{} closed the connection".format(self.name))
+        while b"\n" not in self._rest[:MAX_LINE]:
+            if len(self._rest) >= MAX_LINE:
+                line, self._rest = self._rest[:MAX_LINE], self._rest[MAX_LINE:]
+                return line
+            self._fill()
+        line, _, self._rest = self._rest.partition(b"\n")
         return line.strip()
+
+    def _fill(self) -> None:
+        """Read what has come, at least a byte."""
+        data = self._answer.read1(CHUNK)
+        if not data:
+            raise Disconnected("{} closed the connection".format(self.name))
+        self._rest += data
 
     @contextlib.contextmanager
     def _own_errors(self) -> Iterator[None]:
@@ -133,25 +200,69 @@ class Pictures(object):
             self._connection.close()
 
 
+# How a camera wants name and password: RFC 7617 (Basic) or 7616 (Digest, which sends no password).
+
+
+def _challenge(offers: Iterable[str]) -> Dict[str, str]:
+    """The parameters of a Digest that is known, the strongest that the camera offers; empty: Basic."""
+    digests = []
+    for offer in offers:
+        scheme, _, rest = offer.strip().partition(" ")
+        found = parse_keqv_list(parse_http_list(rest)) if scheme.lower() == "digest" else {}
+        if found.get("algorithm", "MD5").upper() in HASHES and found.get("nonce"):
+            digests.append(found)
+    return max(digests, key=lambda one: len(one.get("algorithm", "MD5")), default={})
+
+
+def _login(challenge: Mapping[str, str], address: Any, target: str, count: int) -> str:
+    """The header ``Authorization`` of the request number ``count`` with a challenge."""
+    user, password = address.user, address.password or ""
+    if not challenge:
+        both = "{}:{}".format(user, password).encode("utf-8")
+        return "Basic " + base64.b64encode(both).decode("ascii")
+    algorithm = challenge.get("algorithm", "MD5")
+    made = HASHES[algorithm.upper()]
+
+    def hashed(*parts: str) -> str:
+        return made(":".join(parts).encode("utf-8")).hexdigest()
+
+    realm, nonce = challenge.get("realm", ""), challenge["nonce"]
+    own, number = os.urandom(8).hex(), "{:08x}".format(count)
+    secret, asked = hashed(user, realm, password), hashed("GET", target)
+    if algorithm.upper().endswith("-SESS"):
+        secret = hashed(secret, nonce, own)
+    quoted = [("username", user), ("realm", realm), ("nonce", nonce), ("uri", target)]
+    bare = [("algorithm", algorithm)]
+    if "auth" in [word.strip() for word in challenge.get("qop", "").split(",")]:
+        quoted += [("response", hashed(secret, nonce, number, own, "auth", asked)), ("cnonce", own)]
+        bare += [("qop", "auth"), ("nc", number)]
+    else:  # RFC 2069, of old cameras
+        quoted += [("response", hashed(secret, nonce, asked))]
+    if "opaque" in challenge:
+        quoted += [("opaque", challenge["opaque"])]
+    escaped = ['{}="{}"'.format(name, re.sub(r'([\\\\"])', r"\\\1", value)) for name, value in quoted]
+    return "Digest " + ", ".join(escaped + ["{}={}".format(*one) for one in bare])
+
+
 class HttpSource(OpenCVCamera):
     """Gray or RGB uint8 pictures of a network camera at the bundle's size."""
 
     schemes = ("http",)
     forms = ("http://...", "https://...")
-    help = "network camera with JPEGs, as a stream or one a request. Basic authentication"
+    help = "network camera with JPEGs, as a stream or one a request, at most one a tick. Basic and Digest login"
     port = 80
     raw_on_network = True
 
     def __init__(self, place: str, spec: Sensor) -> None:
         need_image(spec, "a network camera")
-        self._pictures = Pictures("{}:{}".format(self.schemes[0], place))
+        self._pictures = Pictures("{}:{}".format(self.schemes[0], place), spec.get("tick_hz"))
         super(HttpSource, self).__init__(self._pictures.name, spec)
         self._start(place)
 
     @classmethod
     def forward(cls, source: str, sensor: Sensor, pipe: Any, prepared: Any) -> None:  # noqa: ARG003
         """Send JPEGs as they come: the inside decodes them, where a decoder has no network to leak to."""
-        pictures = Pictures(source)
+        pictures = Pictures(source, sensor.get("tick_hz"))
         with contextlib.closing(pictures):
             pipe.jpegs(pictures.next_jpeg)
 

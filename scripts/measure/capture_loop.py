@@ -74,7 +74,7 @@ def untrained(model: Any, spec: dict[str, Any], precision: str) -> tuple[dict[st
     """A manifest and its network's file: the network as TFLite between preprocess and output."""
     from edgeveil.trainer.export import to_tflite
     from edgeveil.trainer.export.artefact import artefact_entry
-    from edgeveil.trainer.graphs.cost import read
+    from edgeveil.trainer.graphs.files import read
     from edgeveil.trainer.graphs.macs import keras_macs
 
     name = model.inputs[0].name

@@ -123,7 +123,7 @@ def test_an_unknown_name_lists_the_known_ones():
 
 
 def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(BadInput, match=r"cannot read the profile .*No such file"):
+    with pytest.raises(BadInput, match=r"The profile .*No such file"):
         profiles.load(tmp_path / "none.toml")
 
 

@@ -49,8 +49,8 @@ def test_the_first_thing_wrong_is_named(document, says):
 
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path):
     path = tmp_path / "a.toml"
-    with pytest.raises(BadInput, match=r"cannot read the board .*No such file.*docs/x.md"):
+    with pytest.raises(BadInput, match=r"The board .docs/x.md shows one. .*No such file"):
         read_toml(path, "board", "docs/x.md")
     path.write_bytes(b"\xff")
-    with pytest.raises(BadInput, match="not UTF-8"):
+    with pytest.raises(BadInput, match="as UTF-8 text, and line 1 is not"):
         read_toml(path, "board", "docs/x.md")

@@ -398,3 +398,15 @@ def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny
     done = edge(python_of(name), app, *words)
     assert done.returncode == 4
     assert "libedgetpu.so.1" in done.stderr
+
+
+@pytest.mark.parametrize("name", ["py36", "py37"])
+def test_names_may_have_any_letter_where_the_locale_is_c(name, app, tiny, tmp_path):
+    folder = tmp_path / "Größe"
+    folder.mkdir()
+    np.savez(folder / "ein.npz", x=np.zeros((3, *tiny_models.SHAPE), np.uint8))
+    given = {"bundle": str(tiny.path), "trust": str(tiny.trust), "source": f"npz:{folder}/ein.npz"}
+    (folder / "müde.json").write_text(json.dumps({**given, "sink": [f"npz:{folder}/öffentlich.npz"]}))
+    done = edge(python_of(name), app, "run", "--config", folder / "müde.json", LC_ALL="C")
+    assert done.returncode == 0, done.stderr
+    assert (folder / "öffentlich.npz").is_file()

@@ -12,7 +12,7 @@ from edgeveil.models.layers import UnitClip
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.export.manifest import lint
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import keras_macs
 from edgeveil.trainer.perturbers.prgan import Generator, build_generator
 from edgeveil.trainer.recipe.schema import Recipe

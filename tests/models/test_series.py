@@ -9,7 +9,7 @@ from edgeveil.devices import profiles
 from edgeveil.models import encoders, series
 from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import keras_macs
 
 SHAPE = (40, 3)

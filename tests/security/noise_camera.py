@@ -15,6 +15,11 @@ import numpy as np
 class _Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.server.asked.append((self.path, self.headers.get("Authorization")))  # type: ignore[attr-defined]
+        if self.server.login and self.headers.get("Authorization") is None:  # type: ignore[attr-defined]
+            self.send_response(401)
+            self.send_header("WWW-Authenticate", 'Basic realm="camera"')
+            self.end_headers()
+            return
         self.send_response(200)
         self.send_header("Content-Type", "multipart/x-mixed-replace; boundary=b")
         self.end_headers()
@@ -30,10 +35,10 @@ class _Answer(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def serve() -> Iterator[Any]:
-    """A server; ``asked`` are the paths and ``Authorization`` headers of its requests."""
+def serve(*, login: bool = False) -> Iterator[Any]:
+    """A server; ``asked`` are the paths and ``Authorization`` headers of its requests. ``login``: it asks for one."""
     server: Any = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Answer)
-    server.daemon_threads, server.asked = True, []
+    server.daemon_threads, server.asked, server.login = True, [], login
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield server

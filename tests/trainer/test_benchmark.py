@@ -99,3 +99,23 @@ def test_a_bundle_beside_a_file_on_every_interpreter(tmp_path):
     for backend in ("onnxruntime", "openvino"):
         assert {(name, "onnx-float32", backend), ("other", "onnx-float32", backend)} <= seen, found["refused"]
     assert all(row["ratio"]["low"] <= row["ratio"]["median"] <= row["ratio"]["high"] for row in found["rows"])
+
+
+@pytest.mark.parametrize(
+    ("ran", "missing"), [(["mine"], "the other networks"), (["peer"], "the bundle"), ([], "the bundle")]
+)
+def test_a_comparison_of_nothing_is_not_done_and_an_earlier_result_is_kept(tmp_path, monkeypatch, ran, missing):
+    rows = [{"name": one, "artefact": "tflite-int8", "backend": "b", "p50_ms": 1.0} for one in ran]
+    refused = [{"name": "peer", "artefact": "onnx-float32", "backend": "b", "refused": "an operation"}]
+    document = {"kind": "side-by-side", "rows": rows, "refused": refused, "reasons": [], "verdict": "valid"}
+    monkeypatch.setattr(bench_command, "bench_python", lambda: "python")
+    monkeypatch.setattr(bench_command, "verified_bundle", lambda *_: None)
+    monkeypatch.setattr(bench_command, "bundle_files", lambda *_: [{"name": "mine"}])
+    monkeypatch.setattr(bench_command, "model_file", lambda path: {"name": path.stem})
+    monkeypatch.setattr(bench_command, "run", lambda *_, **__: document)
+    (tmp_path / "result.json").write_text("earlier")
+    command = ["bench", "x.veil", "--trust", "t", "--against", "peer.onnx", "--out", str(tmp_path / "result.json")]
+    done = CliRunner().invoke(app, command)
+    assert getattr(done.exception, "exit_code", 0) == 3
+    assert f"nothing was compared: no interpreter here ran a file of {missing}" in str(done.exception)
+    assert "earlier" in [path.read_text() for path in tmp_path.glob("result.*.json")]

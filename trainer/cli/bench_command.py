@@ -72,7 +72,7 @@ def bundle_files(bundle: Any, folder: Path) -> list[dict[str, Any]]:
 def model_file(path: Path) -> dict[str, Any]:
     """One .tflite or .onnx file. Raises ``BadInput`` for another file, or one with open sizes."""
     from edgeveil.trainer.export.artefact import artefact_entry
-    from edgeveil.trainer.graphs.cost import read
+    from edgeveil.trainer.graphs.files import read
     from edgeveil.trainer.graphs.macs import graph_macs
 
     if path.suffix not in (".tflite", ".onnx"):
@@ -173,6 +173,8 @@ def bench(
 
     if bool(against) == (at is not None):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
+    mine: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
     if at is not None:
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
@@ -188,12 +190,12 @@ def bench(
 
         bench_python()  # raises before anything is built for it
         with tempfile.TemporaryDirectory() as name:
-            files = bundle_files(verified_bundle(bundle, trust), Path(name))
-            files += [model_file(Path(one)) for one in against or ()]
-            document = run(files, rounds=rounds, seconds=seconds, threads=threads)
+            mine = bundle_files(verified_bundle(bundle, trust), Path(name))
+            others = [model_file(Path(one)) for one in against or ()]
+            document = run([*mine, *others], rounds=rounds, seconds=seconds, threads=threads)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if out is not None:
-        write_atomic(out, text.encode())
+        write_atomic(out, text.encode(), keep_old=True)
     if as_json:
         sys.stdout.write(text)
     else:
@@ -201,6 +203,10 @@ def bench(
     # Ratios of networks timed in turns are valid on a busy machine too, with wider intervals.
     if document.get("kind") != "side-by-side" and document["verdict"] == "INVALID":
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")
+    ran = {row["name"] for row in document.get("rows", ())}
+    for of, files in (("the bundle", mine), ("the other networks", others)):
+        if document.get("kind") == "side-by-side" and not ran & {file["name"] for file in files}:
+            raise LimitNotMet(f"nothing was compared: no interpreter here ran a file of {of}.")
 
 
 def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.trainer.cli.tree import App, Verb
 from edgeveil.trainer.progress import say
 
@@ -138,12 +138,7 @@ def asked_passphrase(variable: str = PASSPHRASE, *, confirm: bool = False) -> st
     """
     for name in dict.fromkeys((variable, PASSPHRASE)):
         if file := os.environ.get(f"{name}_FILE"):
-            try:
-                return Path(file).read_text().rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise BadInput(
-                    f"The passphrase was expected in {file}, which cannot be read: {reason(error)}."
-                ) from None
+            return written_text(Path(file), "The passphrase").rstrip("\r\n")
         if name in os.environ:
             return os.environ[name]
     if not sys.stdin.isatty():

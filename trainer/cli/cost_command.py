@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.cli.common import Json, TrustForBundle, print_either, verified_bundle
 from edgeveil.trainer.cli.tree import board_group, bundles
 
@@ -23,15 +25,20 @@ def cost(
         list[str] | None,
         typer.Option(help="Also what an Arm Ethos-U runs of each int8 TFLite file, by Vela: ethos-u55-128, ..."),
     ] = None,
+    shape: Annotated[
+        list[str] | None, typer.Option(help="Sizes of an input that a file leaves open: NAME=1,3,224,224. Repeat it.")
+    ] = None,
     trust: TrustForBundle = None,
     as_json: Json = False,
 ) -> None:
     """Count what a network costs: MACs, parameters, bytes of weights and activations, operations by type.
 
+    What cannot be counted is listed by operation; the figures are then lower bounds, and the exit code is 3.
+
     With --npu, which may be repeated, Vela compiles the file for that Ethos-U: how many operations the NPU takes, why
     it leaves the others, and how long Vela expects a frame to take. Exit code 3 where it leaves any.
     """
-    costs = {name: one.document() for name, one in costs_of(what, trust).items()}
+    costs = {name: one.document() for name, one in costs_of(what, trust, _shapes(shape or [])).items()}
     placed = _placed(what, trust, npu or [])
     for name, documents in placed.items():
         costs[name]["ethos_u"] = documents
@@ -39,16 +46,38 @@ def cost(
     print_either({"schema": 1, "costs": costs}, text, as_json=as_json)
     left = sum(one["on_cpu"] for documents in placed.values() for one in documents)
     if left:
-        raise LimitNotMet(f"{left} operations would run beside the NPU, on the CPU.")
+        raise LimitNotMet(f"{left} operations would run on the CPU and not on the NPU.")
+    missing = sum(sum(document.get("uncounted", {}).values()) for document in costs.values())
+    if missing:
+        opened = {name: one for document in costs.values() for name, one in document.get("open_inputs", {}).items()}
+        named = (f"{name}={','.join('?' if size < 0 else str(size) for size in one)}" for name, one in opened.items())
+        cure = f" Give the sizes that are open: {' '.join(f'--shape {one}' for one in named)}." if opened else ""
+        raise LimitNotMet(f"{counted(missing, 'operation')} could not be counted; the figures are lower bounds.{cure}")
 
 
-def costs_of(what: Path, trust: Path | None) -> dict[str, Any]:
-    """``FullCost`` by name: the file's own name, or ``model/artefact`` for each of a bundle or an export folder."""
+def _shapes(given: list[str]) -> dict[str, tuple[int, ...]]:
+    """The sizes of inputs by name. Raises ``BadInput`` for what is no NAME=1,3,224,224."""
+    found = {}
+    for one in given:
+        name, _, sizes = one.rpartition("=")
+        if not name or not all(size.strip().isdecimal() and int(size) > 0 for size in sizes.split(",")):
+            raise BadInput(f"--shape: NAME=1,3,224,224 was expected, whole numbers above 0; got {one}.")
+        found[name] = tuple(int(size) for size in sizes.split(","))
+    return found
+
+
+def costs_of(what: Path, trust: Path | None, shapes: Mapping[str, tuple[int, ...]] | None = None) -> dict[str, Any]:
+    """``FullCost`` by name: the file's own name, or ``model/artefact`` for each of a bundle or an export folder.
+
+    ``shapes`` are those of inputs that a single file leaves open.
+    """
     from edgeveil.trainer.graphs.cost import file_cost, model_file_cost
 
     if what.suffix == ".veil" or what.is_dir():
+        if shapes:
+            raise BadInput("--shape is for a single file; an export and a bundle leave no size open.")
         return {name: file_cost(data, kind) for name, (data, kind) in _files(what, trust).items()}
-    return {what.name: model_file_cost(what)}
+    return {what.name: model_file_cost(what, shapes)}
 
 
 def _placed(what: Path, trust: Path | None, npus: list[str]) -> dict[str, list[dict[str, Any]]]:
@@ -101,8 +130,13 @@ def _lines(name: str, document: dict[str, Any]) -> list[str]:
         f"  {document['peak_activation_bytes']:,} bytes of activations at once at least, "
         f"{document['input_bytes']:,} in and {document['output_bytes']:,} out a frame",
         f"  operations: {ops}",
+        *(f"  not counted: {what}{_times_seen(many)}" for what, many in document.get("uncounted", {}).items()),
         *(line for placed in document.get("ethos_u", ()) for line in _npu_lines(placed)),
     ]
+
+
+def _times_seen(many: int) -> str:
+    return "" if many == 1 else f", {many} times"
 
 
 def _npu_lines(placed: dict[str, Any]) -> list[str]:
@@ -151,6 +185,8 @@ def macs_of(what: Path, trust: Path | None) -> dict[str, float]:
     """The MACs of each artefact by name: the sum over the models of a pipeline. Raises ``BadInput``."""
     found: dict[str, float] = {}
     for name, cost in costs_of(what, trust).items():
+        if cost.uncounted:
+            raise BadInput(f"{what}: {', '.join(cost.uncounted)} cannot be counted, so no network is near it.")
         artefact = name.partition("/")[2] or _artefact_of(name)
         found[artefact] = found.get(artefact, 0) + cost.macs
     if any(macs <= 0 for macs in found.values()):

@@ -9,7 +9,7 @@ from typing import Any
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.runners import tensor_names
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.runs.fitted import FittedPerturber

@@ -370,10 +370,10 @@ def _files(
 ) -> dict[str, np.ndarray]:
     """The bytes of a network as files of one format, by precision."""
     from edgeveil.trainer.export import to_onnx, to_tflite
-    from edgeveil.trainer.graphs import macs
+    from edgeveil.trainer.graphs import files as graph_files
 
     if name == "numpy":
-        files = {"float32": macs.convert(network)}
+        files = {"float32": graph_files.convert(network)}
     else:
         files = (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
     return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}

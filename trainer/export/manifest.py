@@ -23,7 +23,7 @@ from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export import artefact as variants
 from edgeveil.trainer.export.artefact import Artefact, artefact_entry
 from edgeveil.trainer.export.golden import Golden
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Graph, Op, Tensor, keras_macs
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import CountedBy

@@ -16,109 +16,25 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.graphs.files import read, read_any_onnx, read_keras, read_tflite
 from edgeveil.trainer.graphs.macs import (
     PRODUCTS,
-    Cost,
+    Counted,
     Graph,
     Op,
     Tensor,
+    counted,
+    counted_keras,
     graph_macs,
     keras_macs,
-    read_arrays,
-    read_tflite,
 )
-
-# Read an ONNX file, with every shape that can be inferred.
-
-
-def read_onnx(data: bytes) -> Graph:
-    """The graph of an ONNX file. Raises ``BadInput`` where the bytes are not one, or not a valid one."""
-    import onnx
-    from google.protobuf.message import DecodeError
-
-    try:
-        proto = onnx.load_from_string(data)
-        onnx.checker.check_model(proto)
-        proto = onnx.shape_inference.infer_shapes(proto, strict_mode=True)
-    except (DecodeError, onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        first = (str(error).strip().splitlines() or ["no message"])[0]
-        raise BadInput(f"the ONNX file is not valid ({first}); export the run again.") from None
-    graph = proto.graph
-    tensors = {c.name: _constant(c) for c in graph.initializer}
-    for value in (*graph.input, *graph.output, *graph.value_info):
-        tensors.setdefault(value.name, _value(value))
-    ops = []
-    for number, node in enumerate(graph.node):
-        for name in (*node.input, *node.output):
-            if name:  # a tensor whose shape could not be inferred
-                tensors.setdefault(name, Tensor(name=name, shape=(-1,), dtype="unknown"))
-        ops.append(
-            Op(
-                kind=node.op_type,
-                name=node.name or f"{node.op_type}-{number}",
-                inputs=tuple(tensors[name] if name else None for name in node.input),
-                outputs=tuple(tensors[name] for name in node.output if name),
-                domain=node.domain,
-                attributes={a.name: a.i for a in node.attribute if a.type == onnx.AttributeProto.INT},
-            )
-        )
-    constants = {c.name for c in graph.initializer}
-    return Graph(
-        format="onnx",
-        ops=tuple(ops),
-        inputs={value.name: tensors[value.name] for value in graph.input if value.name not in constants},
-        outputs={value.name: tensors[value.name] for value in graph.output},
-        opset=max((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), default=0),
-        ir=proto.ir_version,
-    )
-
-
-def _constant(entry: Any) -> Tensor:
-    import onnx
-
-    array = onnx.numpy_helper.to_array(entry)
-    return Tensor(entry.name, tuple(array.shape), array.dtype.name, constant=True, bytes=array.nbytes)
-
-
-def _value(entry: Any) -> Tensor:
-    import onnx
-
-    kind = entry.type.tensor_type
-    sizes = tuple(d.dim_value if d.HasField("dim_value") else -1 for d in kind.shape.dim)
-    return Tensor(entry.name, sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name)
-
-
-# Read a TFLite, ONNX or numpy file as a graph, or a Keras file as a model.
-
-
-def read(data: bytes, file_format: str) -> Graph:
-    """The graph of a ``"tflite"``, ``"onnx"`` or ``"numpy"`` file. Raises ``BadInput`` where it is none."""
-    if file_format == "numpy":
-        return read_arrays(data)
-    return read_tflite(data) if file_format == "tflite" else read_onnx(data)
-
-
-def read_keras(path: Path) -> Any:
-    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none."""
-    import keras
-
-    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
-
-    try:
-        return keras.saving.load_model(path, compile=False)
-    except (OSError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise BadInput(
-            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
-        ) from None
-
 
 _IN_PLACE = {
     *("BatchNormalization", "Activation", "ReLU", "LeakyReLU", "Dropout", "Reshape", "Flatten", "GaussianNoise"),
@@ -147,52 +63,73 @@ class FullCost:
     output_bytes: int
     ops: Mapping[str, int]
 
+    uncounted: Mapping[str, int] = field(default_factory=dict)  # operations whose products are not in ``macs``
+    open_inputs: Mapping[str, tuple[int, ...]] = field(default_factory=dict)  # shapes, -1 where a size is left open
+
     def document(self) -> dict[str, Any]:
         """The cost as plain values, for JSON."""
-        return {**asdict(self), "ops": dict(sorted(self.ops.items()))}
+        found = {**asdict(self), "ops": dict(sorted(self.ops.items()))}
+        return {name: value for name, value in found.items() if value or name not in ("uncounted", "open_inputs")}
 
 
 def file_cost(data: bytes, file_format: str) -> FullCost:
     """The cost of a ``"tflite"``, ``"onnx"`` or ``"numpy"`` file. Raises ``BadInput`` for what cannot be counted."""
     graph = read(data, file_format)
-    frames = max(next((t.shape[0] for t in graph.inputs.values() if t.shape), 1), 1)
-    return _full(graph, graph_macs(graph), graph.weight_bytes(), frames)
+    return _full(graph, Counted(graph_macs(graph), {}), graph.weight_bytes())
 
 
 def keras_cost(model: Any) -> FullCost:
     """The cost of a built Keras model with float32 tensors. Raises ``BadInput`` as ``keras_macs`` does."""
-    return _full(_keras_graph(model), keras_macs(model), 4 * sum(math.prod(v.shape) for v in model.weights), 1)
+    return _keras(model, Counted(keras_macs(model), {}))
 
 
-def model_file_cost(path: Any) -> FullCost:
-    """The cost of a .tflite, .onnx or .keras file by its name. Raises ``BadInput`` where it is none of these."""
+def _keras(model: Any, found: Counted) -> FullCost:
+    return _full(_keras_graph(model), found, 4 * sum(math.prod(v.shape) for v in model.weights))
+
+
+def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> FullCost:
+    """The cost of anybody's .tflite, .onnx or .keras file. Raises ``BadInput`` where it is none of these.
+
+    ``shapes`` gives inputs their sizes, by name, where the file leaves some open. What cannot be counted is listed in
+    ``uncounted``: the figures are then lower bounds.
+    """
+    shapes = shapes or {}
     if path.suffix == ".keras":
-        return keras_cost(read_keras(path))
-    file_format = {".tflite": "tflite", ".onnx": "onnx"}.get(path.suffix)
-    if file_format is None:
+        model = read_keras(path, shapes)
+        return _keras(model, counted_keras(model))
+    if path.suffix not in (".tflite", ".onnx"):
         raise BadInput(f"A .tflite, .onnx, .keras or .veil file was expected; got {path}.")
     try:
         data = path.read_bytes()
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}.") from None
-    return file_cost(data, file_format)
+    if path.suffix == ".tflite":
+        graph = read_tflite(data, shapes)
+        return _full(graph, counted(graph), graph.weight_bytes())
+    written, graph = read_any_onnx(path, shapes)
+    as_written, found = counted(written), counted(graph)
+    # Parameters and operations are those of the file, as it was written.
+    found = found._replace(cost=found.cost._replace(parameters=as_written.cost.parameters))
+    return replace(_full(graph, found, written.weight_bytes()), ops=Counter(op.kind for op in written.walk()))
 
 
-def _full(graph: Graph, cost: Cost, weight_bytes: int, frames: int) -> FullCost:
-    groups = _groups(graph)
+def _full(graph: Graph, found: Counted, weight_bytes: int) -> FullCost:
+    groups, frames, every = _groups(graph), graph.frames, list(graph.walk())
     return FullCost(
         format=graph.format,
-        macs=cost.macs,
-        flops=2 * cost.macs,
-        depthwise_macs=sum(_depthwise(op) for op in graph.ops) // frames,
-        parameters=cost.parameters,
+        macs=found.cost.macs,
+        flops=2 * found.cost.macs,
+        depthwise_macs=sum(map(_depthwise, every)) // frames,
+        parameters=found.cost.parameters,
         weight_bytes=weight_bytes,
         peak_activation_bytes=_peak(graph, groups) // frames,
-        moved_bytes=sum(_moved(op) for op in graph.ops) // frames,
-        input_values=sum(t.size for t in graph.inputs.values()) // frames,
+        moved_bytes=sum(map(_moved, every)) // frames,
+        input_values=sum(t.size for t in graph.inputs.values() if -1 not in t.shape) // frames,
         input_bytes=sum(_bytes(t) for t in graph.inputs.values()) // frames,
         output_bytes=sum(_bytes(t) for t in graph.outputs.values()) // frames,
-        ops=Counter(op.kind for op in graph.ops),
+        ops=Counter(op.kind for op in every),
+        uncounted=dict(sorted(found.uncounted.items())),
+        open_inputs={name: t.shape for name, t in graph.inputs.items() if -1 in t.shape},
     )
 
 
@@ -211,13 +148,15 @@ def _data(tensors: Iterable[Tensor | None]) -> list[Tensor]:
 
 def _depthwise(op: Op) -> int:
     """MACs of a depthwise convolution; 0 of any other operation."""
-    out = op.outputs[0]
-    if op.kind in ("DepthwiseConv2D", "SeparableConv2D"):
-        return op.attributes["depthwise_macs"]
-    if op.kind == "DEPTHWISE_CONV_2D" and op.inputs[1] is not None:
-        return out.size * math.prod(op.inputs[1].shape[1:-1])
-    if op.kind == "Conv" and op.attributes.get("group", 1) > 1 and op.inputs[1] is not None:
-        return out.size * math.prod(op.inputs[1].shape[1:])
+    if "depthwise_macs" in op.attributes:
+        return int(op.attributes["depthwise_macs"])
+    kernel = op.inputs[1] if len(op.inputs) > 1 else None
+    if kernel is None or -1 in (*kernel.shape, *op.outputs[0].shape):
+        return 0
+    if op.kind == "DEPTHWISE_CONV_2D":
+        return op.outputs[0].size * math.prod(kernel.shape[1:-1])
+    if op.kind == "Conv" and op.attributes.get("group", 1) > 1:
+        return op.outputs[0].size * math.prod(kernel.shape[1:])
     return 0
 
 
@@ -314,7 +253,8 @@ def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:
 
 def _keras_attributes(layer: Any, node: Any) -> dict[str, int]:
     kind = type(layer).__name__
-    places = math.prod(node.output_tensors[0].shape[1:-1]) if node.output_tensors else 0
+    sizes = node.output_tensors[0].shape[1:-1] if node.output_tensors else (0,)
+    places = 0 if None in sizes else math.prod(sizes)
     if kind == "DepthwiseConv2D":
         macs = places * math.prod(layer.kernel.shape)
         return {"macs": macs, "depthwise_macs": macs}

@@ -11,14 +11,11 @@ that follows an activation, so there parameters may differ by its two vectors.
 
 from __future__ import annotations
 
-import io
 import math
-import struct
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
@@ -44,7 +41,11 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Op:
-    """One operation. ``inputs`` has None where an optional input is left out; ``version`` is TFLite's own number."""
+    """One operation. ``inputs`` has None where an optional input is left out; ``version`` is TFLite's own number.
+
+    ``bodies`` are the graphs that it runs: the branches of an If, or the body of a loop, which runs ``repeats`` times
+    (None where that is computed).
+    """
 
     kind: str
     name: str
@@ -52,7 +53,14 @@ class Op:
     outputs: tuple[Tensor, ...]
     version: int = 1
     domain: str = ""
-    attributes: Mapping[str, int] = field(default_factory=dict)
+    attributes: Mapping[str, Any] = field(default_factory=dict)  # whole numbers, texts, and lengths of lists
+    bodies: tuple[Graph, ...] = ()
+    repeats: int | None = 1
+
+    @property
+    def of(self) -> str:
+        """The kind, with its domain where that is not the format's own."""
+        return self.kind if self.domain in ("", "ai.onnx") else f"{self.kind} ({self.domain})"
 
 
 @dataclass(frozen=True)
@@ -73,9 +81,34 @@ class Graph:
         every = (*self.inputs.values(), *self.outputs.values(), *of_ops)
         return list({id(tensor): tensor for tensor in every if tensor is not None}.values())
 
+    def walk(self) -> Iterator[Op]:
+        """Every operation, those of bodies included."""
+        for op in self.ops:
+            yield op
+            for body in op.bodies:
+                yield from body.walk()
+
     def weight_bytes(self) -> int:
-        """The size of the constants in bytes."""
-        return sum(tensor.bytes for tensor in self.tensors())
+        """The size of the constants in bytes, those of bodies included."""
+        graphs = (self, *(body for op in self.walk() for body in op.bodies))
+        every = {id(tensor): tensor for graph in graphs for tensor in graph.tensors()}
+        return sum(tensor.bytes for tensor in every.values())
+
+    @property
+    def frames(self) -> int:
+        """How many frames one run takes: the first size of the inputs, where every product has it too; else 1.
+
+        Where there are loops or recurrent layers, the first size may be the steps of one frame.
+        """
+        if any(op.bodies or op.kind in _RECURRENT for op in self.ops):
+            return 1
+        firsts = {tensor.shape[0] for tensor in self.inputs.values() if tensor.shape}
+        first = firsts.pop() if len(firsts) == 1 else 1
+        if first < 2:
+            return 1
+        ends = [tensor.shape[:1] for tensor in self.outputs.values() if tensor.shape]
+        met = [tensor.shape[:1] if len(tensor.shape) > 1 else (1,) for op in self.ops for tensor in _factors(op)]
+        return first if all(size and size[0] % first == 0 for size in (*ends, *met)) else 1
 
     def makers(self) -> dict[int, Op]:
         """``id`` of a tensor -> the operation that makes it."""
@@ -98,33 +131,39 @@ class Cost(NamedTuple):
     parameters: int
 
 
+class Counted(NamedTuple):
+    """``cost`` of all that can be counted, and how often each operation is there that cannot, with the reason."""
+
+    cost: Cost
+    uncounted: Mapping[str, int]
+
+
+NOTHING = Cost(0, 0)
+OPEN = ": a size is open"
+
 # Layers that are one product of a kernel with the input, and the kernel's axis of output channels.
 _KERNELS = {
-    "Conv1D": -1,
-    "Conv2D": -1,
-    "Conv1DTranspose": -2,
-    "Conv2DTranspose": -2,
-    "Dense": -1,
-    "DepthwiseConv2D": None,
-    "SeparableConv2D": None,
+    **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D", "Dense"), -1),
+    **dict.fromkeys(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), -2),
+    **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")),
 }
-_UNCOUNTED = {
-    "Matmul",
-    "Einsum",
-    "Dot",
-    "Tensordot",
-    "MultiHeadAttention",
-    "LSTM",
-    "SimpleRNN",
-    "Bidirectional",
-    "Conv3D",
-}
+_UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "EinsumDense", "Bidirectional", "TimeDistributed", "RNN"}
+_UNCOUNTED |= {"MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention"}
+_UNCOUNTED |= {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"}
 
 
 def keras_macs(model: Any) -> Cost:
+    """The cost of a built Keras model. Raises ``BadInput`` for a layer that it cannot count."""
+    cost, uncounted = counted_keras(model)
+    if uncounted:
+        raise BadInput(f"do not know how to count the layer {', '.join(uncounted)}; use convolutions and Dense.")
+    return cost
+
+
+def counted_keras(model: Any) -> Counted:
     """The cost of a built Keras model, sequential or functional, models inside it included.
 
-    Raises ``BadInput`` for a layer that it cannot count.
+    Raises ``BadInput`` for a model that is neither.
     """
     import keras
 
@@ -139,19 +178,23 @@ def keras_macs(model: Any) -> Cost:
         for tensor in node.input_tensors:
             users[id(tensor)] = users.get(id(tensor), 0) + 1
     macs, parameters, seen = 0, 0, set()
+    uncounted: Counter[str] = Counter()
     for node in nodes:
         layer, inputs, outputs = node.operation, node.input_tensors, node.output_tensors
         if isinstance(layer, keras.Model):
-            cost = keras_macs(layer)
+            cost, inner = counted_keras(layer)
+            uncounted.update(inner)
         elif isinstance(layer, keras.layers.BatchNormalization):
             folds = _folds(makers.get(id(inputs[0]))) and users[id(inputs[0])] == 1
             cost = Cost(0, 0 if folds else 2 * inputs[0].shape[layer.axis])
         else:
-            cost = _layer(layer, inputs, outputs)
+            reason, cost = _layer(layer, inputs, outputs)
+            if reason is not None:
+                uncounted[f"{layer.name!r} ({type(layer).__name__}){reason}"] += 1
         macs += cost.macs
         parameters += 0 if id(layer) in seen else cost.parameters
         seen.add(id(layer))
-    return Cost(macs, parameters)
+    return Counted(Cost(macs, parameters), uncounted)
 
 
 def _folds(node: Any) -> bool:
@@ -160,110 +203,279 @@ def _folds(node: Any) -> bool:
     return type(layer).__name__ in _KERNELS and activation == "linear"
 
 
-def _layer(layer: Any, inputs: Any, outputs: Any) -> Cost:
+def _layer(layer: Any, inputs: Any, outputs: Any) -> tuple[str | None, Cost]:
+    """Why a layer cannot be counted (None: it can; "": its kind), and what can be counted of it."""
     kind = type(layer).__name__
-    if kind in _UNCOUNTED:
-        raise BadInput(f"do not know how to count the layer {layer.name!r} ({kind}); use convolutions and Dense.")
-    if kind == "GRU":  # each step meets both kernels
+    own = not type(layer).__module__.startswith(("keras.", "edgeveil.models."))
+    weights = sum(math.prod(weight.shape) for weight in getattr(layer, "weights", ()))
+    if kind in _UNCOUNTED or own:
+        return "", Cost(0, weights)
+    recurrent = kind in ("GRU", "LSTM", "SimpleRNN")  # each step meets both kernels
+    if kind not in _KERNELS and not recurrent:
+        return None, Cost(0, weights)
+    (_, *before), (_, *after) = inputs[0].shape, outputs[0].shape
+    if None in (*before, *after):
+        return OPEN, Cost(0, weights)
+    if recurrent:
         size = math.prod(layer.cell.kernel.shape) + math.prod(layer.cell.recurrent_kernel.shape)
-        return Cost(inputs[0].shape[1] * size, size + math.prod(layer.cell.bias.shape))
-    if kind not in _KERNELS:
-        return Cost(0, sum(math.prod(weight.shape) for weight in getattr(layer, "weights", ())))
-    places = math.prod(outputs[0].shape[1:-1])
-    if kind == "DepthwiseConv2D":
+        return None, Cost(before[0] * size, weights)
+    first = getattr(layer, "data_format", None) == "channels_first"
+    spatial = (before if kind.endswith("Transpose") else after)[1:] if first else None
+    # Of a transposed convolution each input place meets the whole kernel.
+    places = math.prod((before if kind.endswith("Transpose") else after)[:-1] if spatial is None else spatial)
+    if kind.startswith("DepthwiseConv"):
         size = math.prod(layer.kernel.shape)
-        return Cost(places * size, size + outputs[0].shape[-1])
-    if kind == "SeparableConv2D":
+        return None, Cost(places * size, size + after[0 if first else -1])
+    if kind.startswith("SeparableConv"):
         deep, wide = math.prod(layer.depthwise_kernel.shape), math.prod(layer.pointwise_kernel.shape)
         biases = layer.pointwise_kernel.shape[-2] + layer.pointwise_kernel.shape[-1]
-        return Cost(places * (deep + wide), deep + wide + biases)
-    if kind.endswith("Transpose"):
-        places = math.prod(inputs[0].shape[1:-1])  # each input place meets the whole kernel
+        return None, Cost(places * (deep + wide), deep + wide + biases)
     size = math.prod(layer.kernel.shape)
-    return Cost(places * size, size + layer.kernel.shape[_KERNELS[kind]])
+    return None, Cost(places * size, size + layer.kernel.shape[_KERNELS[kind]])
+
+
+def _out(op: Op, _data: Tensor, kernel: Tensor, axis: int) -> int:
+    """Each output value is a sum over the kernel of its channel."""
+    return op.outputs[0].size * kernel.size // kernel.shape[axis]
+
+
+def _in(_op: Op, data: Tensor, kernel: Tensor, axis: int) -> int:
+    """Each place of the input meets the whole kernel; ``axis`` is that of its channels."""
+    return data.size // data.shape[axis] * kernel.size
+
+
+def _deep(op: Op, _data: Tensor, kernel: Tensor, _axis: int) -> int:
+    return op.outputs[0].size * math.prod(kernel.shape[1:-1])
+
+
+def _matrix(op: Op, data: Tensor, _kernel: Tensor, _axis: int) -> int:
+    """A product of matrices, batched or not, with either factor turned."""
+    turned = op.attributes.get("transA") or op.attributes.get("adj_x")
+    return op.outputs[0].size * data.shape[-2 if turned and len(data.shape) > 1 else -1]
+
+
+class Product(NamedTuple):
+    """Positions of the weights and the data among the inputs, the weights' axis of output channels, and the count of
+    multiply-adds by the operation, its data, its weights and ``axis``."""
+
+    weights: int
+    data: int
+    channel: int
+    macs: Callable[[Op, Tensor, Tensor, int], int]
+    axis: int
 
 
 PRODUCTS = {
-    # kind: positions of the weights and the data among the inputs, and the weights' axis of output channels
-    "CONV_2D": (1, 0, 0),
-    "DEPTHWISE_CONV_2D": (1, 0, -1),
-    "FULLY_CONNECTED": (1, 0, 0),
-    "TRANSPOSE_CONV": (1, 2, 0),
-    "BATCH_MATMUL": (1, 0, -1),
-    "Conv": (1, 0, 0),
-    "ConvTranspose": (1, 0, 1),
-    "MatMul": (1, 0, -1),
-    "Gemm": (1, 0, -1),
+    "CONV_2D": Product(1, 0, 0, _out, 0),
+    "CONV_3D": Product(1, 0, -1, _out, -1),
+    "DEPTHWISE_CONV_2D": Product(1, 0, -1, _deep, -1),
+    "FULLY_CONNECTED": Product(1, 0, 0, _out, 0),
+    "TRANSPOSE_CONV": Product(1, 2, 0, _in, -1),
+    "CONV_3D_TRANSPOSE": Product(1, 2, -2, _in, -1),
+    "BATCH_MATMUL": Product(1, 0, -1, _matrix, -1),
+    **dict.fromkeys(("Conv", "FusedConv", "ConvInteger", "DeformConv"), Product(1, 0, 0, _out, 0)),
+    "QLinearConv": Product(3, 0, 0, _out, 0),
+    "ConvTranspose": Product(1, 0, 1, _in, 1),
+    **dict.fromkeys(("MatMul", "FusedMatMul", "MatMulInteger"), Product(1, 0, -1, _matrix, -1)),
+    "QLinearMatMul": Product(3, 0, -1, _matrix, -1),
+    **dict.fromkeys(("Gemm", "FusedGemm"), Product(1, 0, -1, _matrix, -1)),
 }
-_UNCOUNTED_OPS = {"LSTM", "UNIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_LSTM", "RNN", "SVDF", "GRU", "Einsum"}
-_UNCOUNTED_OPS |= {"CONV_3D", "CONV_3D_TRANSPOSE", "ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul"}
+# Recurrent layers: each step meets every kernel. Positions of the data, the kernels and the biases.
+_RECURRENT = {
+    **dict.fromkeys(("LSTM", "GRU", "RNN"), ((1, 2), (3,))),
+    "UNIDIRECTIONAL_SEQUENCE_LSTM": ((*range(1, 9), 16), (*range(9, 16), 17)),
+    "UNIDIRECTIONAL_SEQUENCE_RNN": ((1, 2), (3,)),
+}
+# Products in them that are not counted here, in the formats' own operations.
+_UNCOUNTED_OPS = {"BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "SVDF", "Attention", "LinearAttention"}
+_UNCOUNTED_OPS |= {f"STABLEHLO_{kind}" for kind in ("DOT_GENERAL", "CONVOLUTION", "COMPOSITE", "CUSTOM_CALL", "WHILE")}
+# Of other domains: those above by their names, and those without a product.
+_KNOWN_ELSEWHERE = {"CUSTOM TFLite_Detection_PostProcess", *("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Trilu")}
+_KNOWN_ELSEWHERE |= {"SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"}
+_KNOWN_ELSEWHERE |= {f"QLinear{kind}" for kind in ("Add", "Mul", "Sigmoid", "LeakyRelu", "Concat", "Softmax")}
+_KNOWN_ELSEWHERE |= {"QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearReduceMean", "NhwcMaxPool"}
+_KNOWN_ELSEWHERE |= {"Normalizer", "Scaler", "ZipMap", "CastMap", "LabelEncoder", "Imputer", "OneHotEncoder"}
+_KNOWN_ELSEWHERE |= {"Binarizer", "FeatureVectorizer", "ArrayFeatureExtractor", "CategoryMapper", "DictVectorizer"}
+_LINEAR = {"LinearClassifier", "LinearRegressor"}  # of ai.onnx.ml; their weights are attributes
 # Operations between a stored weight and the operation that uses it, or between a product and an addition to it.
-_SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "Identity"}
+_SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "CAST", "Identity"}
 _MOVES = _SAME | {"Reshape", "RESHAPE", "Transpose", "TRANSPOSE", "Squeeze", "SQUEEZE", "Unsqueeze", "EXPAND_DIMS"}
+_MOVES |= {"DENSIFY"}
 _AFFINE = {"Add", "ADD", "Mul", "MUL", "Sub", "SUB", "Div", "DIV"}
+_SCALED = {"BatchNormalization", "PRelu", "PRELU", "LayerNormalization", "InstanceNormalization", "GroupNormalization"}
+_SCALED |= {"RMSNormalization", "SkipLayerNormalization", "SimplifiedLayerNormalization"}
+_SCALED |= {"SkipSimplifiedLayerNormalization", "BiasGelu", "Scaler"}
+_TABLES = {"Gather", "GATHER", "EMBEDDING_LOOKUP", "GatherBlockQuantized"}  # rows of a table of weights
 
 
 def graph_macs(graph: Graph) -> Cost:
     """The cost of a TFLite, ONNX or numpy file of any precision. Raises ``BadInput`` for what it cannot count."""
-    makers = graph.makers()
+    cost, uncounted = counted(graph)
+    if uncounted:
+        raise BadInput(f"do not know how to count {', '.join(uncounted)}.")
+    return cost
+
+
+def counted(graph: Graph) -> Counted:
+    """The cost of one frame in a file of anybody's. Of the branches of an If the costliest runs."""
+    seen: set[int] = set()
+    found = _counted(graph, graph.makers(), seen)
+    return found._replace(cost=Cost(found.cost.macs // graph.frames, found.cost.parameters))
+
+
+def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:
     macs = parameters = 0
+    uncounted: Counter[str] = Counter()
     for op in graph.ops:
-        if op.kind in _UNCOUNTED_OPS:
-            raise BadInput(f"do not know how to count the operation {op.name} ({op.kind}).")
-        if op.kind in PRODUCTS:
-            cost = _product(op, makers)
-            macs, parameters = macs + cost.macs, parameters + cost.parameters
-        elif op.kind in ("BatchNormalization", "PRelu", "PRELU") or op.kind in _AFFINE:
-            parameters += _vectors(op, makers)
-    # The first size of the inputs is the number of frames at a time.
-    frames = next((tensor.shape[0] for tensor in graph.inputs.values() if tensor.shape), 1)
-    return Cost(macs // max(frames, 1), parameters)
+        bodies = [_counted(body, {**makers, **body.makers()}, seen) for body in op.bodies]
+        parameters += sum(body.cost.parameters for body in bodies)
+        for body in bodies:
+            uncounted.update(body.uncounted)
+        most = max((body.cost.macs for body in bodies), default=0)
+        if op.repeats is None and (most or any(body.uncounted for body in bodies)):
+            uncounted[f"{op.of}: how often it runs is computed"] += 1
+        macs += most * (op.repeats or 0)
+        reason, cost = _op(op, makers, seen)
+        if reason is not None:
+            uncounted[f"{op.of}{reason}"] += 1
+        macs, parameters = macs + cost.macs, parameters + cost.parameters
+    return Counted(Cost(macs, parameters), uncounted)
+
+
+def _op(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost]:
+    """Why an operation cannot be counted (None: it can; "": its kind), and what can be counted of it."""
+    kind, known = op.kind, op.domain in ("", "ai.onnx") and not op.kind.startswith("CUSTOM")
+    # ONNX's LSTM has at most 8 inputs, TFLite's of that name at least 20.
+    long = kind == "LSTM" and len(op.inputs) > 8
+    recurrent = _RECURRENT["UNIDIRECTIONAL_SEQUENCE_LSTM"] if long else _RECURRENT.get(kind)
+    if kind in PRODUCTS:
+        return _product(op, makers, seen)
+    if recurrent is not None:
+        return _recurrent(op, recurrent, makers, seen)
+    if kind == "Einsum":
+        return _einsum(op, makers, seen)
+    if kind in _LINEAR:
+        return _linear(op)
+    if kind in _SCALED or kind in _AFFINE or kind in _TABLES:
+        return None, Cost(0, _vectors(op, makers, seen))
+    missing = kind in _UNCOUNTED_OPS or (not known and kind not in _KNOWN_ELSEWHERE)
+    return "" if missing else None, NOTHING
+
+
+def _factors(op: Op) -> tuple[Tensor, ...]:
+    """The data of a product; none of any other operation."""
+    product = PRODUCTS.get(op.kind)
+    data = None if product is None or len(op.inputs) <= product.data else op.inputs[product.data]
+    return () if data is None or data.constant else (data,)
 
 
 def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
-    """The constant behind a tensor, through operations that only change its type; None where it is data."""
+    """The constant behind a tensor, through operations that only move it or change its type; None where it is data.
+
+    What is computed of constants alone is one too.
+    """
     while tensor is not None and not tensor.constant:
         op = makers.get(id(tensor))
-        if op is None or op.kind not in _SAME:
-            return None
-        tensor = op.inputs[0]
+        if op is not None and op.kind in _MOVES:
+            tensor = op.inputs[0]
+            continue
+        return tensor if op is not None and not _open(tensor) and _of_constants(op, makers) else None
     return tensor
 
 
-def _product(op: Op, makers: dict[int, Op]) -> Cost:
-    place, other, channel = PRODUCTS[op.kind]
-    weights, data, out = op.inputs[place], op.inputs[other], op.outputs[0]
-    if data is None:
-        raise BadInput(f"the operation {op.name} ({op.kind}) has no input; export the run again.")
-    kernel = _stored(weights, makers)
-    if op.kind == "Gemm" and op.attributes.get("transB"):
-        channel = 0
-    if kernel is None:  # a product of two things that are computed
-        return Cost(out.size * data.shape[-1], 0)
-    if op.kind == "DEPTHWISE_CONV_2D":
-        macs = out.size * math.prod(kernel.shape[1:-1])
-    elif op.kind == "TRANSPOSE_CONV":
-        macs = math.prod(data.shape[:-1]) * kernel.size
-    elif op.kind == "ConvTranspose":
-        macs = data.shape[0] * math.prod(data.shape[2:]) * kernel.size
-    else:
-        macs = out.size * kernel.size // kernel.shape[channel]
-    biases = kernel.shape[channel]
-    if op.kind == "ConvTranspose":
-        biases *= op.attributes.get("group", 1)
-    return Cost(macs, kernel.size + biases)
+def _of_constants(op: Op, makers: dict[int, Op]) -> bool:
+    """Whether all that an operation computes comes of stored values."""
+    inputs = [tensor for tensor in op.inputs if tensor is not None]
+    makes = (makers.get(id(tensor)) for tensor in inputs if not tensor.constant)
+    return bool(inputs) and not op.bodies and all(one is not None and _of_constants(one, makers) for one in makes)
 
 
-def _vectors(op: Op, makers: dict[int, Op]) -> int:
-    """Parameters of an operation that scales or shifts by channel, unless it folds into a product before it."""
+def _open(*tensors: Tensor) -> bool:
+    return any(size < 0 for tensor in tensors for size in tensor.shape)
+
+
+def _once(tensor: Tensor | None, seen: set[int]) -> int:
+    """The size of a constant that is met for the first time."""
+    if tensor is None or id(tensor) in seen:
+        return 0
+    seen.add(id(tensor))
+    return tensor.size
+
+
+def _product(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost]:
+    product = PRODUCTS[op.kind]
+    given = [op.inputs[place] if place < len(op.inputs) else None for place in (product.weights, product.data)]
+    weights, data = given
+    if weights is None or data is None:
+        return ": an input is missing", NOTHING
+    stored = _stored(weights, makers)
+    moved = stored is not None and stored is not weights and stored.size == weights.size and not _open(weights)
+    kernel = weights if stored is None or moved else stored
+    first = stored is not None and id(stored) not in seen
+    size = _once(stored, seen)
+    channel = 0 if op.attributes.get("transB") else product.channel
+    biases = 0
+    if first and kernel.shape:
+        groups = op.attributes.get("group", 1) if op.kind == "ConvTranspose" else 1
+        biases = kernel.shape[channel] * groups
+    if "unknown" in (data.dtype, kernel.dtype) or _open(data, kernel, op.outputs[0]) or not kernel.shape:
+        return OPEN, Cost(0, size + biases)
+    return None, Cost(product.macs(op, data, kernel, product.axis), size + biases)
+
+
+def _recurrent(
+    op: Op, places: tuple[tuple[int, ...], tuple[int, ...]], makers: dict[int, Op], seen: set[int]
+) -> tuple[str | None, Cost]:
+    """Every step of every row meets the kernels; the directions are in the kernels."""
+    kernels, biases = (
+        [_stored(op.inputs[place], makers) for place in some if place < len(op.inputs)] for some in places
+    )
+    stored = sum(_once(one, seen) for one in (*kernels, *biases))
+    data = op.inputs[0]
+    if data is None or not any(kernels):
+        return ": its weights are not stored", Cost(0, stored)
+    if "unknown" in data.dtype or _open(data):
+        return OPEN, Cost(0, stored)
+    return None, Cost(math.prod(data.shape[:-1]) * sum(one.size for one in kernels if one is not None), stored)
+
+
+def _einsum(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost]:
+    """Of two factors: the product of the sizes of all letters."""
+    terms = str(op.attributes.get("equation", "")).replace(" ", "").partition("->")[0].split(",")
+    factors = [tensor for tensor in op.inputs if tensor is not None]
+    stored = sum(_once(_stored(tensor, makers), seen) for tensor in factors)
+    if len(terms) != 2 or len(factors) != 2 or any("." in term for term in terms):
+        return "", Cost(0, stored)
+    if _open(*factors):
+        return OPEN, Cost(0, stored)
+    sizes = {letter: size for term, one in zip(terms, factors, strict=True) for letter, size in zip(term, one.shape)}
+    return None, Cost(math.prod(sizes.values()), stored)
+
+
+def _linear(op: Op) -> tuple[str | None, Cost]:
+    weights, biases = (int(op.attributes.get(name, 0)) for name in ("coefficients", "intercepts"))
+    data = op.inputs[0]
+    if data is None or not data.shape or data.shape[0] < 0:
+        return OPEN, Cost(0, weights + biases)
+    rows = data.shape[0] if len(data.shape) > 1 else 1
+    return None, Cost(rows * weights, weights + biases)
+
+
+def _vectors(op: Op, makers: dict[int, Op], seen: set[int]) -> int:
+    """Parameters of an operation that scales or shifts by channel, unless it folds into a product before it; of a
+    table, its size."""
     stored = [_stored(tensor, makers) for tensor in op.inputs]
-    if op.kind == "BatchNormalization":
+    if op.kind == "BatchNormalization" and len(op.outputs[0].shape) > 1 and not _open(op.outputs[0]):
         return 2 * op.outputs[0].shape[1]
-    constants = [tensor.size for tensor in stored if tensor is not None and tensor.size > 1]
+    if op.kind in _TABLES:
+        table = stored[0]
+        weights = table is not None and len(table.shape) > 1 and (table.dtype.startswith("float") or table.scales)
+        return _once(table, seen) if weights else 0
+    constants = [tensor for tensor in stored if tensor is not None and tensor.size > 1]
     data = [tensor for tensor, constant in zip(op.inputs, stored, strict=True) if constant is None]
     if op.kind in _AFFINE and len(data) == 1 and _after_product(data[0], makers):
         return 0
-    return sum(constants)
+    return sum(tensor.size for tensor in constants)
 
 
 def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
@@ -278,145 +490,3 @@ def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
         else:
             return False
     return False
-
-
-# Read a TFLite flatbuffer with the schema that ai-edge-litert carries; no interpreter is opened.
-
-
-_SIGNATURE = "serving_default"
-
-
-def read_tflite(data: bytes) -> Graph:
-    """The main subgraph of a flatbuffer. Raises ``BadInput`` where the bytes are not one."""
-    from ai_edge_litert import schema_py_generated as schema
-
-    if data[4:8] != b"TFL3":
-        raise BadInput("expected a TFLite flatbuffer; these bytes lack its identifier. Export the run again.")
-    try:
-        return _read(schema.Model.GetRootAs(data), schema)
-    except (struct.error, IndexError, TypeError, AttributeError) as error:
-        raise BadInput(f"cannot read the TFLite flatbuffer ({type(error).__name__}); export the run again.") from None
-
-
-def _read(model: Any, schema: Any) -> Graph:
-    kinds = {value: key for key, value in vars(schema.BuiltinOperator).items() if key.isupper()}
-    dtypes = {value: key.lower() for key, value in vars(schema.TensorType).items() if key.isupper()}
-    sub = model.Subgraphs(0)
-    tensors = [_tensor(sub.Tensors(place), model, dtypes) for place in range(sub.TensorsLength())]
-
-    def at(place: int) -> Tensor | None:
-        return None if place < 0 else tensors[place]
-
-    ops = []
-    for number in range(sub.OperatorsLength()):
-        entry = sub.Operators(number)
-        code = model.OperatorCodes(entry.OpcodeIndex())
-        # Old writers fill only the one-byte field, new ones both where the code fits into it.
-        kind = kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
-        if kind == "CUSTOM":
-            kind = f"CUSTOM {(code.CustomCode() or b'?').decode()}"
-        ops.append(
-            Op(
-                kind=kind,
-                name=f"{kind}-{number}",
-                inputs=tuple(at(entry.Inputs(i)) for i in range(entry.InputsLength())),
-                outputs=tuple(tensors[entry.Outputs(i)] for i in range(entry.OutputsLength())),
-                version=code.Version(),
-            )
-        )
-    inputs, outputs = _ends(model, sub, tensors)
-    return Graph(
-        format="tflite",
-        ops=tuple(ops),
-        inputs=inputs,
-        outputs=outputs,
-        min_runtime_version=_min_runtime_version(model),
-    )
-
-
-def _tensor(entry: Any, model: Any, dtypes: dict[int, str]) -> Tensor:
-    # The signature has -1 where a size is open; the shape then has 1.
-    many = entry.ShapeSignatureLength()
-    shape = [entry.ShapeSignature(i) if many else entry.Shape(i) for i in range(many or entry.ShapeLength())]
-    quantisation = entry.Quantization()
-    scales: tuple[float, ...] = ()
-    zero_points: tuple[int, ...] = ()
-    size = model.Buffers(entry.Buffer()).DataLength() if entry.Buffer() else 0
-    if quantisation is not None:
-        scales = tuple(float(quantisation.Scale(i)) for i in range(quantisation.ScaleLength()))
-        zero_points = tuple(int(quantisation.ZeroPoint(i)) for i in range(quantisation.ZeroPointLength()))
-    return Tensor(
-        name=entry.Name().decode(),
-        shape=tuple(int(size) for size in shape),
-        dtype=dtypes[entry.Type()],
-        constant=size > 0,
-        bytes=size,
-        scales=scales,
-        zero_points=zero_points,
-    )
-
-
-def _ends(model: Any, sub: Any, tensors: list[Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Inputs and outputs by the names of the signature; by their own names in a file without one."""
-    for number in range(model.SignatureDefsLength()):
-        signature = model.SignatureDefs(number)
-        if (signature.SignatureKey() or b"").decode() != _SIGNATURE:
-            continue
-        inputs = [signature.Inputs(i) for i in range(signature.InputsLength())]
-        outputs = [signature.Outputs(i) for i in range(signature.OutputsLength())]
-        ins, outs = ({end.Name().decode(): tensors[end.TensorIndex()] for end in ends} for ends in (inputs, outputs))
-        return ins, outs
-    inputs = [tensors[sub.Inputs(i)] for i in range(sub.InputsLength())]
-    outputs = [tensors[sub.Outputs(i)] for i in range(sub.OutputsLength())]
-    return {tensor.name: tensor for tensor in inputs}, {tensor.name: tensor for tensor in outputs}
-
-
-def _min_runtime_version(model: Any) -> str | None:
-    for number in range(model.MetadataLength()):
-        entry = model.Metadata(number)
-        if entry.Name() == b"min_runtime_version":
-            return bytes(model.Buffers(entry.Buffer()).DataAsNumpy()).rstrip(b"\0").decode() or None
-    return None
-
-
-# A cleaner's network as plain arrays, for the numpy backend on boards without an interpreter.
-
-
-def convert(model: Any) -> bytes:
-    """A ``linear_cleaner`` as ``.npz`` (edge_runtime/backends/numpy_linear.py), the same bytes every time."""
-    from edgeveil.models.cleaners import arrays
-
-    if model.name != "linear_cleaner":
-        raise BadInput(f"the format numpy is for linear cleaners; {model.name!r} is another network.")
-    file = io.BytesIO()
-    np.savez(file, **cast(Any, arrays(model)))
-    return file.getvalue()
-
-
-def read_arrays(data: bytes) -> Graph:
-    """The same file as the graph that the backend computes: for lint, counters and tensor names."""
-    with np.load(io.BytesIO(data), allow_pickle=False) as file:
-        found = {name: file[name] for name in file.files}
-    features, rank = found["encoder"].shape
-
-    def constant(name: str, array: np.ndarray) -> Tensor:
-        return Tensor(name, array.shape, array.dtype.name, constant=True, bytes=array.nbytes)
-
-    def flow(name: str, size: int) -> Tensor:
-        return Tensor(name, (1, size), "float32")
-
-    x, c, delta, left, code, output = (
-        flow(name, features if name in ("features", "output") else rank)
-        for name in ("features", "c", "delta", "left", "code", "output")
-    )
-    before = Tensor("before", (rank, rank), "float32", constant=True)  # made when it is opened
-    encoder, decoder = (constant(name, found[name]) for name in ("encoder", "decoder"))
-    encoder_bias, decoder_bias, eps = (constant(name, found[name]) for name in ("encoder_bias", "decoder_bias", "eps"))
-    ops = (
-        Op("MatMul", "encoder", (x, encoder, encoder_bias), (c,)),
-        Op("Square", "square", (c,), (delta,)),
-        Op("MatMul", "left", (delta, before, eps), (left,)),
-        Op("Shrink", "shrink", (left, delta, c), (code,)),
-        Op("MatMul", "decoder", (code, decoder, decoder_bias), (output,)),
-    )
-    return Graph("numpy", ops, {"features": x}, {"output": output, "code": code})

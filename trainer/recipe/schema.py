@@ -9,7 +9,7 @@ import tomli_w
 import tomllib
 from pydantic import Field, ValidationError, model_validator
 
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused, reason
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, written_text
 from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
@@ -165,12 +165,7 @@ class Recipe(Section):
     def text(cls, recipe: str | Path) -> str:
         """The TOML text of a recipe, unchanged. Raises ``BadInput``."""
         path = cls._path(recipe)
-        try:
-            return path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(
-                f"A recipe was expected in {path}, which cannot be read as UTF-8 text: {reason(error)}."
-            ) from None
+        return written_text(path, "A recipe")
 
     @classmethod
     def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -17,7 +18,7 @@ from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.bundle.reader import MANIFEST, read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_file import Trust
-from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.errors import BadInput, reason, written_text
 from edgeveil.edge_runtime.releases.index import KIND as index_KIND
 from edgeveil.edge_runtime.releases.index import Index, read_index
 from edgeveil.edge_runtime.releases.runtimes import FILE, KIND, NOTE, Update, read_update
@@ -104,11 +105,9 @@ class Address:
         if self.needs_pin:
             raise BadInput(f"{self.text} needs the token's PIN, and none was given.")
         path = Path(unquote(self.query["pin-source"].removeprefix("file:")))
-        try:
+        with contextlib.suppress(OSError):  # what cannot be looked at cannot be read either
             refuse_shared(path, what="The PIN in")
-            return path.read_text().rstrip("\r\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise BadInput(f"The PIN was expected in {path}, which cannot be read: {reason(error)}.") from None
+        return written_text(path, "The PIN").rstrip("\r\n")
 
     def module(self) -> str:
         """The path of the token's library. Raises ``BadInput``."""

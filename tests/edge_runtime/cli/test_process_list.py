@@ -110,6 +110,7 @@ def test_the_guard_is_one(made, camera):
 
 @pytest.mark.parametrize("by", ["file", "descriptor"])
 def test_a_file_or_a_descriptor_shows_nothing_and_needs_no_note(made, camera, tmp_path, by):
+    camera.login = True
     (tmp_path / "token").write_text(TOKEN + "\n")
     (tmp_path / "credentials").write_text(f"who:{PASSWORD}\n")
     settings = json.dumps({"source": f"http://127.0.0.1:{camera.server_address[1]}/video?token={QUERY}"})
@@ -125,4 +126,4 @@ def test_a_file_or_a_descriptor_shows_nothing_and_needs_no_note(made, camera, tm
     assert len(found) == 6, said
     assert leaking(found) == []
     assert "process lists" not in said
-    assert camera.asked[0] == (f"/video?token={QUERY}", "Basic d2hvOnBhc3N3b3Jkc2VjcmV0")
+    assert camera.asked[1] == (f"/video?token={QUERY}", "Basic d2hvOnBhc3N3b3Jkc2VjcmV0")

@@ -73,7 +73,7 @@ def test_with_a_token_every_page_needs_it(pages):
         ("[::]:9464", "needs a token"),
         ("192.168.1.7:9464", "needs a token"),
         ("hall:9464", "address of this device"),
-        ("0.0.0.0:9464?token_file=/nonexistent", "expected a readable file"),
+        ("0.0.0.0:9464?token_file=/nonexistent", "was expected in /nonexistent"),
         ("0.0.0.0:9464?token=abc", "expected options of token_file"),
         ("9464x", "HOST:PORT"),
     ],

@@ -239,7 +239,7 @@ def test_tls_with_an_authority_and_a_password(tmp_path):
         ("mqtt://localhost:no/topic", "cannot be parsed"),
         ("mqtt://me:hunter2@localhost/topic", "process lists"),
         ("mqtt://localhost/t?password=hunter2", "expected options"),
-        ("mqtt://localhost/t?password_file={}/none", "readable file"),
+        ("mqtt://localhost/t?password_file={}/none", "was expected in"),
         ("mqtt://localhost/t?password_file={}/secret", "needs user"),
         ("mqtt://broker.example/t?user=me&password_file={}/secret", "in the clear"),
         ("mqtts://localhost/t?ca={}/secret", "PEM"),

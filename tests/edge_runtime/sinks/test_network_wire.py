@@ -1,7 +1,11 @@
 """sinks.network.wire: what leaves is the frame and its tick, in one size, and comes back the same."""
 
+import re
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sinks import wire
@@ -46,3 +50,17 @@ def test_another_bundle_is_another_format():
     for wrong in (record[:-1], record + b"\0", b"", b"EVF2" + record[4:]):
         with pytest.raises(BadInput, match="expected a record"):
             one.decode(wrong)
+
+
+@given(st.lists(st.text(st.sampled_from("ab_-./ :ä"), min_size=1, max_size=6), min_size=2, max_size=6, unique=True))
+def test_no_two_topics_and_no_two_places_share_an_identity_of_home_assistant(texts):
+    for plain in ("[A-Za-z0-9/-]+", "[A-Za-z0-9_-]+"):
+        words = [wire._word(text, plain) for text in texts]
+        assert len(set(words)) == len(texts), words
+        assert all(re.fullmatch("[A-Za-z0-9_-]+", word) for word in words)
+
+
+def test_a_plain_topic_keeps_the_identity_that_it_had():
+    assert wire._word("hall/door-1", "[A-Za-z0-9/-]+") == "hall_door-1"
+    assert wire._word("front_door") == "front_door"
+    assert wire._word("hall_door", "[A-Za-z0-9/-]+") != "hall_door"

@@ -9,7 +9,7 @@ from edgeveil.edge_runtime.backends.model_lint import problems
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint, refuse
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from tests.support.export_models import calibration, classifier, image_net
 
 

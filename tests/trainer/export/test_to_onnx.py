@@ -11,7 +11,7 @@ import pytest
 from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.trainer.export import to_onnx
 from edgeveil.trainer.export.artefact import artefact_entry
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from tests.support import programs
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 

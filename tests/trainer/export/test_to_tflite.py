@@ -7,7 +7,7 @@ from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.export.artefact import artefact_entry
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from tests.support.export_models import calibration, classifier, image_net, two_input_net
 
 # Largest error against Keras in the unit cube; the toolchain's own figures with room.

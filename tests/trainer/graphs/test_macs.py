@@ -4,7 +4,7 @@ import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import to_onnx, to_tflite
-from edgeveil.trainer.graphs.cost import read
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.graphs.macs import Cost, graph_macs, keras_macs
 from tests.support.export_models import calibration, image_net, trained_like
 
@@ -49,8 +49,9 @@ def test_a_layer_nobody_can_count_is_named():
     import keras
 
     steps = keras.Input((5, 3))
+    attention = keras.layers.MultiHeadAttention(2, 2, name="memory")
     with pytest.raises(BadInput, match="how to count the layer 'memory'"):
-        keras_macs(keras.Model(steps, keras.layers.LSTM(4, name="memory")(steps)))
+        keras_macs(keras.Model(steps, attention(steps, steps)))
     with pytest.raises(BadInput, match="sequential or functional"):
         keras_macs(keras.layers.Dense(1))
 
@@ -61,6 +62,8 @@ def test_a_gated_unit_meets_its_kernels_at_every_step():
     steps = keras.Input((5, 3))
     model = keras.Model(steps, keras.layers.GRU(4, name="memory")(steps))
     assert keras_macs(model) == (5 * 3 * (3 + 4) * 4, model.count_params())
+    model = keras.Model(steps, keras.layers.LSTM(4)(steps))
+    assert keras_macs(model) == (5 * 4 * (3 + 4) * 4, model.count_params())
     both = keras.layers.Bidirectional(keras.layers.GRU(4), name="both")
     with pytest.raises(BadInput, match="how to count the layer 'both'"):
         keras_macs(keras.Model(steps, both(steps)))

@@ -24,7 +24,7 @@ from edgeveil.trainer.export.compilers.compiled import (
 )
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import Compiler
-from edgeveil.trainer.graphs.macs import read_tflite
+from edgeveil.trainer.graphs.files import read_tflite
 
 SUFFIX = "_edgetpu.tflite"  # of the files that edgetpu_compiler writes
 _TENSOR = ("shape", "dtype", "scale", "zero_point")

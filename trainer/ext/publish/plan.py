@@ -17,7 +17,7 @@ import tomllib
 from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.trainer.ext.publish.actions import (
     ACTIONS,
     KINDS,
@@ -87,14 +87,10 @@ class Plan:
     @classmethod
     def read(cls, path: Path) -> Plan:
         """Read a plan. Raises ``BadInput`` with the key, what was expected and what came."""
+        text = written_text(path, "A plan of `edgeveil publish plan`")
         try:
-            text = path.read_text(encoding="utf-8")
             document = tomllib.loads(text)
-        except OSError as error:
-            raise BadInput(
-                f"The plan {path} cannot be read: {error.strerror}. Give one of edgeveil publish plan."
-            ) from None
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        except tomllib.TOMLDecodeError as error:
             raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
         _known(document, ("anonymity", "frames", "columns", "statistics", "attack"), path)
         anonymity = _checked(Anonymity, document.get("anonymity", {}), f"{path}: anonymity")
