@@ -285,15 +285,12 @@ def index(
 def runtime(
     key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
     out: Annotated[Path, typer.Option(help="File to write; on a board, edgeveil-edge runtime takes it.")],
-    version: Annotated[
-        int | None, typer.Option(min=1, help="Its version (one more than that of the file at --out).")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
     from edgeveil.trainer.sealing.keys import write_runtime
 
-    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key))
+    made = write_runtime(key, out, passphrase=passphrase_of(key))
     text = f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE"
     print_done(text, {"runtime": str(out), "version": made.version, "sha256": made.sha256}, as_json=as_json)
 

@@ -35,17 +35,18 @@ def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
 
 @bundles.command(
     "card",
-    epilog="Example: edgeveil bundle card mnist.veil --trust trust --cyclonedx mnist.cdx.json --dpia mnist-dpia.html",
+    epilog="Example: edgeveil bundle card mnist.veil mnist.cdx.json mnist-dpia.html --trust trust",
 )
 def bundle_card(
     bundle: Bundle,
     trust: Trust,
-    cyclonedx: Annotated[
-        Path | None, typer.Option(help="JSON file to write: CycloneDX 1.6, with the card as a model card.")
-    ] = None,
-    dpia: Annotated[
-        Path | None, typer.Option(help="HTML file to write: material for an assessment by Art. 35 GDPR.")
-    ] = None,
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files to write: FILE.json, CycloneDX 1.6 with the card as a model card; FILE.html, material for an "
+            "assessment by Art. 35 GDPR."
+        ),
+    ],
     as_json: Json = False,
 ) -> None:
     """Write a bundle's privacy card as an ML-BOM, or as material for a data protection impact assessment."""
@@ -54,22 +55,17 @@ def bundle_card(
     from edgeveil.edge_runtime.util.atomic import write_atomic
     from edgeveil.trainer.audit.card import of_bundle
 
-    if cyclonedx is None and dpia is None:
-        raise BadInput("Nothing was asked for: name a file with --cyclonedx or --dpia, or see edgeveil bundle inspect.")
-    if cyclonedx == dpia:
-        raise BadInput(f"--cyclonedx and --dpia both name {dpia}: name two files.")
+    if wrong := [path for path in files if path.suffix not in (".json", ".html")]:
+        raise BadInput(f"A card is written as FILE.json (CycloneDX) or FILE.html (for Art. 35 GDPR); got {wrong[0]}.")
     trusted = open_trust(trust)
     opened = read_bundle(bundle, trusted)
     document = of_bundle(opened)
     made = {}
-    if cyclonedx is not None:
-        from edgeveil.trainer.report.ml_bom import ml_bom
+    for path in files:
+        from edgeveil.trainer.report.ml_bom import ml_bom, render
 
-        made[cyclonedx] = ml_bom(opened, document)
-    if dpia is not None:
-        from edgeveil.trainer.report.ml_bom import render
-
-        made[dpia] = render(opened, document, trusted.key_of(opened.key).name).encode()
+        name = trusted.key_of(opened.key).name
+        made[path] = ml_bom(opened, document) if path.suffix == ".json" else render(opened, document, name).encode()
     for path, data in made.items():
         write_atomic(str(path), data)
     print_done("\n".join(f"Wrote {path}." for path in made), {"wrote": [str(path) for path in made]}, as_json=as_json)

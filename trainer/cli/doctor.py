@@ -29,9 +29,9 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
     "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),
     "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
-    "train --track mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
+    "EDGEVEIL_TRACK=mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
-    "edgeveil bundle card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
+    "bundle card FILE.json": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }
 
 

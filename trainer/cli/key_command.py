@@ -22,12 +22,13 @@ from edgeveil.trainer.cli.tree import keys
 @keys.command("new", epilog="Example: edgeveil key new keys")
 def new(
     folder: Annotated[Path, typer.Argument(help="Folder to write signing.key and signing.pub to.")] = Path("keys"),
+    token: Annotated[
+        str | None,
+        typer.Argument(help="The pkcs11: address of a key: its signing.pub alone is written (edgeveil[pkcs11])."),
+    ] = None,
     development: Annotated[
         bool, typer.Option("--development", help="A throw-away key; every runtime warns about it.")
     ] = False,
-    token: Annotated[
-        str | None, typer.Option(help="Write signing.pub alone, of the key at a pkcs11: address (edgeveil[pkcs11]).")
-    ] = None,
     no_passphrase: NoPassphrase = False,
     as_json: Json = False,
 ) -> None:
@@ -37,7 +38,7 @@ def new(
 
     if token is not None:
         if development or no_passphrase:
-            raise BadInput("--token names a key that is there already: leave out --development and --no-passphrase.")
+            raise BadInput("A token has its key already: leave out --development and --no-passphrase.")
         public = write_public(folder, token, passphrase=passphrase_of(token))
         print_done(f"Wrote {public}.", {"public": str(public)}, as_json=as_json)
         return

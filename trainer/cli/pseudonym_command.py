@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -54,9 +55,11 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
 Key = Annotated[Path, typer.Option(help="The master key.")]
 TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]
 MaybeVault = Annotated[Path | None, typer.Option(help='The vault; left out for mode = "stateless".')]
-Recipient = Annotated[str, typer.Option(help="Whom they were made for.")]
 Field = Annotated[str, typer.Option(help="What they identify: the plan's field, or its column.")]
-Epoch = Annotated[int, typer.Option(min=1, help="Their epoch, as in the plan.")]
+Scoped = Annotated[
+    str,
+    typer.Option(metavar="RECIPIENT/FIELD/EPOCH", help="Whom they were made for, and the field and epoch of the plan."),
+]
 Identifier = Annotated[str, typer.Argument(help="The person's identifier, in any spelling; - reads it from stdin.")]
 
 
@@ -77,15 +80,13 @@ def keygen(
 @pseudonym.command(
     "reveal",
     context_settings={"ignore_unknown_options": True},  # a pseudonym may begin with a dash
-    epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --recipient university "
-    "--field visitor --epoch 1",
+    epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --scope "
+    "university/visitor/1",
 )
 def reveal(
     pseudonyms: Annotated[list[str], typer.Argument(help="Pseudonyms of one recipient, field and epoch.")],
     key: Key,
-    recipient: Recipient,
-    field: Field,
-    epoch: Epoch,
+    scope: Scoped,
     vault: MaybeVault = None,
     as_json: Json = False,
 ) -> None:
@@ -93,10 +94,10 @@ def reveal(
     from edgeveil.trainer.ext.publish.master_key import Cipher, Scope, unpadded
 
     master = opened_key(key)
-    cipher = Cipher(master, Scope(recipient, field, epoch))
+    cipher = Cipher(master, Scope(*scope_of(scope)))
     with opened_vault(vault, master, new=False) as held:
         opened = [cipher.open(one) for one in pseudonyms]
-        found = [unpadded(value) if held is None else held.identifier(field, value) for value in opened]
+        found = [unpadded(value) if held is None else held.identifier(scope_of(scope)[1], value) for value in opened]
     print_either(dict(zip(pseudonyms, found, strict=True)), "\n".join(found), as_json=as_json)
 
 
@@ -124,15 +125,13 @@ def subject(
 @pseudonym.command(
     "rotate",
     epilog="Example: edgeveil pseudonym rotate publication/table.csv --column visitor --key pseudonyms.key "
-    "--vault vault --recipient university --field visitor --epoch 1 --to 2 --out rotated.csv",
+    "--vault vault --scope university/visitor/1 --to 2 --out rotated.csv",
 )
 def rotate(
     table: Annotated[Path, typer.Argument(help="The published table: .csv or .parquet.")],
     column: Annotated[str, typer.Option(help="Its column of pseudonyms.")],
     key: Key,
-    recipient: Recipient,
-    field: Field,
-    epoch: Epoch,
+    scope: Scoped,
     to: Annotated[int, typer.Option(min=1, help="The new epoch.")],
     out: Annotated[Path, typer.Option(help="The table to write; must not exist.")],
     vault: MaybeVault = None,
@@ -144,7 +143,7 @@ def rotate(
 
     master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
-        rotate_table(table, column, out, master, Scope(recipient, field, epoch), to=to, vault=held)
+        rotate_table(table, column, out, master, Scope(*scope_of(scope)), to=to, vault=held)
     text = f"Wrote {out}. New publications want epoch {to} in their plan."
     print_done(text, {"table": str(out), "epoch": to}, as_json=as_json)
 
@@ -172,6 +171,14 @@ def erase(
         assert held is not None  # noqa: S101 - a path was given
         erase_subject(held, master, field, _given(identifier), first=first)
     say("Erased. Backups of the vault still hold the person: delete them, or erase there too.")
+
+
+def scope_of(text: str) -> tuple[str, str, int]:
+    """Recipient, field and epoch of RECIPIENT/FIELD/EPOCH. Raises ``BadInput``."""
+    match = re.fullmatch(r"(.+)/([^/]+)/([1-9][0-9]*)", text)
+    if match is None:
+        raise BadInput(f"--scope: expected RECIPIENT/FIELD/EPOCH, as in university/visitor/1; got {text}.")
+    return match[1], match[2], int(match[3])
 
 
 def _given(identifier: str) -> str:

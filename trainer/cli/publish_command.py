@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -102,12 +103,8 @@ def archive(
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
-    artefact: Annotated[str, typer.Option(help="Artefact that perturbs; auto: the first that runs here.")] = "auto",
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
-    ] = None,
-    chunk_rows: Annotated[
-        int | None, typer.Option(min=1, help="Frames of a chunk and of a part; left out, about 16 MiB.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a publication that was broken off.")] = False,
     again: Annotated[
@@ -140,9 +137,8 @@ def archive(
         out=out,
         engine="ray" if work["engine"] == "ray" else "local",
         jobs=work["jobs"],
-        artefact=artefact,
         ledger=ledger,
-        chunk_rows=chunk_rows,
+        chunk_rows=int(os.environ.get("EDGEVEIL_CHUNK_ROWS", 0)) or None,
         resume=resume,
         again=again,
         unaudited=unaudited,

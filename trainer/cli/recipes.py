@@ -57,17 +57,13 @@ def new(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
-    capture: Annotated[
-        str | None, typer.Option(help="What the camera gives: 640x480x3, width, height and channels.")
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="With --capture: what the network gets, 32x32, or 32x32x1 for gray.")
-    ] = None,
-    crop: Annotated[
-        str | None,
+    camera: Annotated[
+        list[str] | None,
         typer.Option(
-            help="With --capture: the part that is used, 480x480 (the middle) or 480x480+80+0; people: a patch around "
-            "each person under a depth camera that looks straight down."
+            metavar="KEY=VALUE",
+            help="Of a camera, repeated: frame=640x480x3, what it gives, width, height and channels; size=32x32, what "
+            "the network gets, or 32x32x1 for gray; crop=480x480, the part that is used (the middle), 480x480+80+0, or "
+            "people: a patch around each person under a depth camera that looks straight down.",
         ),
     ] = None,
     series: Series = None,
@@ -76,11 +72,11 @@ def new(
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
     from edgeveil.trainer.recipe.data_section import data_at
-    from edgeveil.trainer.scaffold.given import Given, Steps
+    from edgeveil.trainer.scaffold.given import Given, Steps, camera_of
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
 
-    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
+    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
     given = Given(data_at(source), *words, Steps.of(series or ()))
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]

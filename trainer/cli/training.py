@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -72,12 +74,12 @@ def train(
     classifiers: Annotated[
         Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
     ] = None,
-    track: Annotated[
-        str | None, typer.Option(help="Also write the ended run for MLflow: mlflow:DIR (edgeveil[mlflow]).")
-    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train the classifiers and the perturber that a recipe describes."""
+    """Train the classifiers and the perturber that a recipe describes.
+
+    With EDGEVEIL_TRACK=mlflow:DIR in the environment, the ended run is written for MLflow too (edgeveil[mlflow]).
+    """
     from edgeveil.trainer.api import load_recipe
     from edgeveil.trainer.ext.sweep.axes import settings
     from edgeveil.trainer.train import train as train_recipe
@@ -89,8 +91,8 @@ def train(
         out = Path("runs", Path(recipe).stem if recipe.endswith(".toml") else recipe)
         out = out if resume or replace else free_path(out)
         say(f"The run goes to {out}.")
-    store = None
-    if track is not None:
+    store, track = None, os.environ.get("EDGEVEIL_TRACK")
+    if track:
         from edgeveil.trainer.runs.listing import store_of
 
         store = store_of(track)  # before the minutes that would be in vain
@@ -113,23 +115,21 @@ def export(
     run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
     out: Annotated[Path | None, typer.Option(help="Folder to write [default: RUN-export, then RUN-export-2].")] = None,
     profiles: Annotated[
-        list[str] | None, typer.Option("--for", help="Board profile, by name or TOML file; may be repeated.")
-    ] = None,
-    all_formats: Annotated[
-        bool, typer.Option("--all-formats", help="Every format, not only those that the boards need.")
-    ] = False,
-    emit: Annotated[
-        Literal["frame", "both", "code"],
-        typer.Option(help="What is sent: frame; both, with the label of [head]; or a cleaner's or codebook's code."),
-    ] = "frame",
-    pool: Annotated[
-        int | None,
+        list[str] | None,
         typer.Option(
-            min=1,
-            help="With --emit code of a codebook of donors: samples of each code that the receiver draws from, any of "
-            "them; left out, the typical ones that x' would show.",
+            "--for",
+            help="Board profile, by name or TOML file; may be repeated. all: every format, for boards or not.",
         ),
     ] = None,
+    emit: Annotated[
+        str,
+        typer.Option(
+            metavar="frame|both|code|code:N",
+            help="What is sent: frame; both, with the label of [head]; or a cleaner's or codebook's code. code:N, of a "
+            "codebook of donors: the receiver draws from N samples of each code, any of them; without N, from the "
+            "typical ones that x' would show.",
+        ),
+    ] = "frame",
     compiler_python: Annotated[
         Path | None,
         typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board."),
@@ -144,16 +144,19 @@ def export(
     from edgeveil.trainer.runs.run import Run
 
     opened = Run.open(run)
-    samples = None if pool is None else receiver_pool(opened, pool)
+    what, _, pool = emit.partition(":")
+    if what not in ("frame", "both", "code") or not re.fullmatch(r"[1-9][0-9]*|", pool) or (pool and what != "code"):
+        raise BadInput(f"--emit: expected frame, both, code or code:N; got {emit}.")
+    samples = receiver_pool(opened, int(pool)) if pool else None
     if out is None:
         out = run.with_name(f"{run.name}-export") if run.name else Path("export")
         out = out if resume or replace else free_path(out)
     folder = export_run(
         opened,
-        profiles or [],
+        [name for name in profiles or () if name != "all"],
         out,
-        all_formats=all_formats,
-        emit=emit,
+        all_formats="all" in (profiles or ()),
+        emit=what,
         pool=samples,
         compiler_python=compiler_python,
         resume=resume,

@@ -56,6 +56,7 @@ MOVED = {
     "trust reset-floor": "trust set {} --floor",
     "trust policy": "trust set {} --policy",
 }
+CAMERA = {"capture": "frame", "size": "size", "crop": "crop"}
 SERIES = ("rate", "channels", "window", "hop", "time")
 # Options, of a command or of all: the new command, where it changes too, and the new option, or none. {} stands for
 # the value where it is not the next word; NAME={} without dashes is a variable of the environment.
@@ -66,6 +67,14 @@ MOVED_OPTIONS = {
     "audit --before": ("audit pairs", ""),
     "audit --after": ("audit pairs", ""),
     "recipe new --data": ("", ""),
+    **{f"recipe new --{key}": ("", f"--camera {name}={{}}") for key, name in CAMERA.items()},
+    "key new --token": ("", ""),
+    "bundle card --cyclonedx": ("", ""),
+    "bundle card --dpia": ("", ""),
+    "export --pool": ("", "--emit code:{}"),
+    "train --track": ("", "EDGEVEIL_TRACK={}"),
+    "publish archive --chunk-rows": ("", "EDGEVEIL_CHUNK_ROWS={}"),
+    "export --all-formats": ("", "--for all"),
     **{f"{verb} --{key}": ("", f"--series {key}={{}}") for verb in ("data inspect", "recipe new") for key in SERIES},
     "board probe --text": ("", ""),
     "doctor --on": ("", ""),
@@ -113,6 +122,17 @@ GONE = {
     ),
     **dict.fromkeys(
         ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
+    ),
+    "publish archive --artefact": "leave it out: the first artefact that runs here is taken",
+    "update runtime --version": "leave it out: it is one more than that of the file at --out",
+    "run sweep --kept": "give --json for the figures of one property; the picture shows all that were measured",
+    **dict.fromkeys(
+        ("audit pairs --seed", "audit board --seed", "audit board --tried", "audit pairs --full", "audit board --full"),
+        "audits of boards and of pairs have seed 0, and give --json for every table",
+    ),
+    **dict.fromkeys(
+        (f"pseudonym {verb} --{one}" for verb in ("reveal", "rotate") for one in ("recipient", "field", "epoch")),
+        "give --scope RECIPIENT/FIELD/EPOCH",
     ),
     "train --private": "give --set private.epsilon=8 --set private.delta=1e-5",
     "flash --report-logs": "edgeveil board logs BOARD prints the log; commit baecb1ef has it",
@@ -264,7 +284,7 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
         verb = command.split() or verb
         if not option or "{}" not in option:
             note(f"edgeveil {key}", f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
-            out += [f"{option}{equals}{value}"] if option else [value] if equals else []
+            out += f"{option}{equals}{value}".split(" ", 1) if option else [value] if equals else []
             continue
         given = value if equals else next(rest, "")
         if option.startswith("--"):

@@ -71,7 +71,7 @@ def verify(work, bundle="it.veil", *more, run="run", trust="keys"):
 
 def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edgeveil, tmp_path):
     path = tmp_path / "it.cdx.json"
-    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", path)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", path)
     assert code == 0, err
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(path.read_text()) is None
     made = json.loads(path.read_text())
@@ -95,14 +95,14 @@ def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edge
         data = (work / "export" / "artefacts" / name).read_bytes()
         assert hashes[f"artefacts/{name}"] == hashlib.sha256(data).hexdigest()
     again = tmp_path / "again.json"
-    edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", again)
+    edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", again)
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_without_the_library_it_says_what_to_install(work, edgeveil, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cyclonedx.schema", None)
     out = tmp_path / "it.json"
-    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", out)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", out)
     assert code == 2
     assert 'pip install "edgeveil[cyclonedx]"' in err
     assert not out.exists()
@@ -110,7 +110,7 @@ def test_without_the_library_it_says_what_to_install(work, edgeveil, tmp_path, m
 
 def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeveil, tmp_path):
     out = tmp_path / "it.html"
-    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", "--dpia", out)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", out)
     assert code == 0, err
     page = out.read_text()
     assert re.findall(r"<h2>\((.)\)", page) == ["a", "b", "c", "d"]
@@ -182,9 +182,7 @@ def test_a_bundle_with_a_changed_byte_is_refused(work, edgeveil, tmp_path):
     (work / "changed.veil").write_bytes(bytes(data))
     code, _, err = edgeveil(*verify(work, "changed.veil"))
     assert (code, err.count("\n")) == (2, 1)
-    code, _, _ = edgeveil(
-        "bundle", "card", work / "changed.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html"
-    )
+    code, _, _ = edgeveil("bundle", "card", work / "changed.veil", "--trust", work / "keys", tmp_path / "no.html")
     assert code == 2
     assert not (tmp_path / "no.html").exists()
 
@@ -210,13 +208,10 @@ def test_what_cannot_be_repeated_is_one_sentence(work, edgeveil, more, words):
 def test_a_card_of_nothing_is_one_sentence(work, edgeveil, tmp_path):
     code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys")
     assert code == 2
-    assert "--cyclonedx or --dpia" in err
-    both = ("--dpia", tmp_path / "one", "--cyclonedx", tmp_path / "one")
-    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", *both)
+    assert "Missing argument" in err
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", tmp_path / "one", "--trust", work / "keys")
     assert code == 2
-    assert "name two files" in err
-    code, _, err = edgeveil(
-        "bundle", "card", work / "unaudited.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html"
-    )
+    assert "FILE.json (CycloneDX) or FILE.html" in err
+    code, _, err = edgeveil("bundle", "card", work / "unaudited.veil", "--trust", work / "keys", tmp_path / "no.html")
     assert code == 2
     assert "has no privacy card" in err

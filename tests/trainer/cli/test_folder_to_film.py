@@ -48,10 +48,12 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     edgeveil("data", "inspect", "images:pictures")
     said = capsys.readouterr()
     assert "each 480 x 640 x 3, uint8" in said.out
-    assert "--sensitive COLUMN [--subject COLUMN] --capture 640x480x3 --size 32x24 --out mine.toml" in said.err
+    assert (
+        "--sensitive COLUMN [--subject COLUMN] --camera frame=640x480x3 --camera size=32x24 --out mine.toml" in said.err
+    )
 
-    words = ["--sensitive", "group", "--subject", "person", "--capture", "640x480x3", "--crop", "480x480"]
-    edgeveil("recipe", "new", "images:pictures", *words, "--size", "32x32", "--out", "mine.toml")
+    words = ["--sensitive", "group", "--subject", "person", "--camera", "frame=640x480x3", "--camera", "crop=480x480"]
+    edgeveil("recipe", "new", "images:pictures", *words, "--camera", "size=32x32", "--out", "mine.toml")
     shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
     edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")

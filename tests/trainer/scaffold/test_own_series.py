@@ -84,7 +84,7 @@ def test_what_does_not_go_with_the_data_is_refused(windows, recordings):
         look(Given(f"npz:{windows}", steps=CUT))
     with pytest.raises(BadInput, match=r"--series rate=20\.0 is of a series"):
         look(Given(f"csv:{recordings / '00.csv'}", "does", "sex", steps=STEPS))
-    with pytest.raises(BadInput, match="--capture is for a camera's pictures"):
+    with pytest.raises(BadInput, match="--camera is for a camera's pictures"):
         look(Given(f"npz:{windows}", capture="16x16x1", steps=STEPS))
 
 
