@@ -49,21 +49,21 @@ class Settings(Table):
     """Keys of a board, and of ``[all]`` for every board."""
 
     profile: Text | None = Field(default=None, description="a profile's name or TOML file")
-    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init, or one of .pub files")
+    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
     source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
     source_credentials: Text | None = Field(
-        default=None, description="a file with USER:PASSWORD of a network camera; the board's own process has it"
+        default=None, description="a file with USER:PASSWORD of a network camera"
     )
     accept_raw_on_network: bool = Field(
-        default=Wanted.accept_raw_on_network, description="true to read a camera where others on the network can"
+        default=Wanted.accept_raw_on_network, description="true where others may read the camera's pictures"
     )
-    sinks: Texts = Field(default=(), description="a list of places for perturbed frames, such as mqtts://broker/hall")
+    sinks: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
     device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
     update: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
     wheels: Text | None = Field(default=None, description="a folder of edgeveil board wheels")
-    setup: Text | None = Field(default=None, description="a TOML file for a new card: host name, user, Wi-Fi")
+    setup: Text | None = Field(default=None, description="a TOML file for a new card")
     service: bool = Field(default=Wanted.service, description="false to install no service")
-    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames of the trial, from 1")
+    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames for the trial, from 1")
     root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
     identity: Text | None = Field(default=None, description="a private key file for SSH")
     known_hosts: Text | None = Field(default=None, description="a file of host keys")
@@ -73,15 +73,15 @@ class Settings(Table):
 class BoardTable(Settings):
     """A board: its address and its keys."""
 
-    address: Text = Field(description="user@host, an alias of ~/.ssh/config, ssh://, serial://, image: or dir:")
+    address: Text = Field(description="user@host, an alias, ssh://, serial://, image: or dir:")
 
 
 class File(Table):
     """The document as a whole."""
 
     parallel: int = Field(default=4, ge=1, description="a number of boards at a time, from 1")
-    most_failures: int = Field(default=0, ge=0, description="a number of failed boards that stop no roll-out, from 0")
-    canary: Text | None = Field(default=None, description="the name of the board that is flashed first, and alone")
+    most_failures: int = Field(default=0, ge=0, description="a number of failures that do not stop it, from 0")
+    canary: Text | None = Field(default=None, description="the name of the board that goes first, alone")
     all: Settings = Field(default=Settings(), description="a table: defaults for every board")
     board: dict[_Name, BoardTable] = Field(min_length=1, description="a table [board.NAME] for each board")
 

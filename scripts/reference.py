@@ -193,15 +193,13 @@ def stages_page(text: str) -> str:
 
 def site_keys() -> str:
     """The keys of boards.toml: those at the top, and those of a board and of [all]."""
-    out = []
-    for title, model in (("At the top", site.File), ("Of a board, and all but `address` of `[all]`", site.BoardTable)):
-        out += [f"| {title} | | default |\n| --- | --- | --- |\n"]
-        for key, field in sorted(model.model_fields.items(), key=lambda one: not one[1].is_required()):
-            if not members(field.annotation):
-                usual = "" if field.default in (None, ()) else default(field)
-                out.append(f"| `{key}` | {field.description} | {usual} |\n".replace("|  |", "| |"))
-        out.append("\n")
-    return "".join(out[:-1])
+    keys = {**site.File.model_fields, **site.BoardTable.model_fields}
+    return "".join(
+        f"* `{key}`{'' if field.default in (None, ()) or field.is_required() else f' ({default(field)})'}: "
+        f"{field.description}\n"
+        for key, field in keys.items()
+        if not members(field.annotation)
+    )
 
 
 def board(profile: Profile) -> str:

@@ -80,7 +80,7 @@ def test_a_fleet_file_of_before_is_read_with_a_warning(tmp_path):
         (
             'source = "camera:0"',
             "frames = 0",
-            "line 15: board.b.frames must be a number of frames of the trial, from 1",
+            "line 15: board.b.frames must be a number of frames for the trial, from 1",
         ),
         ('source = "camera:0"', "service = 1", "must be false to install no service"),
         ('source = "camera:0"', "report_logs = true", "report_logs was removed .*baecb1ef"),

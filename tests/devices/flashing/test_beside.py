@@ -28,7 +28,7 @@ def lines(root, source, sinks, services, *, profile=PI, spends=False):
 @pytest.mark.parametrize(
     ("root", "source", "sinks", "words"),
     [
-        ("/srv/veil", "camera:1", (), "a service beside it has a folder of its own: root = /opt/edgeveil-NAME"),
+        ("/srv/veil", "camera:1", (), "a service next to it has its own: root = /opt/edgeveil-NAME"),
         (HALL, "camera:0", (), "camera:0 is the camera of the service edgeveil"),
         (HALL, "camera:/dev/video0", (), "root = /opt/edgeveil."),
         (HALL, "camera:1", ("npz:/var/lib/edgeveil/out",), "may write to /var/lib/edgeveil-hall alone"),

