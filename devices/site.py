@@ -79,7 +79,7 @@ class File(Table):
 
     parallel: int = Field(default=4, ge=1, description="a number of boards at a time, from 1")
     most_failures: int = Field(default=0, ge=0, description="a number of failures that do not stop it, from 0")
-    canary: Text | None = Field(default=None, description="the name of the board that goes first, alone")
+    canary: Text | None = Field(default=None, description="the board that goes first, alone (the first)")
     all: Settings = Field(default=Settings(), description="a table: defaults for every board")
     board: dict[_Name, BoardTable] = Field(min_length=1, description="a table [board.NAME] for each board")
 

@@ -63,7 +63,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         ssh_s = time.monotonic() - began
         health = healthy(board)
         first_frames_s = time.monotonic() - began
-        probed, _ = edgeveil("board", "probe", "--on", board.as_pi, *board.options())
+        probed, _ = edgeveil("board", "probe", "--on", board.as_pi, *board.options(), "--json")
         there = json.loads(probed)["edgeveil"]
         assert (there["committed"], there["service_active"]) == (sha, True)
         assert health["bundle"] == "first"

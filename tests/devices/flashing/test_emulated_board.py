@@ -86,7 +86,7 @@ def test_flashed_run_beside_the_workstation_flashed_again_replaced_and_rolled_ba
         assert code == 0, said
         return json.loads(out)
 
-    code, out, said = edgeveil("board", "probe", "--on", board.target)
+    code, out, said = edgeveil("board", "probe", "--on", board.target, "--json")
     facts = json.loads(out)
     assert (code, facts["architecture"], facts["interpreters"].get("ai-edge-litert")) == (0, "aarch64", None), said
     assert board.run("printenv QEMU_CPU").stdout == b"cortex-a53\n"

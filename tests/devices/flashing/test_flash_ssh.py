@@ -83,7 +83,7 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
 
 
 def test_probe_says_what_the_board_is(edgeveil, server):
-    code, out, _ = edgeveil("board", "probe", "--on", server.target)
+    code, out, _ = edgeveil("board", "probe", "--on", server.target, "--json")
     found = json.loads(out)
     assert code == 0
     assert found["edgeveil"] is None

@@ -206,7 +206,7 @@ FACTS = {
 def test_a_board_is_shown_as_text_or_as_json(monkeypatch, capsys):
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(FACTS))
     run = output.in_process(monkeypatch, capsys)
-    assert json.loads(run("board", "probe", *ON.split())[1]) == FACTS
+    assert json.loads(run("board", "probe", *ON.split(), "--json")[1]) == FACTS
     code, text, _ = run("board", "probe", *ON.split())
     assert code == 0
     lines = dict(line.split(maxsplit=1) for line in text.splitlines())

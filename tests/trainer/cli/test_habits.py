@@ -15,7 +15,7 @@ from edgeveil.trainer.cli.tree import app
 # What is typed, the exit code, and words of the answer, on stdout or stderr.
 HABITS = {
     "edgeveil -h": (0, ["Train and measure:", "Boards:", "-h, --help"]),
-    "edgeveil board status -h": (0, ["Show what a board runs", "--on"]),
+    "edgeveil board status -h": (0, ["Show what a board runs", "BOARD"]),
     "edgeveil keygen keys --no-passphrase": (0, ["edgeveil keygen is now edgeveil key new", "Wrote keys/signing.key"]),
     "edgeveil key show theirs.pub": (0, ["ann: 1111"]),
     "edgeveil train digits": (2, ["The run goes to runs/digits-2.", "enough"]),
