@@ -116,7 +116,6 @@ def report(
         Path | None,
         typer.Option(help="Its audited export folder [default: RUN-export]; with bench, folder of recorded audits."),
     ] = None,
-    bundle: Annotated[Path | None, typer.Option(help="The sealed bundle, for its hash.")] = None,
     bench: Annotated[
         Path | None,
         typer.Option(help="bench.json of edgeveil-edge bench --json; with bench, folder of recorded results."),
@@ -139,5 +138,5 @@ def report(
     from edgeveil.trainer.report.frontier import write_report
 
     out = out or run.with_name(f"{run.name}.html")
-    write_report(run=run, export=export, bundle=bundle, bench=bench, out=out, pictures=pictures)
+    write_report(run=run, export=export, bundle=None, bench=bench, out=out, pictures=pictures)
     print_done(f"Wrote the report. Open {out}", {"wrote": [str(out)]}, as_json=as_json)

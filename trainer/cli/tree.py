@@ -125,6 +125,7 @@ GONE = {
     ),
     "publish archive --artefact": "leave it out: the first artefact that runs here is taken",
     "update runtime --version": "leave it out: it is one more than that of the file at --out",
+    "run report --bundle": "leave it out: edgeveil bundle inspect shows the hash of a bundle",
     "run sweep --kept": "give --json for the figures of one property; the picture shows all that were measured",
     **dict.fromkeys(
         ("audit pairs --seed", "audit board --seed", "audit board --tried", "audit pairs --full", "audit board --full"),
