@@ -42,6 +42,8 @@ def unknown(line: str) -> list[str]:
     here, known, wrong = edgeveil(), {"--help", "--version"}, []
     for word in shlex.split(line)[1:]:
         inner = getattr(here, "commands", {})
+        if word not in inner and getattr(here, "default", None):  # edgeveil audit EXPORT
+            here, inner = inner[here.default], {}
         if word in inner:
             here = inner[word]
         elif word.startswith("--"):

@@ -19,7 +19,7 @@ def bundle_inspect(
     full: Annotated[bool, typer.Option("--full", help="Every member, board and measurement of its card.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Verify a bundle and show what it is, what leaves and what its privacy card says first."""
+    """Verify a bundle and show what it is, what it sends and what its privacy card says first."""
     from edgeveil.trainer.sealing.inspect import inspect
 
     print_view(inspect(bundle, trust, full=full), as_json=as_json)
