@@ -1,10 +1,12 @@
 """Facts of boards, one TOML file each: the artefacts that a board runs, its interpreters, and their limits.
 
-``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads your own.
+``load("jetson-nano")`` reads a profile that ships with EdgeVeil; ``load("my-board.toml")`` reads your own. A file may
+come from a stranger: what of it would run as root on a board is refused unless the owner of the board allowed it.
 """
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -48,6 +50,9 @@ def _known_sensors(value: dict[str, str]) -> dict[str, str]:
 
 _Artefact = Annotated[str, matching("|".join(ARTEFACTS), " | ".join(ARTEFACTS))]
 _Artefacts = Annotated[tuple[_Artefact, ...], Field(strict=False, min_length=1), NO_REPEATS]
+# A name of the registry of compilers, which alone says what program that is; never a path.
+_Compiler = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,39}", "the name of a compiler")]
+_LOADS_CODE = re.compile(r"(LD_|PYTHON|GLIBC|GCONV)\w*|PATH|ENV|BASH_ENV|LOCPATH")
 _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"')]
 _User = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a user")]
 _Group = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a group")]
@@ -177,7 +182,7 @@ class Profile(Table):
     accelerator_path: Text | None = None
     accelerator_devices: SomeTexts = ()  # what else the inside opens for it
     accelerator_group: _Group | None = None  # that may open a device file
-    compiler: Text | None = None
+    compiler: _Compiler | None = None
     tflite: TfliteLimits | None = None
     onnx: OnnxLimits | None = None
     calibration: Annotated[tuple[Calibration, ...], Field(strict=False)] = ()
@@ -246,6 +251,11 @@ class Profile(Table):
         """What goes into the manifest: the device reads JSON, and only this of it."""
         return {"artefacts": list(self.artefacts), "backends": [backend.name for backend in self.backends]}
 
+    def commands(self) -> list[str]:
+        """What of it runs on a board, or changes what runs there: commands that are sensors, and the environment."""
+        asked = [f"{name} = {place}" for name, place in self.sensors.items() if place.startswith("!")]
+        return asked + [f"{name}={value}" for name, value in self.service.environment.items()]
+
     def text(self) -> str:
         """The facts for people, what was never run on the real board among them."""
         lines = [
@@ -287,8 +297,14 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
-def load(name_or_path: str | Path) -> Profile:
-    """The profile of that name, or in that TOML file. Raises ``BadInput`` if it is missing or invalid."""
+def load(name_or_path: str | Path | Profile, *, commands: bool = False) -> Profile:
+    """The profile of that name, or in that TOML file; one that was loaded is returned.
+
+    ``commands``: the owner allows the commands of a file, or nothing of it runs on a board. Raises ``BadInput`` if it
+    is missing or invalid, or has commands that are not allowed.
+    """
+    if isinstance(name_or_path, Profile):
+        return name_or_path
     path = Path(name_or_path)
     if str(name_or_path) in names():
         path = FOLDER / f"{name_or_path}.toml"
@@ -296,4 +312,21 @@ def load(name_or_path: str | Path) -> Profile:
         raise BadInput(
             f"there is no profile {str(name_or_path)!r}: choose one of {', '.join(names())}, or name a .toml file."
         )
-    return parse(read_toml(path, "profile", PAGE), source=str(path))
+    found = parse(read_toml(path, "profile", PAGE), source=str(path))
+    if path.parent != FOLDER:
+        _check_commands(found, path, allowed=commands)
+    return found
+
+
+def _check_commands(profile: Profile, path: Path, *, allowed: bool) -> None:
+    for name in profile.service.environment:
+        if _LOADS_CODE.fullmatch(name):
+            raise BadInput(
+                f"The profile {path} sets {name}, by which other code would be loaded into EdgeVeil: leave it out, and "
+                "have the board's own loader find its libraries (ldconfig, a .pth file)."
+            )
+    if profile.commands() and not allowed:
+        raise BadInput(
+            f"The profile {path} does not come with EdgeVeil and would run on the board: "
+            f"{'; '.join(profile.commands())}. If you wrote that, or trust it, add --allow-commands."
+        )

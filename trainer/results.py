@@ -6,6 +6,7 @@ import fcntl
 import functools
 import hashlib
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -31,12 +32,30 @@ def locked(out: Path, verb: str) -> Iterator[None]:
         yield
     finally:
         if handle >= 0:
-            # While it is held: whoever takes it next sees that it has gone, and makes another.
+            # While it is held: anyone who takes it next sees that it has gone, and makes another.
             path.unlink(missing_ok=True)
             os.close(handle)
         with suppress(OSError):  # the folders are in use, as they should be
             for parent in made:
                 parent.rmdir()
+
+
+def own_folder(run: Path) -> Path:
+    """The folder, made if need be, where this user's audits of the run in ``run`` keep what they may use again.
+
+    It is not in the run's folder, which may come from the one who is audited: rows and answers that lie there decide an
+    audit. Raises ``BadInput`` where others could write into it.
+    """
+    base = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "edgeveil" / "audits"
+    folder = base / hashlib.sha256(os.fsencode(run.resolve())).hexdigest()[:16]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = folder.lstat()
+    except OSError as error:
+        raise BadInput(f"{folder} cannot be made ({error.strerror}): set XDG_CACHE_HOME to another place.") from None
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
+        raise BadInput(f"{folder} is not a folder that you alone can write into: remove it.")
+    return folder
 
 
 def require_free(out: Path, *, replace: bool) -> None:

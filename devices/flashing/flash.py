@@ -15,6 +15,7 @@ from edgeveil.devices.flashing.plan import plan
 from edgeveil.devices.flashing.records import Wanted
 from edgeveil.devices.flashing.steps import Flashed, execute
 from edgeveil.devices.flashing.wheels import Inputs, read_inputs
+from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.bundle.policy import NOT_AUDITED_ON, is_audited
 from edgeveil.edge_runtime.device import CPU
@@ -28,7 +29,7 @@ def flash_target(
     bundle: Path,
     target: str,
     connection: Connection,
-    profile: str,
+    profile: str | Profile,
     *,
     trust: Path,
     wanted: Wanted,

@@ -297,7 +297,7 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
             raise Refused(
                 "another-folder",
                 f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
-                f"out to flash that one; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME.",
+                f"out to flash that one; a service next to it has a folder of its own: --root /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):
@@ -335,7 +335,7 @@ def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoar
         yield f"the pages of {name} are at {pages_at(owner.root, services)}"
     own = next((one.source for one in services if one.name == name), "")
     if source and own not in ("", for_others(source)):
-        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
+        beside = f"a service next to it has a folder of its own: --root /opt/{FIRST}-NAME"
         yield f"{name} reads {for_others(own)} no more; {beside}"
 
 

@@ -247,7 +247,7 @@ class Inputs:
     opened: Bundle
 
 
-def read_inputs(bundle: Path, profile: str, trust: Path, wheels: Path | None) -> Inputs:
+def read_inputs(bundle: Path, profile: str | Profile, trust: Path, wheels: Path | None) -> Inputs:
     """Read and verify everything once. Raises ``BadInput`` or ``BundleRefused``."""
     data = read_file(str(bundle))
     known = owners_trust(trust)

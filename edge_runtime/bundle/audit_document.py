@@ -53,6 +53,7 @@ from edgeveil.edge_runtime.util.validate import (
 )
 
 SCHEMA, KIND, CARD_KIND = 2, "edgeveil-audit", "edgeveil-privacy-card"
+COUNTED = "counts of people"  # whose guarantee is not of the audit but of the manifest
 _MOST_OTHERS = 64
 _MOST_FINDINGS = 2**14
 _MOST_CODES = 2**16
@@ -202,6 +203,9 @@ def check_card(manifest: Manifest, members: Mapping[str, bytes], audit: Mapping[
     document = audit
     if type(card) is dict and card.get("schema") == 1:  # it repeats the fields of an audit of that schema
         document = _parsed(members[str(manifest.privacy.file)], "the document")
+    every = [one for part in [audit] + audit.get("others", []) for one in part["findings"]]
+    promised = [one["text"] for one in every if one.get("bound") and one.get("text")]
+    counted = manifest.counts is not None and manifest.counts.noise is not None
     try:
         known = card["kind"] == CARD_KIND
         names = _ON_CARD[card["schema"]]
@@ -209,10 +213,16 @@ def check_card(manifest: Manifest, members: Mapping[str, bytes], audit: Mapping[
         columns = [{name: one[name] for name in names} for one in card["artefacts"]]
         parts = [part for part in [document] + document.get("others", []) if part["speaks_of"]]
         same = columns == [{name: part[name] for name in names} for part in parts]
-    except (LookupError, TypeError):
+        if card["schema"] == 1:  # its verdict begins with the audit's word
+            words = [(part.get("verdict") or {}).get("word", "") for part in parts]
+            told = [str(one.get("verdict", "")) for one in card["artefacts"]]
+            same = same and all(one.startswith(word) for one, word in zip(told, words) if one)
+        said = [one["sentence"] for one in card.get("guarantees", []) if not counted or one["artefact"] != COUNTED]
+        same = same and all(sentence in promised for sentence in said)
+    except (LookupError, TypeError, AttributeError):
         _untrue("the privacy card", "it is empty, or lacks what a card says")
     if not known or hidden != manifest.perturber.sensitive or not same:
-        _untrue("the privacy card", "it says something else than the audit beside it")
+        _untrue("the privacy card", "it says something else than the audit next to it")
 
 
 def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> None:

@@ -230,8 +230,10 @@ def _probe(asks: str, row: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, Any]]:
-    """A section of its own form: the two bounds that there were, and one finding with all that it says."""
+    """A section of its own form: the two bounds that there were, and one finding with all that it says, which is a
+    promise where it was given."""
     sentence = str(found.get("sentence", ""))
+    given = name == "spending" or found.get("given") or (found.get("certificate") or {}).get("given")
     if name == "certificate":
         one = found.get("per_code") or {}
         bounds = (
@@ -243,7 +245,10 @@ def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, 
                 more = {"kind": name, "tried": part["tried"]}
                 facts = {"question": question, "name": law, "figure": figure, "value": value, "bound": True}
                 yield dict(facts, interval=[part[estimate], value], text=str(part.get("sentence", "")), more=more)
-    yield {"question": name, "name": name, "text": sentence, "more": dict(found, kind=name)}
+    if isinstance(found.get("population_free"), str):
+        yield {"question": name, "name": "channel", "text": found["population_free"], "bound": True}
+    promise = {"bound": True} if given and name != "certificate" else {}
+    yield dict(promise, question=name, name=name, text=sentence, more=dict(found, kind=name))
 
 
 def _without(record: Mapping[str, Any], *names: str) -> Dict[str, Any]:

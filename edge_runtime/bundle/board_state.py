@@ -275,7 +275,7 @@ def check_countersigned(
 
 
 def signers_of(manifest: Manifest, members: Dict[str, bytes]) -> List[str]:
-    """The keys that signed the audit in a verified bundle, whoever they are. Raises ``BundleRefused``."""
+    """The keys that signed the audit in a verified bundle, whichever they are. Raises ``BundleRefused``."""
     if manifest.privacy.countersignature is None:
         return []
     envelope = _of_this_audit(manifest, members)

@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Member
+from edgeveil.edge_runtime.manifest.model_lint import check_all
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES, check_manifest
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.util import strict_json
@@ -47,6 +48,11 @@ class Bundle(NamedTuple):
     development: bool  # signed by a throw-away key: the user must be warned
     audit: Optional[Mapping[str, Any]] = None  # the audit document, checked; None where the bundle was not audited
 
+    def __repr__(self) -> str:
+        size, audited = sum(map(len, self.members.values())), "not audited" if self.audit is None else "audited"
+        form = "<Bundle {}: {} files, {:.1f} MB, {}, signed by {}...>"
+        return form.format(self.manifest.name, len(self.members), size / 1e6, audited, self.key[:16])
+
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
     """Read and verify one bundle.
@@ -69,6 +75,7 @@ def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Tru
     manifest = check_manifest(_parse(manifest_bytes))
     trust.check_claims(manifest, trust.key_of(key))
     verified = _check_members(members[2:], manifest.members)
+    check_all(manifest.document, verified)
     if manifest.spending is not None:
         # Here, as below: a bundle that promises nothing starts without it.
         from edgeveil.edge_runtime.manifest.spending import check_promise
@@ -141,7 +148,7 @@ def check_beginning(handle: int, trust: Trust) -> Optional[_Signed]:
 
 
 def unverified_manifest(path: str) -> bytes:
-    """The bytes of a bundle's manifest, whoever signed it; raises as ``read_bundle`` does."""
+    """The bytes of a bundle's manifest, whichever key signed it; raises as ``read_bundle`` does."""
     handle = open_file(path)
     try:
         return _manifest_and_signature(read_first(os.pread(handle, _BEGINNING_BYTES, 0), 2))[0]

@@ -311,7 +311,7 @@ def _peek(folder: str, data: bytes) -> object:
 
 
 def _said(data: Optional[bytes]) -> Optional[Tuple[int, bytes]]:
-    """Version and ``policy.json`` of a signed policy, whoever signed it; None for anything else."""
+    """Version and ``policy.json`` of a signed policy, whichever key signed it; None for anything else."""
     try:
         return _policy_of(envelopes.unverified(POLICY_KIND, envelopes.parse(POLICY_KIND, data or b"")))
     except BadInput:

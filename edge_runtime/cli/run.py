@@ -16,7 +16,7 @@ from edgeveil.edge_runtime.sandbox import hardening
 from edgeveil.edge_runtime.sinks.uri import without_secrets
 from edgeveil.edge_runtime.util.validate import counted
 
-# Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
+# Reasons for which a frame may rightly not come out: no one in it, the end, a newer one, or no budget for it.
 _USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
 _INSIDE = (
     "source",
@@ -174,7 +174,7 @@ def _file_to_file(settings: Settings) -> Document:
 
 
 def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
-    """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
+    """The option of ``batch.run`` that pays for what is sent, where this bundle promises what that costs."""
     spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
     if by_subject and (spending is None or spending.unit == "release"):
         raise BadInput(

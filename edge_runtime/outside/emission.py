@@ -260,7 +260,7 @@ class CountEmission(object):
     """Gives one ``CountReport`` a period to the sinks. ``last`` is the latest, None before the first.
 
     ``clock`` is the one that the inside counts periods by. ``take`` says whether one record is paid for, ``spent``
-    whether none can be.
+    whether none can be, ``label_only`` whether y alone may leave: a period is missing then, and costs nothing.
     """
 
     def __init__(
@@ -272,7 +272,9 @@ class CountEmission(object):
         clock: Callable[[], float],
         take: Callable[[int], bool],
         spent: Callable[[], bool],
+        label_only: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._label_only = label_only
         self._rules, self._sinks, self._counters, self._clock = rules, sinks, counters, clock
         self._take, self._spent = take, spent
         self._came: Optional[Counted] = None
@@ -298,7 +300,7 @@ class CountEmission(object):
         came = self._came if self._came is not None and self._came.period == over else None
         self._next, self._came = over + 1, None
         state, values = MISSING, None
-        if came is not None and self._take(1):
+        if came is not None and not self._label_only() and self._take(1):
             state, values = (COUNTED if came.whole else PART), came.values
         elif self._spent():
             state = count_report_SPENT

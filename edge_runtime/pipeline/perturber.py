@@ -113,7 +113,7 @@ class Perturber(object):
 
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
     models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason. ``price`` is what a release
-    costs, where the bundle promises that, ``count_price`` what the counts of a period do: whoever passes them on
+    costs, where the bundle promises that, ``count_price`` what the counts of a period do: anyone who passes them on
     charges it first (``ledger``). ``detector`` is the open network that finds the people who are counted, None where
     there is none.
     """
@@ -150,6 +150,9 @@ class Perturber(object):
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
 
+    def __repr__(self) -> str:
+        return "<Perturber {}: {} on {}>".format(self.manifest.name, self.artefact, self.info["device"])
+
     @classmethod
     def open(
         cls,
@@ -171,7 +174,6 @@ class Perturber(object):
         would pass through.
         """
         # Imported here, so that a program that only passes frames on does not load the verifier.
-        from edgeveil.edge_runtime.backends.model_lint import check_all
         from edgeveil.edge_runtime.bundle.opened import open_verified
         from edgeveil.edge_runtime.bundle.policy import announce, current_place, is_audited
         from edgeveil.edge_runtime.pipeline.camera_aid import open_detector
@@ -179,7 +181,6 @@ class Perturber(object):
 
         opened = open_verified(bundle, trust)
         verified, policy = opened.bundle, opened.policy
-        check_all(verified.manifest.document, verified.members)
         chosen, pipeline = open_pipeline(verified, artefact, backend, threads, device)
         audited = is_audited(verified.manifest, opened.audit, chosen, device, current_place())
         announce(verified, chosen, device, audited)

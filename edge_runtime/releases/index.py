@@ -8,7 +8,7 @@ The index is an envelope (``signing.envelope``) of kind ``index`` by the role ``
       {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
 
 ``name`` is the product. The first index pins product and audience on the board: an index of another product or for
-another audience is refused, whoever signed it, unless the trust file names that one. ``version`` only rises, and the
+another audience is refused, by any signer, unless the trust file names that one. ``version`` only rises, and the
 last one accepted is stored (``bundle.index_seen``), so that an old index cannot be served for ever. Schema 1 has no
 audience.
 """
@@ -390,7 +390,7 @@ def count_up_unless_updating(root: str) -> None:
 
 
 def _check_is(entry: Entry, manifest: bytes) -> None:
-    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says, whose signature is next."""
+    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says; its signature is next."""
     try:
         said = strict_json.loads(manifest)
         same = (said["name"], said["security_version"]) == (entry.name, entry.security_version)

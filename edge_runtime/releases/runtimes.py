@@ -6,7 +6,7 @@
     ROOT/runtime/current, ROOT/runtime/previous   links to two of them
 
 A runtime update is an archive of ``runtime.json`` and ``edgeveil-edge.pyz``. The first is an envelope of kind
-``runtime`` by the role ``runtime``, or by the root keys where nobody has it; its payload has ``schema`` 1, ``name``,
+``runtime`` by the role ``runtime``, or by the root keys where no one has it; its payload has ``schema`` 1, ``name``,
 ``version`` (it only rises), ``sha256`` and ``bytes`` of the second. The first flash puts its own runtime there, and so
 does the first command of a new runtime on a board of version 0.1, which ran that of the bundle. Where the root-signed
 trust file names runtimes, no other one is installed, and none but these changes what the board runs.

@@ -1,7 +1,7 @@
 """The HTTP server of the pages (preview, health), for this device alone or for who has the token. It is read-only.
 
 Strangers hold nothing up: a request must come within a few seconds as a whole, and where there are too many
-connections the oldest that has not shown the token is closed, so whoever shows it at once is always answered.
+connections the oldest that has not shown the token is closed, so anyone who shows it at once is always answered.
 """
 
 import collections

@@ -134,7 +134,7 @@ class SubjectColumn(object):
     def __init__(self, number: int, features: int) -> None:
         if not 1 <= number <= features + 1:
             raise BadInput(
-                "expected --subject-column from 1 to {}, for a subject beside {} features; got {}".format(
+                "expected --subject-column from 1 to {}, for a subject next to {} features; got {}".format(
                     features + 1, features, number
                 )
             )

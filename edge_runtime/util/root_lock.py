@@ -26,7 +26,7 @@ def pause(seconds: float) -> None:
 
 @contextlib.contextmanager
 def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Hold the lock of ``folder``; ``what`` is the command that others are told of.
+    """Hold the lock of ``folder``; ``what`` is the command that others see.
 
     Waits ``wait_s`` seconds for another holder, then raises ``DeviceFailed`` with its name.
     """

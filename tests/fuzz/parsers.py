@@ -16,12 +16,11 @@ from typing import Any, NamedTuple
 from unittest import mock
 
 from edgeveil.devices.agents import serial_link
-from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.bundle import archive, policy, trust_file, trust_store
 from edgeveil.edge_runtime.bundle import policy as audit_scope
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError, FrameDropped
 from edgeveil.edge_runtime.ipc import counters, notes, record
-from edgeveil.edge_runtime.manifest import schema
+from edgeveil.edge_runtime.manifest import model_lint, schema
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.releases import index
 from edgeveil.edge_runtime.signing import ed25519, envelope
@@ -310,7 +309,7 @@ TARGETS = {
     "arff-rows": Target(
         _arff_rows, "edge_runtime/sources/arff.py", _REFUSED, (b"@relation 'a b'\n@attribute x {p,'q'}\n@data\np\n?\n",)
     ),
-    "onnx": Target(select.problem_of, "edge_runtime/backends/select.py", (), (_ONNX, _ONNX_ELSEWHERE)),
+    "onnx": Target(model_lint.problem_of, "edge_runtime/manifest/model_lint.py", (), (_ONNX, _ONNX_ELSEWHERE)),
     "picture": Target(_size, "edge_runtime/sources/picture_size.py", (), _PICTURES),
     "preview": Target(
         _preview,

@@ -15,9 +15,9 @@ import onnx
 import pytest
 
 from edgeveil.edge_runtime import device
-from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.bundle.reader import read_bundle
-from edgeveil.edge_runtime.errors import DeviceFailed
+from edgeveil.edge_runtime.errors import EdgeVeilError
+from edgeveil.edge_runtime.manifest import model_lint
 from edgeveil.edge_runtime.releases import confinement, runtimes
 from edgeveil.edge_runtime.releases.store import BUNDLE
 from tests.hostile_bundles import one_artefact, onnx_models, tflite_models
@@ -180,14 +180,14 @@ def test_the_trial_of_a_hostile_model_fails(model, problem, monkeypatch):
         example = one_artefact.example(form, getattr(MODULES[form], kind)())
         made = bundles.make_bundle(root, example=example, name=BUNDLE)
         before = sorted(root.rglob("*"))
-        with pytest.raises(DeviceFailed, match=problem):
+        with pytest.raises(EdgeVeilError, match=problem):  # of two rules, before anything is tried
             runtimes.trial(name)(name, read_bundle(made.path, bundles.trust()))
         assert sorted(root.rglob("*")) == before
 
 
 def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
     """By the format's own description, so that a later version's new place is noticed."""
-    kinds = {name: name.title() + "Proto" for name in select._INNER}
+    kinds = {name: name.title() + "Proto" for name in model_lint._INNER}
     kinds |= {"training": "TrainingInfoProto", "sparse": "SparseTensorProto"}
     names = {kind: name for name, kind in kinds.items()}
 
@@ -204,17 +204,17 @@ def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
             for f in fields
             if f.message_type is not None and f.message_type.name in names and holds_tensors(f.message_type.name)
         }
-        assert select._INNER[name] == expected, kind
+        assert model_lint._INNER[name] == expected, kind
     numbers = onnx.TensorProto.DESCRIPTOR.fields_by_name
-    assert numbers["external_data"].number == select._EXTERNAL_DATA
-    assert numbers["data_location"].number == select._DATA_LOCATION
+    assert numbers["external_data"].number == model_lint._EXTERNAL_DATA
+    assert numbers["data_location"].number == model_lint._DATA_LOCATION
 
 
 def test_an_onnx_file_is_read_as_protocol_buffers_read_it():
-    assert select.problem_of(onnx_models.good()) is None
-    assert select.problem_of(b"") is None
+    assert model_lint.problem_of(onnx_models.good()) is None
+    assert model_lint.problem_of(b"") is None
     long_key = onnx_models.data_in_the_systems_files().replace(b"\x70\x01", b"\xf0\x80\x80\x80\x10\x01")
     # The same number in 35 bits, of which C++ reads 32; the lengths around it are too short now.
-    assert select.problem_of(long_key) is not None
+    assert model_lint.problem_of(long_key) is not None
     for data in (b"\x3b", b"\x3a\xff", b"\x3d\x01", b"\xff" * 11):
-        assert select.problem_of(data) == "it is damaged, or no ONNX model"
+        assert model_lint.problem_of(data) == "it is damaged, or no ONNX model"

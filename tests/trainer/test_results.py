@@ -4,11 +4,12 @@ import multiprocessing
 import os
 import re
 import signal
+import stat
 
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.results import locked, require_free, set_aside
+from edgeveil.trainer.results import locked, own_folder, require_free, set_aside
 
 
 def hold(out, ready):
@@ -69,3 +70,21 @@ def test_the_old_ones_keep_a_name_each(tmp_path):
     assert all(re.fullmatch(r"a\.\d{8}T\d{6}Z(-\d)?\.veil", path.name) for path in tmp_path.iterdir())
     require_free(tmp_path / "a.veil", replace=False)
     assert set_aside(tmp_path / "a.veil") is None
+
+
+def test_a_folder_that_others_can_write_into_is_not_used(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    folder = own_folder(tmp_path / "run")
+    assert folder == own_folder(tmp_path / "run")
+    assert folder != own_folder(tmp_path / "another")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    folder.chmod(0o777)
+    with pytest.raises(BadInput, match="not a folder that you alone can write into"):
+        own_folder(tmp_path / "run")
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to("elsewhere")
+    with pytest.raises(BadInput, match="not a folder"):
+        own_folder(tmp_path / "run")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/proc/none")
+    with pytest.raises(BadInput, match="set XDG_CACHE_HOME"):
+        own_folder(tmp_path / "run")

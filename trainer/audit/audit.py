@@ -27,11 +27,13 @@ from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
 from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import PARTS
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import progress
 from edgeveil.trainer.recipe.training_sections import Certificate
+from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
 
@@ -60,7 +62,7 @@ def audit(
     not be measured again. ``tried`` configurations
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
-    here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``RUN/audit-cache``
+    here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``own_folder``
     where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
     that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
     ``spending``: what [private] promises of the training is measured too, by running its mechanisms.
@@ -80,7 +82,7 @@ def audit(
     dataset = opened.run.dataset()
     strata = strata_of(dataset, asked.strata)  # raises, before the slow part, where they do not fit the data
     classifiers = opened.run.classifiers()
-    at = cache or opened.run.folder / "audit-cache"
+    at = cache or own_folder(opened.run.folder)
     tries = BUDGETS[budget]
     families = meant_for(adversaries(), dataset.input.kind)
     described = opened.subject.manifest["perturber"]
@@ -111,7 +113,7 @@ def audit(
         elsewhere = None if there is None else there.rows.outputs
         rows = dataset.slices.rows()
         advance.begin("perturbing")
-        perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=cache)
+        perturbed = perturb_rows(opened.subject, opened.run, dataset, rows, elsewhere=elsewhere, cache=at)
         about = About(
             opened.subject, opened.run, dataset, classifiers, tries, seed, asked, strata, there, spending, perturbed
         )
@@ -138,13 +140,18 @@ def audit(
         **making.fields(),
         **_description(about),
         "findings": [*(one.as_json() for one in made), *(label_only or ()), *(one.as_json() for one in raw)],
-        "warnings": list(found.found.warnings),
+        "warnings": [*found.found.warnings, *_shipped(about)],
         **keys,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
     }
     limits = opened.run.recipe.limits
     document["verdict"] = judge(document, limits_of(limits))
     return {**document, "limits": held_to(limits, document["verdict"])}
+
+
+def _shipped(about: About) -> list[str]:
+    """What ships of training rows although nothing reads it out of x'."""
+    return [EXTREMES] if about.dataset.input.extremes else []
 
 
 def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:

@@ -1,7 +1,8 @@
 """The privacy card: the maker's statement about a bundle, taken from audits alone.
 
 docs/reference/privacy-card.md says how to read one; docs/reference/schemas/privacy.schema.json is its form. ``card`` is
-a function of the audit and the manifest and of nothing else, so that whoever has both can form it again.
+a function of the audit and the manifest and of nothing else. So it is formed again wherever a bundle's card is shown:
+an auditor signs the audit, and the card that a maker put next to it may have said something else.
 """
 
 from __future__ import annotations
@@ -9,26 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
+from edgeveil.edge_runtime import __version__
+from edgeveil.edge_runtime.bundle.audit_document import COUNTED
 from edgeveil.edge_runtime.bundle.reader import Bundle
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, column_title, sentences, verdict
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.recipe.training_sections import revealed
 
 SCHEMA = 2
 STATEMENT = (
     "This card is the maker's own statement: EdgeVeil measured what it says, on the maker's machine and data, and "
-    "nobody else has checked it. The signature of the bundle says who made it, not that it is true."
+    "no one else has checked it. The signature of the bundle says who made it, not that it is true."
 )
 LOWER_BOUND = (
     "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
     "guarantees is more than a measurement, and only under the assumptions it names."
 )
-SUBSTITUTED = "What leaves are records of other people, put in the place of each reading: substituted."
+SUBSTITUTED = "What is sent are records of other people, put in the place of each reading: substituted."
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
@@ -70,47 +73,55 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
             for one in documents
         ],
         "guarantees": list(_guarantees(documents, manifest)),
-        "warnings": list(_warnings(documents, manifest)),
+        "warnings": list(dict.fromkeys(_warnings(documents, manifest))),
         "not_tested": list(_not_tested(documents)),
     }
 
 
 def of_bundle(bundle: Bundle) -> dict[str, Any]:
-    """The privacy card of a verified bundle. Raises ``BadInput`` where it has none that this version can read."""
-    name = bundle.manifest.privacy.card
-    if name is None:
+    """The privacy card of a verified bundle, formed from its audit.
+
+    Raises ``BadInput`` where there is no audit that this version can read, ``BundleRefused`` as ``check_sealed``.
+    """
+    if bundle.audit is None:
         raise BadInput(
             f"{bundle.manifest.name} was sealed without an audit, so it has no privacy card. Audit its export folder, "
             "then seal again."
         )
     try:
-        return current(strict_json.loads(bundle.members[name]))
-    except (strict_json.BadJson, LookupError, TypeError, ValueError, AttributeError) as error:
+        made = card(bundle.audit, bundle.manifest.document)
+        current(made)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise BadInput(
-            f"The privacy card of {bundle.manifest.name} is not one that this version can read (it lacks {error}). "
+            f"The audit of {bundle.manifest.name} is not one that this version can read (it lacks {error}). "
             "Audit and seal again."
         ) from None
+    check_sealed(bundle, "card", strict_json.dumps(made))
+    return made
+
+
+def check_sealed(bundle: Bundle, member: str, made: bytes) -> None:
+    """Raise ``BundleRefused`` (``bad-audit``) where this version sealed another ``card`` or ``page`` than it ``made``.
+
+    Other versions use other words; what their bundles have is not shown, whatever it says.
+    """
+    by_this = bundle.manifest.document["provenance"]["edgeveil"] == __version__
+    if by_this and bundle.members[getattr(bundle.manifest.privacy, member)] != made:
+        raise BundleRefused(
+            "bad-audit",
+            f"The {member} of the privacy card of {bundle.manifest.name} is not the one of its audit: somebody changed "
+            "it before it was sealed. Use none of it, and ask its maker for a bundle as edgeveil seal writes it.",
+        )
 
 
 def current(found: Mapping[str, Any]) -> dict[str, Any]:
-    """A card as one of schema 2, whose artefacts have the card's ``data`` with them; those of older bundles are of
-    schema 1.
+    """A card whose artefacts have its ``data`` with them, and a verdict where they were audited before there was one.
 
     Raises ``LookupError``, ``TypeError``, ``ValueError`` or ``AttributeError`` for what is no card.
     """
     made = {"schema": SCHEMA, **{key: found[key] for key in ("kind", *_TOP)}}
-    old = found["schema"] == 1
-    made["artefacts"] = [_current({**one, "data": made["data"]}, old=old) for one in found["artefacts"]]
-    return made
-
-
-def _current(part: Mapping[str, Any], *, old: bool) -> dict[str, Any]:
-    """An artefact of a card; an older one has its verdict in other words, so that it is formed again."""
-    made = as_schema_2({**part, "schema": 1, "verdict": None}) if old else dict(part)
-    lacks = [key for key in _PART if key not in made]
-    if lacks:
-        raise LookupError(lacks[0])
-    return {**made, "verdict": verdict(made)}
+    parts = [{**one, "data": made["data"]} for one in found["artefacts"]]
+    return {**made, "artefacts": [{**part, "verdict": verdict(part)} for part in parts]}
 
 
 def guarantees(part: Mapping[str, Any]) -> Iterator[Finding]:
@@ -122,7 +133,7 @@ def _guarantees(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, A
     """Promises and certificates alone; what holds whatever is known first."""
     counts = parse_count(manifest.get("count"))
     if counts is not None and counts.noise is not None:
-        yield {"artefact": "counts of people", "sentence": revealed(counts)}
+        yield {"artefact": COUNTED, "sentence": revealed(counts)}
     for document in documents:
         yield from ({"artefact": column_title(document), "sentence": one.text} for one in guarantees(document))
 
@@ -138,7 +149,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
     every = [one for document in documents for one in findings(document)]
     if any(one.kind == "spending" and one.more.get("bounds") == "from-training" for one in every):
-        yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
+        yield EXTREMES
     yield from dict.fromkeys(one.not_run for one in every if one.not_run and one.kind in ("training", "head"))
     stream = manifest.get("stream") or {}
     if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):

@@ -27,7 +27,6 @@ import numpy as np
 
 from edgeveil.devices.flashing.board import Board
 from edgeveil.devices.remote import perturb_on_board
-from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.device import CPU
@@ -40,6 +39,7 @@ from edgeveil.trainer.audit.subject import KERAS, Subject, as_received, further_
 from edgeveil.trainer.datasets.base import PARTS, SliceName
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import progress
+from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.runs.run import Run
 
 # Open what is audited, an export folder or a sealed bundle: its manifest, its files and its run.
@@ -76,11 +76,7 @@ def open_target(target: Path, *, run: Path | None, trust: Path | None, artefact:
 
 
 def _subject(manifest: Mapping[str, Any], members: Mapping[str, bytes], artefact: str) -> Subject:
-    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``.
-
-    Raises ``BundleRefused`` for a network that draws or keeps something: what is measured of it is of this run alone.
-    """
-    check_all(manifest, members)
+    """What to audit. Without networks there is one way to run the pipeline, for any ``artefact``."""
     return Subject(manifest, members, artefact if manifest["models"] or artefact == KERAS else NO_MODEL)
 
 
@@ -124,7 +120,7 @@ def write_frozen(opened: Opened, out: Path) -> Path:
     licence = _licence(run.recipe.data)
     dataset = run.dataset()
     rows = dataset.slices.rows()
-    outputs, backends = run_artefact(subject, dataset.x[rows], run.folder / "audit-cache")
+    outputs, backends = run_artefact(subject, dataset.x[rows], own_folder(run.folder))
     declared, received = as_received(subject, outputs)
     left = released_rows(declared, received, dataset, rows)
     about = {
@@ -198,7 +194,7 @@ def audit_on_board(
 
     ``artefact`` is a name, or ``auto`` for what the board would run on ``device``; ``settings`` are those of ``audit``.
     Of an artefact compiled for an accelerator, all other slices go through the one it was compiled from. What was
-    pushed is gone from the board at the end; what came back is kept in ``RUN/audit-cache`` until the document is made.
+    pushed is gone from the board at the end; what came back is kept in ``own_folder`` until the document is made.
     Raises as ``audit`` does, ``BadInput`` where the board refuses the bundle, ``DeviceFailed`` where it or the line
     fails.
     """
@@ -208,7 +204,7 @@ def audit_on_board(
     if artefact != "auto":
         opened.subject.sha256()
     test = opened.run.dataset().part("test")
-    kept = opened.run.folder / "audit-cache" / "on-board"
+    kept = own_folder(opened.run.folder) / "on-board"
     rows = perturb_on_board(
         board,
         read_file(str(bundle)),

@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.trainer.audit.card import of_bundle
+from edgeveil.trainer.audit.card import current, of_bundle
 from edgeveil.trainer.audit.findings import (
     LABEL_ONLY,
     SENT,
@@ -71,15 +71,15 @@ def rerun(
     """Audit a bundle's artefact again, with the recorded budget and another ``seed``, and compare it with the card.
 
     ``artefact`` is one that the card speaks of, by default its first; ``seed`` by default the recorded one and
-    ``SEED_STEP``; ``work`` are ``jobs`` and ``engine`` of ``audit``. Rows are perturbed anew: nothing of
-    ``RUN/audit-cache`` is believed.
+    ``SEED_STEP``; ``work`` are ``jobs`` and ``engine`` of ``audit``. Rows are perturbed anew: nothing that
+    an audit kept is used.
     Returns the document of docs/reference/schemas/rerun.schema.json. Raises ``BadInput`` where bundle and run do not
     belong together, and otherwise as ``audit`` does.
     """
     from edgeveil.trainer.audit.audit import audit
 
     bundle = read_bundle(read_file(str(path)), open_trust(trust))
-    card = of_bundle(bundle)
+    card = current(of_bundle(bundle))
     # The part of a card that speaks of an artefact as a workstation runs it.
     parts = {part["artefact"]: part for part in card["artefacts"] if "on_board" not in part}
     chosen = next(iter(parts), None) if artefact is None else artefact

@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.stages.table import Argmax, ArgmaxWithin
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.attacks.problem import Codes, Released
 from edgeveil.trainer.datasets.base import Dataset
+from edgeveil.trainer.results import own_folder
 from edgeveil.trainer.runs import fitted as received
 from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.run import Run
@@ -60,7 +61,7 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     """
     kinds = map(kind_of, manifest["stages"])
     if any(isinstance(kind, Mechanism) and not isinstance(kind, Response) for kind in kinds):
-        return "what leaves is a report of a local mechanism, and what that promises stands under spending"
+        return "what is sent is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([Stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
     roots = sorted({root for output in leaving for root in walk.roots(output["tensor"])})
@@ -221,7 +222,7 @@ def perturb_rows(
 
     ``elsewhere`` are outputs of the last of these rows, ``further_outputs`` too, that a board made: they replace those
     made here. For an artefact compiled for an accelerator, the one it was compiled from runs here. ``cache`` is
-    that of ``run_artefact``, RUN/audit-cache where it is None. Raises ``BadInput`` for such an artefact without
+    that of ``run_artefact``, ``own_folder`` where it is None. Raises ``BadInput`` for such an artefact without
     ``elsewhere``: there is nothing to audit.
     """
     if subject.artefact == KERAS:
@@ -234,7 +235,7 @@ def perturb_rows(
     tables = subject.tables()
     found = bottleneck(subject.manifest, tables)
     further = replace(subject, manifest=_further(subject.manifest, found), artefact=subject.runs_here())
-    outputs, backends = run_artefact(further, dataset.x[rows], cache or run.folder / "audit-cache")
+    outputs, backends = run_artefact(further, dataset.x[rows], cache or own_folder(run.folder))
     if elsewhere is not None:
         outputs = {name: _replace_end(value, elsewhere[name]) for name, value in outputs.items()}
     declared, values = as_received(subject, outputs)

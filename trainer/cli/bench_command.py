@@ -18,11 +18,21 @@ from edgeveil import devices, edge_runtime
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
-from edgeveil.trainer.cli.common import Bundle, Device, Json, OptionalOn, board_command, verified_bundle
+from edgeveil.trainer.cli.common import (
+    AllowCommands,
+    Bundle,
+    Device,
+    Json,
+    OptionalOn,
+    board_command,
+    board_profile,
+    verified_bundle,
+)
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
     from edgeveil.devices.flashing.board import Board
+    from edgeveil.devices.profiles import Profile
 
 
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
@@ -150,6 +160,7 @@ def bench(
     ] = None,
     on: OptionalOn = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
+    allow_commands: AllowCommands = False,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
     device: Device = CPU,
     publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
@@ -175,8 +186,9 @@ def bench(
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
+        known = None if profile is None else board_profile(profile, allow_commands)
         with connection.open(on) as board:
-            document = on_board(board, bundle, profile, more, limit_s)
+            document = on_board(board, bundle, known, more, limit_s)
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
@@ -202,14 +214,12 @@ def bench(
             raise LimitNotMet(f"nothing was compared: no interpreter here ran a file of {of}.")
 
 
-def on_board(board: Board, bundle: Path, profile: str | None, more: list[str], limit_s: float) -> dict[str, Any]:
+def on_board(board: Board, bundle: Path, known: Profile | None, more: list[str], limit_s: float) -> dict[str, Any]:
     """Send the bundle to a board, time it with the board's runtime, and remove it; the document of that benchmark."""
-    from edgeveil.devices import profiles
     from edgeveil.devices.flashing.board import runtime_output
     from edgeveil.devices.remote import remote_workspace
     from edgeveil.edge_runtime.bench.protocol import SCHEMA
 
-    known = profiles.load(profile) if profile else None
     sensors = dict(known.sensors) if known else {}
     board.environment = dict(known.service.environment) if known else {}
     try:

@@ -13,7 +13,17 @@ import typer
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.trainer.cli.common import Bundle, Json, On, PassphraseFile, board_command, passphrase_of, print_json
+from edgeveil.trainer.cli.common import (
+    AllowCommands,
+    Bundle,
+    Json,
+    On,
+    PassphraseFile,
+    board_command,
+    board_profile,
+    passphrase_of,
+    print_json,
+)
 from edgeveil.trainer.progress import say, transfer
 
 if TYPE_CHECKING:
@@ -49,7 +59,7 @@ def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML
     """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
-    print(profiles.load(profile).text())
+    print(profiles.load(profile, commands=True).text())
 
 
 @board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi --text")
@@ -73,18 +83,20 @@ def check(
     profile: Annotated[
         str | None, typer.Option("--for", help="Board profile, by name or TOML file; left out: the one it matches.")
     ] = None,
+    allow_commands: AllowCommands = False,
     as_json: Json = False,
 ) -> None:
     """Say what of a board fits, what is missing, and the commands that cure it; code 3 where any is."""
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.readiness import findings, matching
 
+    named = None if profile is None else board_profile(profile, allow_commands)
     with connection.open(on) as board:
-        if profile is None:
+        if named is None:
             known = {name: profiles.load(name) for name in profiles.names()}
             chosen = matching(board.facts(), known, lambda path: bool(board.facts(path).accelerator))
         else:
-            chosen = profiles.load(profile)
+            chosen = named
         board.environment = dict(chosen.service.environment)
         facts = board.facts(chosen.accelerator_path)
     found = findings(facts, chosen)
@@ -137,6 +149,7 @@ def flash(
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
+    allow_commands: AllowCommands = False,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     new_ledger: Annotated[
         bool, typer.Option("--new-ledger", help="Make an empty ledger, and forget the epsilon that the board spent.")
@@ -164,7 +177,7 @@ def flash(
             bundle,
             on,
             connection,
-            profile,
+            board_profile(profile, allow_commands),
             trust=trust,
             wanted=wanted,
             wheels=wheels,
@@ -294,7 +307,7 @@ def wheels(
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.wheels import collect
 
-    chosen = profiles.load(profile)
+    chosen = profiles.load(profile, commands=True)  # nothing of it runs
     packages, pins = requirement or (), pin or ()
     site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())

@@ -29,7 +29,7 @@ def card(
     from edgeveil.edge_runtime.bundle.reader import read_bundle
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
     from edgeveil.edge_runtime.util.atomic import write_atomic
-    from edgeveil.trainer.audit.card import of_bundle
+    from edgeveil.trainer.sealing.seal import checked_card
 
     if cyclonedx is None and dpia is None:
         raise BadInput("Nothing was asked for: name a file with --cyclonedx or --dpia, or see edgeveil bundle inspect.")
@@ -37,7 +37,7 @@ def card(
         raise BadInput(f"--cyclonedx and --dpia both name {dpia}: name two files.")
     trusted = open_trust(trust)
     opened = read_bundle(bundle, trusted)
-    document = of_bundle(opened)
+    document = checked_card(opened)
     made = {}
     if cyclonedx is not None:
         from edgeveil.trainer.report.ml_bom import ml_bom

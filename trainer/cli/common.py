@@ -18,8 +18,10 @@ from typer.core import TyperCommand
 from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.edge_runtime.paths import ROOT
+from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
+    from edgeveil.devices.profiles import Profile
     from edgeveil.edge_runtime.bundle.reader import Bundle as ReadBundle
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
@@ -39,6 +41,9 @@ On = Annotated[
 OptionalOn = Annotated[
     str | None, typer.Option("--on", metavar="TARGET", help="A board: ssh://user@host[:port] or serial:///dev/ttyUSB0.")
 ]
+AllowCommands = Annotated[
+    bool, typer.Option("--allow-commands", help="Have the board run the commands that the TOML file of --for names.")
+]
 Device = Annotated[str, typer.Option(help="With --on: what runs it there: cpu, edgetpu, myriad, cuda, tensorrt, ...")]
 
 Command = Callable[..., None]
@@ -48,6 +53,16 @@ _TARGET = re.compile(r"(ssh|serial)://.*|(image|dir):.*", re.DOTALL)
 def print_json(document: Any) -> None:
     """Print a document to stdout, its keys sorted."""
     sys.stdout.write(json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n")
+
+
+def board_profile(name: str, allow_commands: bool) -> Profile:
+    """The profile that a board is reached with; what it runs there is named where that was allowed."""
+    from edgeveil.devices import profiles
+
+    found = profiles.load(name, commands=allow_commands)
+    for command in found.commands() if allow_commands else ():
+        say(f"The profile {found.name} runs on the board: {command}")
+    return found
 
 
 def print_either(document: Any, text: str, *, as_json: bool) -> None:

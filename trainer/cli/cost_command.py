@@ -170,7 +170,7 @@ def estimate(
     """
     from edgeveil.devices import profiles, published
 
-    board = profiles.load(profile)
+    board = profiles.load(profile, commands=True)  # nothing of it runs
     found = published.for_profile(
         macs_of(what, trust), board, published.published(), published.measured(measured or [])
     )

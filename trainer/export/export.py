@@ -17,12 +17,12 @@ import numpy as np
 
 from edgeveil.devices import profiles as board_profiles
 from edgeveil.devices.profiles import Profile
-from edgeveil.edge_runtime.backends.model_lint import check, check_all
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
+from edgeveil.edge_runtime.manifest.model_lint import check, check_all
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.readings import UNREADABLE
+from edgeveil.trainer.datasets.readings import EXTREMES, UNREADABLE
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact
@@ -254,7 +254,7 @@ def export(
     ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
-    chosen = [board_profiles.load(name) for name in dict.fromkeys(profiles)]
+    chosen = [board_profiles.load(name, commands=True) for name in dict.fromkeys(profiles)]
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
         raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
@@ -316,6 +316,8 @@ def _export(
         check_all(manifest, members)
         write(out, manifest, members, report)
         count()
+    if source.dataset().input.extremes:
+        say(f"{EXTREMES} Set `data.low` and `data.high` to what the sensor can give, and train again.")
     return ExportFolder.open(out)
 
 

@@ -25,7 +25,7 @@ from edgeveil.trainer.results import require_free, set_aside
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExportFolder:
     """An export folder on disk. Read it with ``ExportFolder.open``.
 
@@ -39,9 +39,14 @@ class ExportFolder:
     report: dict[str, Any]
     run: Path | None
 
+    def __repr__(self) -> str:
+        return f"<ExportFolder {self.folder}: {self.manifest['name']}, {', '.join(self.manifest['preference'])}>"
+
     @classmethod
     def open(cls, folder: Path) -> ExportFolder:
-        """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote."""
+        """Read and check the folder. Raises ``BadInput`` where it is not one that ``edgeveil export`` wrote,
+        ``BundleRefused`` for a model that no board would take."""
+        from edgeveil.edge_runtime.manifest.model_lint import check_all
         from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 
         folder = Path(folder)
@@ -62,6 +67,7 @@ class ExportFolder:
                 _check_file(folder, artefact, members)
         if "detector" in manifest:
             _check_file(folder, manifest["detector"]["artefact"], members)
+        check_all(manifest, members)
         run = Path(os.path.normpath(folder / report["run"])) if report.get("run") else None  # as people write it
         return cls(
             folder=folder,

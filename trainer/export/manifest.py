@@ -14,8 +14,8 @@ import numpy as np
 
 from edgeveil.devices.profiles import OnnxLimits, Profile, TfliteLimits
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.backends.model_lint import check
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, FrameDropped
+from edgeveil.edge_runtime.manifest.model_lint import check
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL, check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
@@ -35,7 +35,7 @@ from edgeveil.trainer.runs.run import Run, package_versions
 # A converter gives no error when it falls back to float, when it picks a newer version of an operation than the board
 # has, or when it quantises in a way that an old interpreter reads wrongly. The lint does: each finding names the rule,
 # the operation, the tensor and the cure, and any finding refuses the export. What no model may do, wherever it comes
-# from, is held by ``edge_runtime.backends.model_lint``.
+# from, is held by ``edge_runtime.manifest.model_lint``.
 
 
 @dataclass(frozen=True)

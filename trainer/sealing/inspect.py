@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,15 @@ from edgeveil.edge_runtime.bundle.board_state import signers_of
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.errors import BundleRefused
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage, expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.report.card_page import as_lines, brief_lines
+from edgeveil.trainer.sealing.seal import checked_card
 
-NOT_AUDITED = "not audited: nobody has measured what it leaks"
+NOT_AUDITED = "not audited: no one has measured what it leaks"
 DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."
 
 
@@ -26,7 +27,8 @@ DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have i
 class View:
     """A verified bundle. ``whole``: show what it is, not only that it is verified; ``full``: every line of it.
 
-    ``auditors``: whom the trust names as such; any key may have countersigned.
+    ``auditors``: whom the trust names as such; any key may have countersigned. ``card`` is formed from the audit; None
+    where there is none that this version can read.
     """
 
     bundle: Bundle
@@ -34,6 +36,7 @@ class View:
     whole: bool
     full: bool = False
     auditors: tuple[Key, ...] = ()
+    card: Mapping[str, Any] | None = None
 
     def document(self) -> dict[str, Any]:
         """The content of ``text``, for JSON."""
@@ -50,8 +53,9 @@ class View:
         }
         if self.whole:
             document["manifest"] = manifest.document
-            document["audit"] = self._member("file")
-            document["card"] = self._member("card")
+            name = manifest.privacy.file
+            document["audit"] = None if name is None else strict_json.loads(self.bundle.members[name])
+            document["card"] = self.card
         return document
 
     def text(self) -> str:
@@ -70,7 +74,7 @@ class View:
             yield NOT_AUDITED
 
     def _brief(self) -> Iterator[str]:
-        """What it is, what leaves and what its card says first: with the head at most 25 lines."""
+        """What it is, what is sent and what its card says first: with the head at most 25 lines."""
         manifest = self.bundle.manifest
         perturber, source = manifest.perturber, manifest.input
         leaves = [f"{output.name} {_shape(output.shape)} {output.dtype}" for output in manifest.outputs]
@@ -118,8 +122,7 @@ class View:
             yield f"  {member.size:>10}  {member.sha256}  {member.name}"
 
     def _card(self, told: Callable[[Any], Iterator[str]]) -> Iterator[str]:
-        card = self._member("card")
-        if card is None:
+        if self.bundle.audit is None:
             yield f"privacy card: {NOT_AUDITED}"
             return
         yield f"privacy card, measured on {', '.join(self.bundle.manifest.privacy.speaks_of)}"
@@ -128,9 +131,9 @@ class View:
         for key, name in self._countersigners():
             yield f"  countersigned by {name or 'a key that is no auditor in this trust'}, key {key}"
         try:
-            yield from told(card)
+            yield from told(self.card)
         except (LookupError, TypeError, ValueError, AttributeError):
-            yield "  written in a form that this version cannot show; --json has it unchanged"
+            yield "  its audit is in a form that this version cannot show; --json has it unchanged"
         if self._not_audited():
             yield f"  NOT audited: {', '.join(self._not_audited())}"
 
@@ -143,10 +146,6 @@ class View:
             return []
         return [(key, names.get(key)) for key in signers]
 
-    def _member(self, key: str) -> Any:
-        name = getattr(self.bundle.manifest.privacy, key)
-        return None if name is None else strict_json.loads(self.bundle.members[name])
-
     def _not_audited(self) -> list[str]:
         models = self.bundle.manifest.models.values()
         variants = {variant for model in models for variant in model.artefacts} or {NO_MODEL}
@@ -154,8 +153,19 @@ class View:
 
 
 def inspect(bundle: Path, trust: Path, *, full: bool = False) -> View:
-    """Verify a bundle and show what it is, ``full`` all of it. Raises as ``read_bundle`` and ``open_trust`` do."""
-    return replace(verify(bundle, trust), whole=True, full=full)
+    """Verify a bundle and show what it is, ``full`` all of it.
+
+    Raises as ``read_bundle`` and ``open_trust`` do, and ``BundleRefused`` for a card that is not of its audit.
+    """
+    view = verify(bundle, trust)
+    card = None
+    try:
+        card = checked_card(view.bundle)
+    except BundleRefused:
+        raise
+    except BadInput:  # the text says that there is none to show
+        pass
+    return replace(view, card=card, whole=True, full=full)
 
 
 def verify(bundle: Path, trust: Path) -> View:

@@ -11,11 +11,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from edgeveil.devices.zipapp import zipapp_bytes
-from edgeveil.edge_runtime.backends.model_lint import check_all
 from edgeveil.edge_runtime.bundle.archive import pack
 from edgeveil.edge_runtime.bundle.audit_document import check_audit
 from edgeveil.edge_runtime.bundle.board_state import KIND, statement
-from edgeveil.edge_runtime.bundle.reader import MANIFEST, SIGNATURE, read_bundle, signature_member, signed_message
+from edgeveil.edge_runtime.bundle.reader import (
+    MANIFEST,
+    SIGNATURE,
+    Bundle,
+    read_bundle,
+    signature_member,
+    signed_message,
+)
 from edgeveil.edge_runtime.bundle.trust_file import Trust, TrustFile, parse_trust_file
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -76,7 +82,6 @@ def seal(
     with locked(out, "seal"):
         require_free(out, replace=replace)
         folder = ExportFolder.open(Path(export_dir))
-        check_all(folder.manifest, folder.members)
         signer = Signer.open(key_path, passphrase=passphrase)
         manifest = copy.deepcopy(dict(folder.manifest))
         manifest["development"] = signer.key.development
@@ -85,9 +90,7 @@ def seal(
         audit = audit_of(folder, allow_unaudited=allow_unaudited)
         if audit is not None:
             files[PRIVACY_MEMBER], document = audit
-            spoken, of = spoken_of(document), manifest["perturber"]
-            document = check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken)
-            manifest["privacy"] = {**PRIVACY_FILES, **spoken}
+            manifest["privacy"] = {**PRIVACY_FILES, **spoken_of(document)}
             files[CARD_MEMBER], files[PAGE_MEMBER] = card_files(document, manifest)
             countersignature = _countersignature_of(folder, files[PRIVACY_MEMBER], manifest["privacy"])
             if countersignature is not None:
@@ -119,6 +122,16 @@ def seal(
         return out
 
 
+def checked_card(bundle: Bundle) -> dict[str, Any]:
+    """The privacy card of a verified bundle, as ``card.of_bundle``; its page is held to the same."""
+    from edgeveil.trainer.audit.card import check_sealed, of_bundle
+    from edgeveil.trainer.report.card_page import render
+
+    document = of_bundle(bundle)
+    check_sealed(bundle, "page", render(document).encode())
+    return document
+
+
 def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[bytes, bytes]:
     """The privacy card as JSON and as a page. Raises ``BadInput`` where the audit lacks something a card needs."""
     from edgeveil.trainer.audit.card import card
@@ -134,7 +147,10 @@ def card_files(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> tuple[b
 
 
 def audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dict[str, Any]] | None:
-    """The audit of the exported artefacts, as bytes and parsed; None where there is none and that is allowed."""
+    """The audit of the exported artefacts, as bytes and as schema 2; None where there is none and that is allowed.
+
+    Raises ``BadInput``, and ``BundleRefused`` for figures that no audit can have measured.
+    """
     path = folder.folder / "audit.json"
     cure = f"Run edgeveil audit {folder.folder}, or seal with --no-audit to say on the card that there is none."
     if not path.is_file():
@@ -154,7 +170,8 @@ def audit_of(folder: ExportFolder, *, allow_unaudited: bool) -> tuple[bytes, dic
             return None
         raise BadInput(f"The audit in {path} {stale}. {cure}")
     _refuse_paths(document, "audit.json")
-    return data, document
+    of = folder.manifest["perturber"]
+    return data, check_audit(document, target=of["target"], sensitive=of["sensitive"], **spoken_of(document))
 
 
 def spoken_of(document: Mapping[str, Any]) -> dict[str, Any]:
@@ -238,7 +255,7 @@ class Pending:
 
     @classmethod
     def of(cls, folder: Path, kind: str, schema: int, payload: bytes) -> Pending:
-        """One that nobody has signed yet. It is not written."""
+        """One that no one has signed yet. It is not written."""
         return cls(folder / f"{kind}-pending.json", kind, schema, payload)
 
     @classmethod
@@ -300,7 +317,6 @@ def countersign(export_dir: Path, key: str | Path, *, passphrase: str | None = N
     folder.
     """
     folder = ExportFolder.open(Path(export_dir))
-    check_all(folder.manifest, folder.members)
     audit = audit_of(folder, allow_unaudited=False)
     if audit is None:
         raise BadInput(f"An audit was expected in {export_dir}. Run edgeveil audit {export_dir}.")

@@ -235,7 +235,7 @@ class Allowance(object):
 
     def _stop_if_failed(self) -> None:
         if self._failed is not None:
-            raise PrivacyStop("what leaves cannot be counted, so nothing leaves: {}".format(self._failed))
+            raise PrivacyStop("what is sent cannot be counted, so nothing is sent: {}".format(self._failed))
 
     def _reserve_on(self) -> None:
         while self._failed is None:

@@ -318,7 +318,7 @@ class Ledger(object):
         return book
 
     def _name(self, unit: Optional[int]) -> str:
-        """The name of a unit's account: nobody can tell a subject from it without the ledger's key."""
+        """The name of a unit's account: no one can tell a subject from it without the ledger's key."""
         name = self._names.get(unit)
         if name is None:
             key = bytes.fromhex(self.book().key)

@@ -1,5 +1,7 @@
 """What a board says of its power: boards that throttled for a moment, a Jetson at 5 W, zones in another order."""
 
+import os
+
 import pytest
 
 from edgeveil.devices import profiles
@@ -58,13 +60,10 @@ def test_clocks_that_the_governor_may_lower_are_named(tmp_path):
         ("0x0", "0x5", False),  # of now: the samples' own rule
     ],
 )
-def test_throttling_between_two_samples_is_remembered_by_the_board(tmp_path, before, after, found):
-    places = {"throttled": f"!cat {tmp_path}/bits"}
-    states = []
-    for bits in (before, after):
-        (tmp_path / "bits").write_text(f"throttled={bits}\n")
-        states.append(power_state(places))
-    assert any("remembers" in one for one in power_problems(*states, places)) is found
+def test_throttling_between_two_samples_is_remembered_by_the_board(before, after, found):
+    places = [{"throttled": f"!printf throttled={bits}"} for bits in (before, after)]
+    states = [power_state(one) for one in places]
+    assert any("remembers" in one for one in power_problems(*states, places[0])) is found
 
 
 def test_a_change_of_mode_in_the_run_is_named(tmp_path):
@@ -91,3 +90,9 @@ def test_a_thermal_zone_is_found_by_its_type(tmp_path, monkeypatch, name):
     watch.sample(0.0)
     assert watch.samples[0]["temperature_c"] == 41.0
     assert sensors.read("zone:nothing-here") is None
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a command runs as its user where that is not root")
+def test_a_command_that_is_a_sensor_is_not_roots():
+    assert sensors.read("!id -un") == "nobody"
+    assert "root" not in sensors.read("!id -Gn").split()

@@ -273,14 +273,21 @@ def owner(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def board(owner, root):
-    """A board that runs a first release."""
-    (root / "trust").mkdir()
+@pytest.fixture(scope="module")
+def installed(owner, tmp_path_factory):
+    """A board that runs a first release, to copy."""
+    root = tmp_path_factory.mktemp("installed") / "opt"
+    (root / "trust").mkdir(parents=True)
     for name in ("root.pub", "trust.json"):
         shutil.copy(owner / "root" / name, root / "trust")
     assert main(["install", str(bundle(owner, 1, zipapp_bytes())), "--root", str(root), "--frames", "3"]) == 0
     return root
+
+
+@pytest.fixture
+def board(installed, root):
+    """A board of the test's own that runs a first release."""
+    return shutil.copytree(installed, root, symlinks=True, dirs_exist_ok=True)
 
 
 def bundle(owner, version, runtime, *, spoil=False):

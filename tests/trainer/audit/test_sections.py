@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import referencing
 
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
@@ -405,7 +406,7 @@ def test_limits_are_met_by_upper_ends():
     assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
     assert held["found"] == {"attack_points": 12.0, "bits": 0.01}  # the CNN's 70 + 2 less 60; 61 + 2 - 50 balanced
     assert sentences(held) == [
-        "Attacks may reach 12.0 points over chance (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
+        "Attacks may reach 12.0 points above y alone (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
         "exceeded by 2.0."
     ]
     assert held_to(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"
@@ -422,30 +423,34 @@ def test_a_certificate_from_a_perturber_that_has_none_is_refused_at_the_recipe()
 
 
 def test_a_card_of_0_2_is_shown_in_the_words_of_today():
+    """It is formed from the audit of that version; what that version wrote on the card is not read."""
     audit = json.loads((ROOT / "tests/support/audit_of_0_2.json").read_text())
-    part = {
-        key: value for key, value in audit.items() if key not in ("schema", "kind", "data", "not_covered", "others")
-    }
-    told = {"verdict": "cannot tell", "sentence": "It was said in one long sentence.", "leakage_about_others": []}
-    whole = {**audit, "kind": "edgeveil-privacy-card", "artefacts": [{**part, **told}]}
-    for key in ("guarantees", "warnings", "not_tested"):
-        whole[key] = []
-    for key in ("statement", "reading", "name"):
-        whole[key] = key
-    whole |= {"perturber": {"kind": "codebook", "stream": None}, "target": {"name": "parity", "classes": []}}
-    whole |= {"sensitive": {"name": "less-than-five", "classes": 2}}
-    made = current(whole)
-    (shown,) = made["artefacts"]
+    described = {"kind": "codebook", "substituted": False, "identity_allowed": False, "target": "parity"}
+    manifest = {"name": "of 0.2", "perturber": {**described, "sensitive": "less-than-five", "target_classes": []}}
+    whole = card(as_schema_2(audit), manifest)
+    (shown,) = current(whole)["artefacts"]
     assert shown["verdict"]["word"] in ("cannot tell", "leaks")
+    found = audit["certificate"]
+    told = [found["sentence"], found["per_code"]["sentence"], found["population_free"]]
+    assert [one["sentence"] for one in whole["guarantees"]] == told
     worst = audit["worst_adaptive"]
     page, lines = render(whole), "\n".join(as_lines(whole))
     for text in (page, lines):
         assert worst["name"] in text
         assert f"{100 * worst['accuracy']:.1f} %" in text
         assert "is read right" in text
-    assert current(made)["artefacts"] == made["artefacts"]
-    with pytest.raises(LookupError, match="versions"):
-        current({**made, "artefacts": [{key: value for key, value in shown.items() if key != "versions"}]})
+
+
+def test_what_an_audit_of_0_2_promised_is_promised_still():
+    audit = json.loads((ROOT / "tests/support/audit_of_0_2.json").read_text())
+    spending = {"sentence": "Epsilon 1 of one release.", "micro_epsilon": 10**6}
+    training = {"given": True, "sentence": "Epsilon 3 of training."}
+    head = {"given": False, "sentence": "No promise of the head."}
+    read = as_schema_2({**audit, "spending": spending, "training": training, "head": head})
+    told = [
+        one["text"] for one in read["findings"] if one.get("bound") and one["name"] in ("spending", "training", "head")
+    ]
+    assert sorted(told) == ["Epsilon 1 of one release.", "Epsilon 3 of training."]
 
 
 def test_a_certificate_over_tracks_and_what_attackers_of_tracks_reach_are_on_the_card():

@@ -85,6 +85,21 @@ def test_another_model_file_is_run_again(tmp_path, monkeypatch):
         assert np.array_equal(outputs["frame"], x + add)
 
 
+def test_rows_that_lie_in_the_runs_folder_are_not_believed(tmp_path, monkeypatch):
+    """The maker computes the name of the kept rows, puts others there, and hands over the run."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "own"))
+    x, kept, run = readings(9), tmp_path / "run" / "audit-cache", SimpleNamespace(folder=tmp_path / "run")
+    perturbing.run_artefact(subject(), x, kept)
+    (path,) = kept.iterdir()
+    np.savez(path, frame=np.zeros_like(x))
+    about = SimpleNamespace(y=np.zeros(9, int), z=np.zeros(9, int), cluster=None)
+    spec = SimpleNamespace(shape=SHAPE, dtype="uint8")
+    dataset = SimpleNamespace(x=x, rows=lambda _: about, input=spec)
+    perturbed = perturbing.perturb_rows(subject(), run, dataset, np.arange(9))
+    assert np.array_equal(perturbed.outputs["frame"], x)
+    assert len(list((tmp_path / "own").rglob("*.npz"))) == 1
+
+
 def test_a_dropped_reading_ends_the_audit_with_its_reason(tmp_path):
     with pytest.raises(BadInput, match="dtype"):
         perturbing.run_artefact(subject(), readings(10).astype(np.int32), tmp_path)

@@ -55,7 +55,7 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
     edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")
-    edgeveil("export", "runs/mine", "--for", "workstation", "--out", "runs/mine-export")
+    edgeveil("export", "runs/mine", "--for", "jetson-nano", "--out", "runs/mine-export")
     edgeveil("audit", "runs/mine-export", "--artefact", "onnx-float32")
     edgeveil("keygen", "keys", "--development")
     edgeveil("seal", "runs/mine-export", "--key", "keys/signing.key", "--out", "mine.veil")

@@ -60,7 +60,7 @@ def made(request, tmp_path_factory):
             run, export = folder / name, folder / f"{name}-export"
             lent = [] if name == "whole" else ["--classifiers", folder / "whole"]
             trainer("train", folder / f"{name}.toml", "--out", run, *lent)
-            trainer("export", run, "--for", "workstation", "--out", export)
+            trainer("export", run, "--for", "jetson-nano", "--out", export)
             if name == "whole":
                 variant = json.loads((export / "manifest.json").read_text())["preference"][:1] or ["numpy"]
                 trainer("audit", export, "--artefact", variant[0])

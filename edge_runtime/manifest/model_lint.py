@@ -1,8 +1,9 @@
 """Rules for every model: it may not draw random numbers, keep a value between frames, or be two files in one.
 
-The same rules hold where a model is exported, audited, sealed and opened, since each of these may get a file that
-another program wrote. A network that draws its own noise from a seed can have it taken away again; one that keeps a
-value may reveal an earlier frame. A graph of TFLite is one without branches; those of ONNX are looked into.
+They hold at every door that another program's file can come in by: ``bundle.reader.read_bundle`` for bundles,
+``trainer.export.folder.ExportFolder.open`` for export folders, and the export itself. A network that draws its own
+noise from a seed can have it taken away again; one that keeps a value may reveal an earlier frame. A graph of TFLite is
+one without branches; those of ONNX are looked into.
 
 Files that a vendor's compiler made (HEF, RKNN, and the part of a TFLite file that is for the Edge TPU) cannot be looked
 into. The model that they were made of is a variant of the same manifest, and that one is.
@@ -10,11 +11,8 @@ into. The model that they were made of is a variant of the same manifest, and th
 
 import io
 import struct
-from typing import Any, Iterator, List, Mapping, NamedTuple, Set
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
-import numpy as np
-
-from edgeveil.edge_runtime.backends import select
 from edgeveil.edge_runtime.device import EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BundleRefused
 
@@ -40,7 +38,7 @@ class TfliteFile(NamedTuple):
 
 
 class Damaged(Exception):
-    """These bytes are no TFLite file."""
+    """These bytes are no model. The text is the end of a sentence."""
 
 
 def read(data: bytes) -> TfliteFile:
@@ -97,6 +95,133 @@ def _text(data: bytes, field: int) -> str:
         return ""
     at = _to(data, field)
     return _get(data, at + 4, _UINT.unpack(_get(data, at, 4))[0]).decode("utf-8", "replace")
+
+
+# An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.
+#
+# ONNX Runtime opens whatever path such a file names, and what it reads there becomes part of what leaves. A signed
+# artefact is one file. Field numbers are those of onnx.proto, the wire format that of protocol buffers.
+
+
+_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+_MOST_DEPTH = 64  # protocol buffers take 100; graphs nest where operations have bodies, as If and Loop have
+# message: the fields that are messages, and which; of the others, none holds a tensor
+_INNER: Dict[str, Dict[int, str]] = {
+    "model": {7: "graph", 20: "training", 25: "function"},
+    "training": {1: "graph", 2: "graph"},
+    "graph": {1: "node", 5: "tensor", 15: "sparse"},
+    "function": {7: "node", 11: "attribute"},
+    "node": {5: "attribute"},
+    "attribute": {5: "tensor", 6: "graph", 10: "tensor", 11: "graph", 22: "sparse", 23: "sparse"},
+    "sparse": {1: "tensor", 2: "tensor"},
+    "tensor": {},
+}
+_NONE, _ELSEWHERE = "it is damaged, or no ONNX model", "its weights are in another file"
+_EXTERNAL_DATA, _DATA_LOCATION = 13, 14
+
+
+class OnnxNode(NamedTuple):
+    """One node of a graph, a function or a branch: every operation and domain that it names (of a field that is there
+    twice, readers differ in which they take), how many inputs, and whether ``training_mode`` is set."""
+
+    kinds: Set[str]
+    domains: Set[str]
+    inputs: int
+    trains: bool
+
+
+def problem_of(model: bytes) -> Optional[str]:
+    """Why no interpreter should get this file; None for an ONNX model that is whole in itself."""
+    try:
+        for message, begin, end in messages(model):
+            if message == "tensor" and _elsewhere(model, begin, end):
+                return _ELSEWHERE
+    except Damaged as error:
+        return str(error)
+    return None
+
+
+def _elsewhere(model: bytes, begin: int, end: int) -> bool:
+    """Whether the tensor whose message is there lies in another file."""
+    fields = _fields(model, begin, end)
+    return any(field == _EXTERNAL_DATA or (field == _DATA_LOCATION and value) for field, _, value, _ in fields)
+
+
+def messages(model: bytes) -> Iterator[Tuple[str, int, int]]:
+    """Name (of ``_INNER``), begin and end of every message that may hold a node or a tensor, at any depth.
+
+    Raises ``Damaged``.
+    """
+    waiting = [("model", 0, len(model), 0)]
+    while waiting:
+        message, begin, end, depth = waiting.pop()
+        if depth > _MOST_DEPTH:
+            raise Damaged("its graphs are nested deeper than {} messages".format(_MOST_DEPTH))
+        yield message, begin, end
+        inner = _INNER[message]
+        for field, kind, value, length in _fields(model, begin, end) if inner else ():
+            if field in inner and kind == _BYTES:
+                waiting.append((inner[field], value, value + length, depth + 1))
+
+
+def node_of(model: bytes, begin: int, end: int) -> OnnxNode:
+    """The node whose message is there."""
+    kinds: Set[str] = set()
+    domains: Set[str] = set()
+    inputs, trains = 0, False
+    for field, kind, value, length in _fields(model, begin, end):
+        if kind != _BYTES:
+            continue
+        if field == 1:
+            inputs += 1
+        elif field in (4, 7):
+            (kinds if field == 4 else domains).add(model[value : value + length].decode("utf-8", "replace"))
+        elif field == 5:
+            trains = trains or _sets_training(model, value, value + length)
+    return OnnxNode(kinds, domains, inputs, trains)
+
+
+def _sets_training(model: bytes, begin: int, end: int) -> bool:
+    """Whether an attribute is a ``training_mode`` other than 0."""
+    name, number = b"", 0
+    for field, kind, value, length in _fields(model, begin, end):
+        if field == 1 and kind == _BYTES:
+            name = model[value : value + length]
+        elif field == 3 and kind == _VARINT:
+            number = number or value
+    return name == b"training_mode" and number != 0
+
+
+def _fields(data: bytes, at: int, end: int) -> Iterator[Tuple[int, int, int, int]]:
+    """Number, kind, value and length of each field of one message; the value of bytes is where they begin."""
+    while at < end:
+        key, at = _varint(data, at, end)
+        field, kind = (key & 0xFFFFFFFF) >> 3, key & 7  # C++ reads 32 bits of it
+        value, length = at, 0
+        if kind == _VARINT:
+            value, at = _varint(data, at, end)
+        elif kind == _BYTES:
+            length, value = _varint(data, at, end)
+            at = value + length
+        elif kind in (_FIXED32, _FIXED64):
+            at += 4 if kind == _FIXED32 else 8
+        else:
+            raise Damaged(_NONE)
+        if at > end:
+            raise Damaged(_NONE)
+        yield field, kind, value, length
+
+
+def _varint(data: bytes, at: int, end: int) -> Tuple[int, int]:
+    value = 0
+    for place in range(10):
+        if at >= end:
+            break
+        value |= (data[at] & 0x7F) << 7 * place
+        at += 1
+        if data[at - 1] < 0x80:
+            return value, at
+    raise Damaged(_NONE)
 
 
 # Of a tolerance, the most of the range of what it applies to. Exports allow twice what two kinds of kernels differ by,
@@ -189,18 +314,20 @@ def _of_onnx(data: bytes, _compiled: bool) -> Iterator[Problem]:
         yield Problem("one-format", text, "export it as ONNX")
         return
     try:
-        for message, begin, end in select.messages(data):
+        for message, begin, end in messages(data):
             if message == "node":
-                yield from _of_node(select.node_of(data, begin, end))
+                yield from _of_node(node_of(data, begin, end))
+            elif message == "tensor" and _elsewhere(data, begin, end):
+                yield Problem("whole", _ELSEWHERE, "export it again, all in one file")
             elif message == "function":
                 yield Problem("built-in", "it has functions of its own", "export it with its functions inlined")
             elif message == "training":
                 yield Problem("no-state", "it has graphs for its training", "export it for inference")
-    except select.Damaged as error:
+    except Damaged as error:
         yield Problem("whole", str(error), "export it again")
 
 
-def _of_node(node: select.OnnxNode) -> Iterator[Problem]:
+def _of_node(node: OnnxNode) -> Iterator[Problem]:
     kinds: Set[str] = node.kinds
     for kind in sorted(kinds & _RANDOM_ONNX):
         yield _draws(kind)
@@ -226,18 +353,36 @@ def _foreign(what: str, why: str) -> Problem:
     return Problem("built-in", "{} is {}".format(what, why), cure)
 
 
+def _most(data: bytes, what: str) -> float:
+    """The largest absolute value of a recorded array."""
+    import numpy as np  # a bundle is verified without it
+
+    try:
+        values = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
+        return float(np.abs(values.astype(np.float64)).max()) if values.size else 0.0
+    except (ValueError, EOFError, MemoryError):
+        problem = "the golden outputs of {} are no arrays of numbers: export it again".format(what)
+        raise BundleRefused("tolerance", problem) from None
+
+
+def _widest(low: Any, high: Any) -> float:
+    """The widest range, of numbers or of equally long lists of them."""
+    if isinstance(low, list):
+        return max(_widest(*ends) for ends in zip(low, high))
+    return float(high) - float(low)
+
+
 def _check_tolerance(
     manifest: Mapping[str, Any], members: Mapping[str, bytes], variant: str, allowed: float, what: str
 ) -> None:
     """Raise ``BundleRefused`` (``tolerance``) where a self-test with it would prove nothing."""
     spec, outputs = manifest["input"], manifest["outputs"]
-    whole = np.dtype(spec["dtype"]).kind in "iu" or any(output.get("decoder") for output in outputs)
+    whole = "int" in spec["dtype"] or any(output.get("decoder") for output in outputs)
     if spec["low"] is None:
         recorded = manifest["golden"]["outputs"].get(variant, {})
-        values = [np.load(io.BytesIO(members[name]), allow_pickle=False) for name in recorded.values()]
-        span = max([float(np.abs(value.astype(np.float64)).max()) for value in values if value.size] + [0.0])
+        span = max([_most(members[name], what) for name in recorded.values()] + [0.0])
     else:
-        span = float(np.max(np.subtract(spec["high"], spec["low"])))
+        span = _widest(spec["low"], spec["high"])
     most = max(MOST_OF_RANGE * span, 1.0 if whole else 0.0)
     if not allowed <= most:
         raise BundleRefused(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import time
-from pathlib import Path
 
 import numpy as np
 import onnx
@@ -13,12 +12,10 @@ from onnx import TensorProto, helper, numpy_helper
 
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.backends.model_lint import check, check_all, problems
 from edgeveil.edge_runtime.errors import BundleRefused, FrameDropped
-from edgeveil.trainer.audit import frozen as audit_open
+from edgeveil.edge_runtime.manifest.model_lint import check, check_all, problems
 from edgeveil.trainer.export import export
 from edgeveil.trainer.export.artefact import Artefact
-from edgeveil.trainer.sealing.seal import countersign, keygen, seal
 from tests.hostile_bundles import one_artefact, tflite_models
 from tests.support import bundles
 from tests.support.boards import edge_tpu
@@ -195,42 +192,6 @@ def test_an_interpreter_that_fails_prints_no_value_of_a_reading(capfd):
     with pytest.raises(FrameDropped, match="backend"):
         backend.run({"image": np.full((1, 8, 8, 1), 4711, np.float32), "noise": noise})
     assert "4711" not in "".join(capfd.readouterr())
-
-
-# The four doors: what an honest maker's tool refuses is refused wherever another one's file comes in.
-
-
-def hand_made(folder: Path) -> Path:
-    """An export folder written by hand: its network draws its own noise from a seed."""
-    return bundles.export_folder(folder, one_artefact.example("onnx", seeded()))
-
-
-def test_open_refuses_it(tmp_path):
-    made = bundles.make_bundle(tmp_path, example=one_artefact.example("onnx", seeded()))
-    with pytest.raises(BundleRefused, match="RandomUniformLike draws") as refused:
-        Perturber.open(made.path, trust=made.trust)
-    assert refused.value.reason == "model"
-
-
-def test_seal_refuses_it(tmp_path):
-    keygen(tmp_path / "keys", passphrase=None)
-    with pytest.raises(BundleRefused, match="RandomUniformLike draws"):
-        seal(hand_made(tmp_path / "e"), tmp_path / "keys/signing.key", tmp_path / "x.veil", allow_unaudited=True)
-    assert not (tmp_path / "x.veil").exists()
-
-
-def test_audit_refuses_it(tmp_path, monkeypatch):
-    from edgeveil.trainer.runs.run import Run
-
-    monkeypatch.setattr(Run, "open", lambda place: None)
-    with pytest.raises(BundleRefused, match="RandomUniformLike draws"):
-        audit_open.open_target(hand_made(tmp_path), run=tmp_path, trust=None, artefact="onnx-float32")
-
-
-def test_an_auditor_signs_none(tmp_path):
-    keygen(tmp_path / "keys", passphrase=None)
-    with pytest.raises(BundleRefused, match="RandomUniformLike draws"):
-        countersign(hand_made(tmp_path / "e"), tmp_path / "keys/signing.key")
 
 
 def test_export_refuses_it():
