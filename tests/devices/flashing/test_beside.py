@@ -45,7 +45,7 @@ def test_what_is_said_and_which_port_its_pages_have():
     assert lines(FIRST, "camera:0", (), (THERE,)) == []
     assert lines(FIRST, None, (), (THERE,)) == []
     (note,) = lines(FIRST, "camera:1", (), (THERE,))
-    assert "reads camera:0 no more; a service beside it" in note
+    assert "reads camera:0 no more; a service next to it" in note
     (note,) = lines(HALL, "camera:1", (), (THERE,))
     assert note == "the pages of edgeveil-hall are at 127.0.0.1:9465"
     others = (THERE, OnBoard("edgeveil-a", "/opt/edgeveil-a", "", "127.0.0.1:9465"))
