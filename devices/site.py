@@ -51,9 +51,7 @@ class Settings(Table):
     profile: Text | None = Field(default=None, description="a profile's name or TOML file")
     trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
     source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
-    source_credentials: Text | None = Field(
-        default=None, description="a file with USER:PASSWORD of a network camera"
-    )
+    source_credentials: Text | None = Field(default=None, description="a file with USER:PASSWORD of a network camera")
     accept_raw_on_network: bool = Field(
         default=Wanted.accept_raw_on_network, description="true where others may read the camera's pictures"
     )

@@ -68,8 +68,8 @@ def _check_verb(parser: argparse.ArgumentParser, words: List[str]) -> None:
     if words and not words[0].startswith("-") and words[0] not in known:
         near = nearest(words[0], known)
         raise BadInput(
-            "edgeveil-edge has no command {!r}{}. edgeveil-edge --help shows its commands".format(
-                words[0], "; did you mean {}?".format(near) if near else ""
+            "edgeveil-edge has no command {!r}{} edgeveil-edge --help shows its commands".format(
+                words[0], "; did you mean {}?".format(near) if near else "."
             )
         )
 

@@ -58,5 +58,5 @@ def show(
     from edgeveil.edge_runtime.signing.keys import read_public_key
 
     key = read_public_key(place / "signing.pub" if place.is_dir() else place)
-    text = f"{key.name}: {key.public}{'  (development key)' if key.development else ''}"
+    text = f"{key.name}: {key.key}{'  (development key)' if key.development else ''}"
     print_either({"schema": 1, **key._asdict()}, text, as_json=as_json)

@@ -143,16 +143,15 @@ def export(
     from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
     from edgeveil.trainer.runs.run import Run
 
-    opened = Run.open(run)
     what, _, pool = emit.partition(":")
     if what not in ("frame", "both", "code") or not re.fullmatch(r"[1-9][0-9]*|", pool) or (pool and what != "code"):
         raise BadInput(f"--emit: expected frame, both, code or code:N; got {emit}.")
-    samples = receiver_pool(opened, int(pool)) if pool else None
+    samples = receiver_pool(Run.open(run), int(pool)) if pool else None
     if out is None:
         out = run.with_name(f"{run.name}-export") if run.name else Path("export")
         out = out if resume or replace else free_path(out)
     folder = export_run(
-        opened,
+        run,
         [name for name in profiles or () if name != "all"],
         out,
         all_formats="all" in (profiles or ()),

@@ -164,7 +164,7 @@ class App(typer.Typer):
         usual = {"cls": Commands, "no_args_is_help": True, "context_settings": {"help_option_names": HELP}}
         super().__init__(**{**usual, **settings})
 
-    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:  # type: ignore[override]
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[Any], Any]:
         """As of Typer, a ``Verb``."""
         return super().command(name, **{"cls": Verb, **settings})
 
@@ -225,10 +225,8 @@ class Program(Commands):
         if not args or ctx.resilient_parsing:
             return super().parse_args(ctx, args)
         if args[0] in RUNTIME or (args[0] in BOTH and _is_the_runtimes(args[1:])):
-            words = " ".join(["edgeveil-edge", *args])
-            raise BadInput(
-                f"`edgeveil {args[0]}` is a command of the edge runtime: that is edgeveil-edge. Run: {words}"
-            )
+            line = " ".join(["edgeveil-edge", *args])
+            raise BadInput(f"`edgeveil {args[0]}` is a command of the edge runtime: that is edgeveil-edge. Run: {line}")
         words, notes, variables = modern(args)
         for note in notes:
             say(note)
@@ -272,8 +270,8 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
                 new[new.index("{}")] = rest.pop(0)
             words = [*new, *rest]
             break
-    out, verb, rest = words[:1], words[:1], iter(words[1:])
-    for word in rest:
+    out, verb, left = words[:1], words[:1], iter(words[1:])
+    for word in left:
         name, equals, value = word.partition("=")
         keys = (f"{' '.join(words[:2])} {name}", f"{words[0]} {name}", name)
         key = next((key for key in keys if name.startswith("--") and key in MOVED_OPTIONS), None)
@@ -286,7 +284,7 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
             note(f"edgeveil {key}", f"edgeveil {' '.join([command or key.rpartition(' ')[0], option])}".rstrip())
             out += f"{option}{equals}{value}".split(" ", 1) if option else [value] if equals else []
             continue
-        given = value if equals else next(rest, "")
+        given = value if equals else next(left, "")
         if option.startswith("--"):
             note(key, option.format("VALUE"))
             out += option.format(given).split(" ", 1)

@@ -9,6 +9,7 @@ import typer.main
 
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.signing.keys import Key, public_key_line
 from edgeveil.trainer.cli.tree import app
 
 # What is typed, the exit code, and words of the answer, on stdout or stderr.
@@ -16,6 +17,7 @@ HABITS = {
     "edgeveil -h": (0, ["Train and measure:", "Boards:", "-h, --help"]),
     "edgeveil board status -h": (0, ["Show what a board runs", "BOARD"]),
     "edgeveil keygen keys --no-passphrase": (0, ["edgeveil keygen is now edgeveil key new", "Wrote keys/signing.key"]),
+    "edgeveil key show theirs.pub": (0, ["ann: 1111"]),
     "edgeveil train digits": (2, ["The run goes to runs/digits-2.", "enough"]),
     "edgeveil train digits --set budget.epochs=3": (2, ["epochs=3", "enough"]),
     "edgeveil train digits --epochs 3": (2, ["edgeveil train digits --set budget.epochs=3"]),
@@ -49,6 +51,7 @@ HABITS = {
 def here(tmp_path, monkeypatch):
     """A folder with somebody's data, where nothing is trained: whoever gets that far is told what was asked."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.pub").write_text(public_key_line(Key("1" * 64, "ann", False)))
     draw = np.random.default_rng(0)
     y, z = draw.integers(0, 2, (2, 400))
     np.savez("mine.npz", x=draw.integers(0, 255, (400, 8, 8, 1)).astype("uint8"), y=y, z=z)

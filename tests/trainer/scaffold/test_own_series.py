@@ -78,9 +78,9 @@ def test_what_is_missing_of_recordings_is_said(steps, said, recordings):
 
 
 def test_what_does_not_go_with_the_data_is_refused(windows, recordings):
-    with pytest.raises(BadInput, match="--channels must be said"):
+    with pytest.raises(BadInput, match="channels must be said"):
         look(Given(f"npz:{windows}", steps=Steps(rate=20.0)))
-    with pytest.raises(BadInput, match="--window and --time are of recordings"):
+    with pytest.raises(BadInput, match="--series window and time are of recordings"):
         look(Given(f"npz:{windows}", steps=CUT))
     with pytest.raises(BadInput, match=r"--series rate=20\.0 is of a series"):
         look(Given(f"csv:{recordings / '00.csv'}", "does", "sex", steps=STEPS))

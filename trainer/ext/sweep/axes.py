@@ -81,9 +81,9 @@ def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
 
     Raises ``BadInput`` for a key that no recipe has, for a key given twice, and for a value that a recipe refuses.
     """
-    keys = [axis.key for axis in axes]
-    for key in keys:
-        if keys.count(key) > 1:
+    asked = [axis.key for axis in axes]
+    for key in asked:
+        if asked.count(key) > 1:
             raise BadInput(f"--axis {key}: give each key once, with all of its values.")
         if not any(has(recipe, key) for recipe in recipes):
             known = sorted({name for recipe in recipes for name in keys(recipe)})
