@@ -202,7 +202,9 @@ class Login:
             yield from agent.values()
         if not named:
             yield from self._from_files([Path(name).expanduser() for name in DEFAULT_KEYS], agent)
-        for path in self._locked if self._ask is not None else ():
+        if self._ask is None:
+            return
+        for path in self._locked:
             for _ in range(TRIES):
                 with contextlib.suppress(ValueError):
                     yield _read_key(path, self._ask(f"Passphrase of {path}: "))

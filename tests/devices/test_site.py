@@ -128,9 +128,9 @@ def test_a_board_is_found_by_name_by_address_and_by_alias(tmp_path, monkeypatch)
     assert find("d", tmp_path / "boards.toml") == SiteBoard("d", "ssh://d", find("a@z", None).connection)
     assert find("pi@z:22", None).address == "ssh://pi@z:22"
     assert find("image:card.img", None).address == "image:card.img"
-    with pytest.raises(BadInput, match=r"boards.toml has no board 'bb'. Did you mean b\?"):
-        find("bb", None)
-    with pytest.raises(BadInput, match="cannot read the file of boards"):
+    with pytest.raises(BadInput, match=r"boards.toml has no board 'B'. Did you mean b\?"):
+        find("B", None)
+    with pytest.raises(BadInput, match="The file of boards .* cannot be read"):
         find("a", tmp_path / "none.toml")
 
 

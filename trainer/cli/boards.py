@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -177,7 +177,7 @@ def flash(
     """
     from edgeveil.devices.flashing.flash import flash_target
 
-    given = {
+    given: dict[str, Any] = {
         "source": source,
         "sinks": tuple(sink) if sink else None,
         "service": service,

@@ -110,6 +110,7 @@ def test_what_is_given_goes_before_what_the_file_says(configured):
         (CONFIG, "strange", "cannot be followed for strange: .*'many'"),
         ("Host", "hall", "config cannot be read: Unparsable line Host"),
     ],
+    ids=["circle", "command", "port", "line"],
 )
 def test_a_file_that_cannot_be_followed_is_one_sentence(configured, text, name, said):
     configured(text)
