@@ -151,7 +151,7 @@ def host_of(url: Any) -> str:
 class Login:
     """Logs in at ``place``: keys of the agent and of files, then passphrases of these, then a password.
 
-    paramiko calls ``authenticate`` (its ``auth_strategy``). ``ask`` is None where nobody can be asked.
+    paramiko calls ``authenticate`` (its ``auth_strategy``). ``ask`` is None where no one can be asked.
     """
 
     def __init__(self, place: Place, password: str | None, ask: Ask | None) -> None:

@@ -115,7 +115,7 @@ def _run(arguments: argparse.Namespace) -> int:
 
 
 def _refuse_root(settings: Settings) -> None:
-    """Whoever takes over the process with the network has what its user has."""
+    """One who takes over the process with the network has what its user has."""
     on_network = [one for one in settings.sink if not fact_of(SINKS, one, "file")]
     if os.geteuid() == 0 and on_network and not settings.as_root:
         raise BadInput(

@@ -99,7 +99,7 @@ def _text(data: bytes, field: int) -> str:
 
 # An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.
 #
-# ONNX Runtime opens whatever path such a file names, and what it reads there becomes part of what leaves. A signed
+# ONNX Runtime opens whatever path such a file names, and what it reads there becomes part of what is sent. A signed
 # artefact is one file. Field numbers are those of onnx.proto, the wire format that of protocol buffers.
 
 

@@ -278,7 +278,7 @@ def program(rules: Rules, machine: str) -> bytes:
     listed = rules.refused if rules.allowed is None else rules.allowed - set(rules.checked)
     answer = _REFUSE if rules.allowed is None else _ALLOW
     if "clone" in rules.checked:
-        # A C library that is told that a call does not exist does without it; clone3 hides its flags from a filter.
+        # A C library does without a call that does not exist; clone3 hides its flags from a filter.
         steps += [_step(_JUMP_EQ, known["clone3"], 0, 1), _step(_RETURN, _ABSENT)]
     for name in sorted(listed & set(known)):
         steps += [_step(_JUMP_EQ, known[name], 0, 1), _step(_RETURN, answer)]

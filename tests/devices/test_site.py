@@ -130,7 +130,7 @@ def test_a_board_is_found_by_name_by_address_and_by_alias(tmp_path, monkeypatch)
     assert find("image:card.img", None).address == "image:card.img"
     with pytest.raises(BadInput, match=r"boards.toml has no board 'B'. Did you mean b\?"):
         find("B", None)
-    with pytest.raises(BadInput, match="The file of boards .* cannot be read"):
+    with pytest.raises(BadInput, match=r"The file of boards .* cannot be read"):
         find("a", tmp_path / "none.toml")
 
 

@@ -95,7 +95,7 @@ def train(
     if track:
         from edgeveil.trainer.runs.listing import store_of
 
-        store = store_of(track)  # before the minutes that would be in vain
+        store = store_of(track)  # fail before training starts
     try:
         run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
     except LimitNotMet:  # the run is complete, and its figures say why
