@@ -1,23 +1,4 @@
-"""A fleet: many boards in one TOML file, the work on them, and its roll-out: one alone, then several at a time.
-
-::
-
-    parallel = 4                 # boards at a time, once the canary runs the release
-    most_failures = 0            # more failures than this stop the roll-out
-    canary = "hall-1"            # the board that goes first, and alone; left out: the first one
-
-    [all]                        # defaults for every board
-    profile = "raspberry-pi-cpu"
-    trust = "root"
-    source = "camera:0"
-    sink = ["mqtts://broker/{name}"]
-
-    [[board]]
-    name = "hall-1"
-    target = "ssh://pi@10.0.0.11"
-
-Paths are relative to the file's folder; ``{name}`` in a source or a sink is the board's name.
-"""
+"""The boards of ``boards.toml`` at once: a roll-out, one alone, then several at a time; their state; a rollback."""
 
 from __future__ import annotations
 
@@ -27,140 +8,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.board import Board, runtime_output
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.devices.flashing.flash import flash_target
-from edgeveil.devices.flashing.records import Wanted
-from edgeveil.devices.toml_tables import Table, Text, Texts, checked, matching, read_toml
-from edgeveil.devices.transports import split_target
-from edgeveil.edge_runtime.device import check_device
+from edgeveil.devices.site import SiteBoard
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, reason
 from edgeveil.edge_runtime.ext.ledger.book import board_total_text
 from edgeveil.edge_runtime.util.atomic import write_atomic
-
-PAGE = "docs/how-to/manage-a-fleet.md"
-_Name = Annotated[str, matching(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "letters, digits, '.', '_' and '-'")]
-
-
-class _Options(Table):
-    profile: Text | None = Field(default=None, description="a profile's name or TOML file")
-    trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
-    source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
-    sink: Texts = Field(default=(), description="a list of places, such as mqtts://broker/hall")
-    device: Text | None = Field(default=None, description="what runs the model: cpu, edgetpu, ...")
-    update_from: Text | None = Field(default=None, description="where newer releases are: https://... or dir:/FOLDER")
-    wheels: Text | None = Field(default=None, description="a folder of edgeveil wheels")
-    service: bool = Field(default=Wanted.service, description="true or false")
-    frames: int = Field(default=Wanted.frames, ge=1, description="a number of frames, from 1")
-    root: Text = Field(default=Connection.root, description="EdgeVeil's folder on the board")
-    identity: Text | None = Field(default=None, description="a private key file")
-    known_hosts: Text | None = Field(default=None, description="a file of host keys")
-    password_file: Text | None = Field(default=None, description="a file that holds a password")
-
-
-class _Board(_Options):
-    name: _Name
-    target: Text = Field(description="ssh://pi@host or serial:///dev/...")
-
-
-class _File(Table):
-    parallel: int = Field(default=4, ge=1, description="a number of boards, from 1")
-    most_failures: int = Field(default=0, ge=0, description="a number of boards, from 0")
-    canary: Text | None = Field(default=None, description="the name of a board")
-    all: _Options = _Options()
-    board: Annotated[tuple[_Board, ...], Field(strict=False, min_length=1)]
-
-
-@dataclass(frozen=True)
-class FleetBoard:
-    """One board: its address, the login, and what it should run."""
-
-    name: str
-    target: str
-    profile: str
-    trust: Path
-    wanted: Wanted
-    wheels: Path | None
-    connection: Connection
-
-
-@dataclass(frozen=True)
-class Fleet:
-    """The boards in the order of the roll-out, the canary first."""
-
-    boards: tuple[FleetBoard, ...]
-    parallel: int
-    most_failures: int
-
-
-def load(path: Path) -> Fleet:
-    """The fleet that a TOML file describes. Raises ``BadInput`` for a file that is not valid."""
-    document = read_toml(path, "fleet", PAGE)
-    _refuse_gone(path, document)
-    file = checked(_File, document, str(path), PAGE)
-    boards = [_board(board, file.all, path, number) for number, board in enumerate(file.board)]
-    for what, found in (
-        ("name", [b.name for b in boards]),
-        ("target", [(b.target, b.connection.root) for b in boards]),
-    ):
-        twice = [value for number, value in enumerate(found) if value in found[:number]]
-        if twice:
-            raise BadInput(f"{path}: two boards have the {what} {twice[0]!r}. Each must have its own.")
-    first = file.canary or boards[0].name
-    if first not in [board.name for board in boards]:
-        raise BadInput(f"{path}: the canary {first!r} is none of the boards ({', '.join(b.name for b in boards)}).")
-    return Fleet(tuple(sorted(boards, key=lambda board: board.name != first)), file.parallel, file.most_failures)
-
-
-def _refuse_gone(path: Path, document: dict[str, Any]) -> None:
-    boards = document.get("board")
-    for table in [document.get("all"), *(boards if isinstance(boards, list) else [])]:
-        for key in ("report_to", "report_logs"):
-            if isinstance(table, dict) and key in table:
-                raise BadInput(
-                    f"{path}: {key} was removed with the boards' reports: delete the key, and read TOPIC/status of "
-                    "each board's MQTT sink (commit baecb1ef had it)."
-                )
-
-
-def _board(own: _Board, common: _Options, path: Path, number: int) -> FleetBoard:
-    board = _Board(**{**common.model_dump(exclude_unset=True), **own.model_dump(exclude_unset=True)})
-    if board.profile is None or board.trust is None:
-        missing = "profile" if board.profile is None else "trust"
-        raise BadInput(f"{path}: board[{number}].{missing} is missing, there or in [all]; see {PAGE}.")
-
-    split_target(board.target)  # here, and not once the first of its boards is changed
-
-    def at(place: str | None) -> Path | None:
-        return None if place is None else path.parent / Path(place).expanduser()
-
-    return FleetBoard(
-        name=board.name,
-        target=board.target,
-        profile=str(path.parent / board.profile) if board.profile.endswith(".toml") else board.profile,
-        trust=path.parent / Path(board.trust).expanduser(),
-        wanted=Wanted(
-            source=board.source and board.source.replace("{name}", board.name),
-            sinks=tuple(sink.replace("{name}", board.name) for sink in board.sink),
-            service=board.service,
-            frames=board.frames,
-            device=board.device and check_device(board.device),
-            update_from=board.update_from,
-        ),
-        wheels=at(board.wheels),
-        connection=Connection(
-            root=board.root,
-            identity=at(board.identity),
-            known_hosts=at(board.known_hosts),
-            password_file=at(board.password_file),
-        ),
-    )
-
 
 WAITING, IN_PROGRESS = "waiting", "in progress"
 DONE, ALREADY, WOULD = "done", "already", "would"  # success; nothing to do; a dry run
@@ -179,11 +35,11 @@ class Outcome:
 
 
 Tell = Callable[[str, str, str], None]  # (board, state, text): the live row of a board
-Work = Callable[[FleetBoard, Callable[[str], None]], tuple[str, str]]
+Work = Callable[[SiteBoard, Callable[[str], None]], tuple[str, str]]
 
 
 def roll_out(
-    boards: Sequence[FleetBoard],
+    boards: Sequence[SiteBoard],
     work: Work,
     *,
     parallel: int,
@@ -237,14 +93,14 @@ def exit_code(outcomes: Sequence[Outcome]) -> int:
 class _Run:
     """The state that the threads share."""
 
-    def __init__(self, boards: Sequence[FleetBoard], work: Work, tell: Tell, keep: Callable[[Outcome], None]) -> None:
+    def __init__(self, boards: Sequence[SiteBoard], work: Work, tell: Tell, keep: Callable[[Outcome], None]) -> None:
         self.outcomes: dict[str, Outcome] = {}
         self.stop = False
         self.broken: BaseException | None = None
         self._queue, self._work, self._tell, self._keep = list(boards), work, tell, keep
         self._lock = threading.Lock()
 
-    def next(self, most_failures: int) -> FleetBoard | None:
+    def next(self, most_failures: int) -> SiteBoard | None:
         """The next board; None if there is none, or if too many have failed."""
         with self._lock:
             failed = sum(outcome.state not in WELL for outcome in self.outcomes.values())
@@ -261,7 +117,7 @@ class _Run:
         finally:
             ended.set()
 
-    def run_board(self, board: FleetBoard) -> bool:
+    def run_board(self, board: SiteBoard) -> bool:
         """Do the work on a board; returns whether it succeeded."""
         begin = time.monotonic()
         self._tell(board.name, IN_PROGRESS, "begins")
@@ -321,7 +177,7 @@ class Record:
         self.boards[outcome.board] = {"state": outcome.state, "said": outcome.said, "at": now}
         self._write()
 
-    def ordered(self, boards: Sequence[FleetBoard]) -> list[FleetBoard]:
+    def ordered(self, boards: Sequence[SiteBoard]) -> list[SiteBoard]:
         """The canary, then the boards that failed or are open, then those that are done."""
         first, *rest = boards
         return [first, *sorted(rest, key=lambda board: self.boards.get(board.name, {}).get("state") in WELL)]
@@ -331,10 +187,10 @@ class Record:
         write_atomic(str(self.path), (json.dumps(document, indent=1, sort_keys=True) + "\n").encode())
 
 
-def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoard, Say], tuple[str, str]]:
     """Work that installs ``bundle`` on a board."""
 
-    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+    def work(board: SiteBoard, say: Say) -> tuple[str, str]:
         last = time.monotonic()
 
         def progress(there: int, total: int) -> None:
@@ -345,12 +201,14 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBo
 
         done = flash_target(
             bundle,
-            board.target,
+            board.address,
             board.connection,
-            board.profile,
-            trust=board.trust,
+            board.require("profile"),
+            trust=board.require("trust"),
             wanted=replace(board.wanted, again=again),
             wheels=board.wheels,
+            source_credentials=board.source_credentials,
+            setup=board.setup,
             dry_run=dry_run,
             show=lambda text: say(text.strip().splitlines()[-1] if text.strip() else ""),
             progress=progress,
@@ -365,7 +223,7 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[FleetBo
     return work
 
 
-def read_status(board: FleetBoard, say: Say) -> tuple[str, str]:
+def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
     """Work that asks a board what it runs."""
     with open_board(board, say) as there:
         found = _status(there)
@@ -388,10 +246,10 @@ def spent_text(spent: Mapping[str, Any] | None) -> str:
     return f", {board_total_text(dict(spent))}" if spent and spent["services"] else ""
 
 
-def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
+def rollback_work(release: str) -> Callable[[SiteBoard, Say], tuple[str, str]]:
     """Work that rolls back a board that runs ``release``; other boards are left alone."""
 
-    def work(board: FleetBoard, say: Say) -> tuple[str, str]:
+    def work(board: SiteBoard, say: Say) -> tuple[str, str]:
         with open_board(board, say) as there:
             found = _status(there)
             if found["committed"] != release:
@@ -401,11 +259,11 @@ def rollback_work(release: str) -> Callable[[FleetBoard, Say], tuple[str, str]]:
     return work
 
 
-def open_board(board: FleetBoard, say: Say) -> Board:
+def open_board(board: SiteBoard, say: Say) -> Board:
     """The board, reached over its connection. Raises ``BadInput`` for a card, and what the connection raises."""
-    if board.target.startswith(sd_card.KINDS):
-        raise BadInput(f"{board.target} is a card, which can only be flashed. Use its board's address once it runs.")
-    return board.connection.open(board.target, say=say)
+    if board.address.startswith(sd_card.KINDS):
+        raise BadInput(f"{board.address} is a card, which can only be flashed. Use its board's address once it runs.")
+    return board.open(say)
 
 
 def _status(there: Board) -> Mapping[str, Any]:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, Field, model_validator
 from edgeveil.devices.toml_tables import NO_REPEATS, SomeTexts, Table, Text, Texts, checked, matching, read_toml
 from edgeveil.edge_runtime.bench import sensors
 from edgeveil.edge_runtime.device import backends_on, check_device, compiled_formats, forms
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 from edgeveil.edge_runtime.kinds import backends
 from edgeveil.edge_runtime.paths import FIRST, named, service_of
 
@@ -297,6 +297,17 @@ def names() -> list[str]:
     return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
 
+def _called(word: str) -> str:
+    """The profile that a word as pi4 or raspberrypi5 is nearest to, by name or by model; one of a plain board first."""
+    known = {name: name for name in names()}
+    plain_first = sorted(names(), key=lambda name: load(name).accelerator_path is not None)
+    for name in plain_first:
+        for model in load(name).models:
+            known.setdefault(model, name)
+    near = nearest(word, known)
+    return known[near] if near else ""
+
+
 def load(name_or_path: str | Path | Profile, *, commands: bool = False) -> Profile:
     """The profile of that name, or in that TOML file; one that was loaded is returned.
 
@@ -309,8 +320,10 @@ def load(name_or_path: str | Path | Profile, *, commands: bool = False) -> Profi
     if str(name_or_path) in names():
         path = FOLDER / f"{name_or_path}.toml"
     elif path.suffix != ".toml":
+        near = _called(str(name_or_path))
         raise BadInput(
-            f"there is no profile {str(name_or_path)!r}: choose one of {', '.join(names())}, or name a .toml file."
+            f"there is no profile {str(name_or_path)!r}{f'; did you mean {near}?' if near else ':'} choose one of "
+            f"{', '.join(names())}, or name a .toml file."
         )
     found = parse(read_toml(path, "profile", PAGE), source=str(path))
     if path.parent != FOLDER:

@@ -5,15 +5,14 @@ A field's ``description`` says what is expected there. A ``ValueError`` of a val
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.errors import BadInput, nearest, written_text
 
 
 class Table(BaseModel):
@@ -67,8 +66,17 @@ def read_toml(path: Path, what: str, page: str) -> dict[str, Any]:
         raise BadInput(f"the {what} {path} is not TOML: {error}. {page} shows one.") from None
 
 
-def checked(model: type[Model], document: Any, source: str, page: str) -> Model:
-    """``document`` as ``model``. ``source`` names the file. Raises ``BadInput`` for the first thing that is wrong."""
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """``". Did you mean X?"`` if a known word is near, else all of them."""
+    near = nearest(word, known)
+    return f". Did you mean {near}?" if near else f". Known here are {', '.join(known)}."
+
+
+def checked(model: type[Model], document: Any, source: str, page: str, text: str = "") -> Model:
+    """``document`` as ``model``. Raises ``BadInput`` for the first thing that is wrong.
+
+    ``source`` names the file; ``text``, its content, gives the message the number of the line.
+    """
     try:
         return model.model_validate(document)
     except ValidationError as error:
@@ -76,10 +84,10 @@ def checked(model: type[Model], document: Any, source: str, page: str) -> Model:
     # A mistyped key also makes the right one missing: report the typing error.
     first = min(problems, key=lambda problem: problem["type"] != "extra_forbidden")
     key, known, expected = _place(model, first["loc"])
+    if line := _line(text, first["loc"]):
+        source = f"{source}, line {line}"
     if first["type"] == "extra_forbidden":
-        near = difflib.get_close_matches(str(first["loc"][-1]), known, n=1)
-        hint = f"Did you mean {near[0]}?" if near else f"Known here are {', '.join(known)}."
-        raise BadInput(f"{source}: {key} is not a known key. {hint}")
+        raise BadInput(f"{source}: {key} is not a known key{did_you_mean(str(first['loc'][-1]), known)}")
     if first["type"] == "missing":
         must = f"; it must be {expected}" if expected else ""
         raise BadInput(f"{source}: {key} is missing{must}. See {page}.")
@@ -91,20 +99,39 @@ def checked(model: type[Model], document: Any, source: str, page: str) -> Model:
     raise BadInput(f"{source}: {key or 'the document'} must be {expected}, and is {first['input']!r}. See {page}.")
 
 
+def _line(text: str, path: tuple[int | str, ...]) -> int | None:
+    """The line that sets the key at ``path``, or begins its table; None where neither is found, or in a list."""
+    names, table, begin = [part for part in path if part != "[key]"], list[str](), None
+    for number, line in enumerate(text.splitlines(), 1):
+        if head := re.match(r"\s*\[(.*?)\]", line):
+            table = [quoted or bare for quoted, bare in re.findall(r"""["'](.*?)["']|([^\s."']+)""", head[1])]
+            if table == names:
+                return number
+            begin = number if table == names[:-1] else begin
+        elif (key := re.match(r"""\s*["']?([^\s"'=.]+)""", line)) and [*table, key[1]] == names:
+            return number
+    return begin
+
+
 def _place(model: type[BaseModel], path: tuple[int | str, ...]) -> tuple[str, list[str], str]:
     """A key as it is written in the file (``backends[0].name``), the keys known next to it, and what it must be."""
     written, expected, known = "", "", list(model.model_fields)
     inside: type[BaseModel] | None = model
+    by_name = False  # whether the next part is the name of a table, of any name
     for part in path:
-        if isinstance(part, int):
-            written += f"[{part}]"
+        if isinstance(part, int) or part == "[key]":
+            written += f"[{part}]" if isinstance(part, int) else ""
             continue
         written += f".{part}" if written else part
+        if by_name:
+            by_name = False
+            continue
         fields: Mapping[str, Any] = inside.model_fields if inside else {}
         known = list(fields)
         field = fields.get(part)
         expected = (field.description or "") if field else ""
         inside = _model_in(field.annotation) if field else None
+        by_name = field is not None and get_origin(field.annotation) is dict
     return written, known, expected
 
 

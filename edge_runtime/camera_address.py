@@ -76,7 +76,9 @@ def check_private(text: str, accepted: bool) -> None:
     if not (accepted or is_private(text)):
         raise BadInput(
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "
-            "https:// or rtsps://, or add --accept-raw-on-network".format(parse(text).shown)
+            "https:// or rtsps://, or add --accept-raw-on-network (accept_raw_on_network in boards.toml)".format(
+                parse(text).shown
+            )
         )
 
 

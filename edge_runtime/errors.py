@@ -20,7 +20,7 @@ It may name shapes, dtypes, counts and paths. It never holds a value of a frame.
 """
 
 import os
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterable, List, Optional
 
 SPENT = "budget-spent"  # why a release was dropped: its limits allow no more
 
@@ -142,8 +142,8 @@ def describe(error: BaseException) -> str:
 
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil collect; "
-    "commit baecb1ef of EdgeVeil has it"
+    "training by rounds over MQTT was deleted: send private reports and estimate from them with edgeveil local "
+    "collect; commit baecb1ef of EdgeVeil has it"
 )
 GONE: Dict[str, str] = {
     "report": "signed reports were deleted: read TOPIC/status of an MQTT sink, or let Mender or RAUC update the board "
@@ -157,6 +157,17 @@ GONE: Dict[str, str] = {
     "?accept": "taps of an operator were deleted: a service compares what it sends with its audit by itself (shift in "
     "/healthz, on_shift of a policy); commit baecb1ef of EdgeVeil has them",
 }
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """The known name that a mistyped or shortened word is nearest to; empty where none is near."""
+    import difflib
+
+    names = {"".join(filter(str.isalnum, name.lower())): name for name in sorted(known, reverse=True)}
+    short = "".join(filter(str.isalnum, word.lower()))
+    close = difflib.get_close_matches(short, names, 1, 0.8) if short not in names else [short]
+    within = sorted((name for name in names if len(short) > 2 and short in name), key=len)
+    return next((names[name] for name in close + within + difflib.get_close_matches(short, names, 1)), "")
 
 
 def refused(argv: List[str]) -> Optional[str]:

@@ -6,7 +6,7 @@ A fact of a kind is a literal of its class; one that is absent is None, which ev
 import re
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 from edgeveil.edge_runtime.registry import PACKAGE, Kind, Registry
 
 SOURCES = Registry(PACKAGE + ".sources", key="schemes", group="edgeveil.sources", word="source")
@@ -140,7 +140,5 @@ def _nearest(word: str, known: Dict[str, str], others: Registry) -> str:
         return ". Write {}:{}...".format(word, known[word])
     if others.find(word) is not None:
         return ". {}: is a {}.".format(word, others.word)
-    import difflib
-
-    near = difflib.get_close_matches(word.lower(), known, 1)
-    return ". Did you mean {}:{}?".format(near[0], known[near[0]]) if near else ""
+    near = nearest(word, known)
+    return ". Did you mean {}:{}?".format(near, known[near]) if near else ""

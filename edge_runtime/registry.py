@@ -15,7 +15,7 @@ import re
 import sys
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, nearest
 
 TABLE = "kinds.json"  # next to this module, in a zipapp alone
 PACKAGE = __name__.rpartition(".")[0]
@@ -61,12 +61,10 @@ class Registry(object):
         kind = self.find(name)
         if kind is not None:
             return kind
-        import difflib
-
         known = sorted([*self.kinds(), *self.plugins()])
-        near = difflib.get_close_matches(name.lower(), known, 1)
+        near = nearest(name, known)
         problem = "expected a {} of {}; got {!r}".format(self.word, ", ".join(known), name)
-        raise BadInput(problem + (". Did you mean {}?".format(near[0]) if near else ""))
+        raise BadInput(problem + (". Did you mean {}?".format(near) if near else ""))
 
     def plugins(self) -> Dict[str, Kind]:
         """The kinds that installed packages add by the entry points of ``group``; one of ours is never replaced.

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from edgeveil.devices import profiles
+from edgeveil.devices import profiles, site
 from edgeveil.devices.profiles import Profile
 from edgeveil.devices.published import TABLE
 from edgeveil.edge_runtime.device import forms
@@ -33,6 +33,7 @@ HOW = "run python -m scripts.reference"
 PAGE = ROOT / "docs/reference/recipes.md"
 KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
+SITE = ROOT / site.PAGE
 FORMAT = ROOT / "docs/reference/bundle-format.md"
 ATTACKS = ROOT / "docs/explanation/adversaries.md"
 GLOSSARY = ROOT / "docs/reference/glossary.md"
@@ -192,6 +193,17 @@ def stages_page(text: str) -> str:
     return filled(text, {"stages": lambda: (head + "".join(rows)).replace("|  |", "| |")})
 
 
+def site_keys() -> str:
+    """The keys of boards.toml: those at the top, and those of a board and of [all]."""
+    keys = {**site.File.model_fields, **site.BoardTable.model_fields}
+    return "".join(
+        f"* `{key}`{'' if field.default in (None, ()) or field.is_required() else f' ({default(field)})'}: "
+        f"{field.description}\n"
+        for key, field in keys.items()
+        if not members(field.annotation)
+    )
+
+
 def board(profile: Profile) -> str:
     """The page of one board, as Markdown."""
     return "\n".join([f"# {profile.title}", "", "<!-- recorded: board -->", *_board(profile), "<!-- end -->", ""])
@@ -218,9 +230,9 @@ def _board(profile: Profile) -> Iterator[str]:
     yield f"* watchdog: {f'{seconds} s' if seconds else 'as its system sets it'}"
     yield f"* sensors: {', '.join(profile.sensors)}"
     yield ""
-    commands = [f"edgeveil devices check --on ssh://USER@HOST --for {profile.name}"]
+    commands = [f"edgeveil board check ssh://USER@HOST --for {profile.name}"]
     if any(install.packages for install in profile.install if install.python == profile.python):
-        commands.append(f"edgeveil wheels {profile.name} --out wheels")
+        commands.append(f"edgeveil board wheels {profile.name} --out wheels")
     form = next((forms()[backend.device] for backend in profile.backends if backend.device in forms()), None)
     if form is not None and form.requantised:
         how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
@@ -267,6 +279,7 @@ def main() -> None:
     write_atomic(str(ATTACKS), filled(ATTACKS.read_text(encoding="utf-8"), {"families": families}).encode())
     write_atomic(str(GLOSSARY), filled(GLOSSARY.read_text(encoding="utf-8"), {"words": glossary}).encode())
     write_atomic(str(FORMAT), stages_page(FORMAT.read_text(encoding="utf-8")).encode())
+    write_atomic(str(SITE), filled(SITE.read_text(encoding="utf-8"), {"keys": site_keys}).encode())
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"
         write_atomic(str(path), kinds_page(name, path.read_text(encoding="utf-8")).encode())

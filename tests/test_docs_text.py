@@ -42,6 +42,8 @@ def unknown(line: str) -> list[str]:
     here, known, wrong = edgeveil(), {"--help", "--version"}, []
     for word in shlex.split(line)[1:]:
         inner = getattr(here, "commands", {})
+        if word not in inner and getattr(here, "default", None):  # edgeveil audit EXPORT
+            here, inner = inner[here.default], {}
         if word in inner:
             here = inner[word]
         elif word.startswith("--"):
@@ -77,7 +79,7 @@ def test_the_prose_stays_within_its_words():
 def test_what_does_not_exist_is_noticed():
     assert unknown("edgeveil train mnist --out runs/mnist --budget quick") == []
     assert unknown("edgeveil bundle inspect") == []
-    assert unknown("edgeveil fleet hall.toml flash x.veil --dry-run") == []
+    assert unknown("edgeveil fleet flash x.veil --dry-run") == []
     assert unknown("edgeveil train mnist --fast") == ["--fast"]
     assert unknown("edgeveil trian mnist") == ["trian"]
 

@@ -61,7 +61,7 @@ def pictures(tmp_path):
 
 
 def test_data_look(pictures):
-    code, out, err = edgeveil(pictures.parent, "data", "look", f"images:{pictures.name}", "--sensitive", "who")
+    code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"25 pictures" in out
     assert b'1 of 25 pictures have no row, such as "a/caf\\udce9.png"' in err
@@ -72,7 +72,7 @@ def test_half_a_picture_is_one_sentence_and_a_hidden_one_none(pictures):
     (pictures / "a" / f"{NAME}.png").unlink()
     (pictures / "a" / "._2.png").write_bytes(b"of another system")
     (pictures / "a" / "2.png").write_bytes((pictures / "a" / "2.png").read_bytes()[:40])
-    code, out, err = edgeveil(pictures.parent, "data", "look", f"images:{pictures.name}", "--sensitive", "who")
+    code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"24 pictures" in out
     assert b"a/2.png cannot be read as a picture: it is damaged or empty." in err
@@ -83,15 +83,13 @@ def test_pictures_and_films_before_and_after(tmp_path):
         for k in range(40):
             picture(tmp_path / folder / f"y{k % 2}" / f"z{k // 2 % 2}" / f"{NAME}{k}.png", k)
     picture(tmp_path / "after" / "y0" / "z0" / ".hidden.png")
-    words = ("--before", "before", "--after", "after", "--out", "report")
+    words = ("pairs", "before", "after", "--out", "report")
     code, _, err = edgeveil(tmp_path, "audit", *words)
     assert (code, b"one alone" in err) == (0, False), err
     for name in (f"{NAME}.avi", "other.avi"):
         (tmp_path / name).write_bytes(b"a film")
     (tmp_path / "labels.csv").write_text("frame,y,z\n0,0,0\n")
-    code, _, err = edgeveil(
-        tmp_path, "audit", "--before", f"{NAME}.avi", "--after", "other.avi", "--labels", "labels.csv"
-    )
+    code, _, err = edgeveil(tmp_path, "audit", "pairs", f"{NAME}.avi", "other.avi", "--labels", "labels.csv")
     assert (code, SENTENCE in err) == (2, True), err
 
 

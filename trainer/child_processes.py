@@ -182,7 +182,7 @@ def ray_tasks(at_once: int, *, fresh: bool = False, instead: str, broken_off: Ev
         import ray
     except ImportError:
         raise DeviceFailed(
-            f"--engine ray needs Ray, which is not installed: pip install 'edgeveil[ray]', or use {instead}."
+            f"EDGEVEIL_JOBS=ray needs Ray, which is not installed: pip install 'edgeveil[ray]', or use {instead}."
         ) from None
     address = os.environ.get("RAY_ADDRESS")
     here: dict[str, Any] = {} if address else {"num_cpus": at_once, "include_dashboard": False}
@@ -253,7 +253,7 @@ def in_background(at_once: int, engine: Engine = "processes") -> Iterator[Begin]
 
     with ExitStack() as stack:
         cluster = [
-            stack.enter_context(ray_tasks(at_once, instead="--engine processes", broken_off=broken_off))
+            stack.enter_context(ray_tasks(at_once, instead="EDGEVEIL_JOBS=N", broken_off=broken_off))
             for _ in range(engine == "ray")
         ]
         for run in [*(child.run for child in children), *cluster * at_once]:

@@ -287,5 +287,7 @@ def plan_card(
         steps.append(StartService())
     notes = wanted.notes_on(bundle)
     if wanted.mqtt and (wheels is None or PAHO not in wheels.interpreters):
-        notes += (f"the image needs python3-paho-mqtt, or wheels of edgeveil wheels {profile.name} --mqtt: for MQTT",)
+        notes += (
+            f"the image needs python3-paho-mqtt, or wheels of edgeveil board wheels {profile.name} --mqtt: for MQTT",
+        )
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class Connection:
     """``identity`` is a private key file, ``known_hosts`` a file of host keys, ``password_file`` holds a password.
 
-    ``ask``: whether somebody at the terminal may be asked for the password that sudo wants; not for a fleet.
+    ``ask``: whether passphrases and passwords may be asked for on a terminal; not for a fleet.
     """
 
     root: str = ROOT
@@ -41,12 +41,19 @@ class Connection:
         password = None
         if self.password_file is not None:
             password = written_text(self.password_file, "The password").rstrip("\r\n")
+
+        def ask(prompt: str) -> str:
+            return getpass.getpass(prompt, stream=sys.stderr)
+
+        terminal = self.ask and sys.stdin.isatty() and sys.stderr.isatty()
         transport = open_transport(
-            target, identity=self.identity, known_hosts=self.known_hosts, password=password, say=say
+            target,
+            identity=self.identity,
+            known_hosts=self.known_hosts,
+            password=password,
+            ask=ask if terminal else None,
+            say=say,
         )
-
-        def asked() -> str:
-            return getpass.getpass(f"Password of {transport.name} for sudo there: ", stream=sys.stderr)
-
-        somebody = self.ask and sys.stdin.isatty() and sys.stderr.isatty()
-        return Board(transport, root=self.root, say=say, sudo=Sudo(transport, password, asked if somebody else None))
+        prompt = f"Password of {transport.name} for sudo there: "
+        sudo = Sudo(transport, password, (lambda: ask(prompt)) if terminal else None)
+        return Board(transport, root=self.root, say=say, sudo=sudo)

@@ -53,7 +53,7 @@ def flash_target(
         check_shape(wanted.source, expected(manifest.input, manifest.capture)["shape"])
     if target.startswith(sd_card.KINDS):
         if service_of(connection.root) != FIRST:
-            raise BadInput(f"A card brings the first service, and --root {connection.root} is another: flash it later.")
+            raise BadInput(f"A card brings the first service, and root {connection.root} is another: flash it later.")
         own = None if setup is None else read_setup(setup)
         return flash_card(inputs, target, wanted, root=connection.root, setup=own, dry_run=dry_run, show=show)
     if setup is not None:
@@ -70,14 +70,14 @@ def with_credentials(wanted: Wanted, file: Path | None) -> Wanted:
     if networked and camera_address.parse(source).user is not None:
         raise BadInput(
             "A password on the command line shows up in process lists: put USER:PASSWORD into a file that only you may "
-            "read, and name it with --source-credentials FILE."
+            "read, and name it by source_credentials in boards.toml."
         )
     if wanted.accept_raw_on_network and not (networked and wanted.service):
-        raise BadInput("--accept-raw-on-network is for the service of a camera on a network: leave it out.")
+        raise BadInput("accept_raw_on_network is for the service of a camera on a network: leave it out.")
     if file is None:
         return wanted
     if not (networked and wanted.service):
-        raise BadInput("--source-credentials is for the service of a camera on a network: leave it out.")
+        raise BadInput("source_credentials is for the service of a camera on a network: leave it out.")
     return replace(wanted, source=camera_address.with_credentials(source, str(file)))
 
 

@@ -82,7 +82,7 @@ def _interpreter(
         raise Refused(
             "no-numpy",
             f"numpy was expected on the board for Python {facts.python}; {why}. Install python3-numpy "
-            f"there, or collect wheels (edgeveil wheels {profile.name} --out DIR) and give them with --wheels.",
+            f"there, or collect wheels (edgeveil board wheels {profile.name} --out DIR) and give them with --wheels.",
         )
     if not bundle.artefacts:
         return NO_MODEL, profile.backends[0], not numpy_there
@@ -109,8 +109,8 @@ def _check_client(facts: Facts, profile: Profile, wheels: Wheels | None, backend
         raise Refused(
             "no-mqtt",
             f"{PAHO} was expected on the board for Python {facts.python}, for mqtt:// and mqtts://; {why}. Install "
-            f"python3-paho-mqtt there, or collect wheels with it (edgeveil wheels {profile.name} --mqtt --out DIR) and "
-            "give them with --wheels.",
+            f"python3-paho-mqtt there, or collect wheels with it (edgeveil board wheels {profile.name} --mqtt --out "
+            "DIR) and give them with --wheels.",
         )
 
 
@@ -155,8 +155,8 @@ def _settings_device(before: str | None, wanted: Wanted) -> str:
     if before == "":
         raise Refused(
             "settings-unread",
-            "The settings of the board's service say what runs the model, and cannot be read: log in as a user "
-            "who can sudo, with --password-file where sudo asks for one; or give --source and --sink for new ones.",
+            "The settings of the board's service say what runs the model, and cannot be read: log in as a user who "
+            "can sudo, with password_file in boards.toml where sudo asks; or give --source and --sink for new ones.",
         )
     return before or CPU
 
@@ -231,7 +231,7 @@ def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wh
     raise Refused(
         "no-interpreter",
         f"An interpreter was expected on the board ({' or '.join(wanted)}); {came}. Collect its wheels with "
-        f"edgeveil wheels {profile.name} --out DIR and give them with --wheels DIR.",
+        f"edgeveil board wheels {profile.name} --out DIR and give them with --wheels DIR.",
     )
 
 

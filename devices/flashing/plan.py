@@ -130,7 +130,7 @@ def check_board(facts: Facts, profile: Profile) -> None:
         raise Refused(
             "architecture",
             f"The profile {profile.name} is for {profile.architecture}; this board is {facts.architecture}. "
-            "Name the profile of this board (edgeveil devices list).",
+            "Name the profile of this board (edgeveil board list).",
         )
     if facts.read_only:
         raise Refused("read-only", "The file system of EdgeVeil's folder on the board is read-only. Make it writable.")
@@ -200,10 +200,12 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
     if failed >= MOST_FAILURES and not wanted.again:
         raise Refused(
             "failed-before",
-            f"This release has failed its trial on this board {failed} times (edgeveil status shows why). Remove the "
-            "cause, then flash it with --again.",
+            f"This release has failed its trial on this board {failed} times (edgeveil board status shows why). "
+            "Remove the cause, then flash it with --again.",
         )
-    return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
+    return (
+        [f"this release has failed its trial here before ({failed}): edgeveil board status shows why"] if failed else []
+    )
 
 
 def check_ledger(facts: Facts, bundle: BundleFacts, wanted: Wanted) -> list[str]:
@@ -241,7 +243,8 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
         raise Refused(
             "no-root",
             "The service needs root on the board, and this user cannot sudo without a password: give it with "
-            "--password-file, log in as another user, or leave the service out with --no-service and without --source.",
+            "password_file in boards.toml, log in as another user, or leave the service out with --no-service and "
+            "without --source.",
         )
 
 
@@ -255,7 +258,7 @@ def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
         raise Refused(
             "updates-itself",
             f"This board updates itself, and its update unit may not open the {device} that it would try releases on. "
-            "Repeat --update-from with the same place as before, or use --device cpu.",
+            "Repeat update in boards.toml with the same place as before, or use --device cpu.",
         )
 
 
@@ -267,7 +270,7 @@ def check_space(facts: Facts, size: int) -> None:
         raise Refused(
             "no-space",
             f"{needed // 2**20 + 1} MiB free were expected on the board; there are {facts.free_bytes // 2**20}. "
-            "Remove old releases there (edgeveil releases --keep 1), or make room.",
+            "Remove old releases there (edgeveil board releases --keep 1), or make room.",
         )
 
 
@@ -286,8 +289,8 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
     if {".", ".."} & set(root.split("/")) or inside or _WRITTEN.match(place):
         raise Refused(
             "another-folder",
-            f"A folder outside those of the services was expected as --root, written out; got {root}, where a service "
-            f"could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
+            f"A folder outside those of the services was expected as root in boards.toml, written out; got {root}, "
+            f"where a service could change what lies there. Name /opt/{FIRST} or /opt/{FIRST}-NAME.",
         )
     if not wanted.service:
         return []
@@ -296,15 +299,15 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
         if one.name == name and one.root != root:
             raise Refused(
                 "another-folder",
-                f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
-                f"out to flash that one; a service next to it has a folder of its own: --root /opt/{FIRST}-NAME.",
+                f"The service {name} of this board has the folder {one.root}, and root in boards.toml names {root}. "
+                f"Leave root out to flash that one; a service next to it has its own: root = /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):
             raise Refused(
                 "camera-in-use",
                 f"{wanted.source} is the camera of the service {one.name} of this board. Name another --source, or "
-                f"flash that service: --root {one.root}.",
+                f"flash that service: root = {one.root}.",
             )
         for user in (owner.user, owner.inside_user, owner.camera_user):
             if user in one.users:
@@ -335,7 +338,7 @@ def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoar
         yield f"the pages of {name} are at {pages_at(owner.root, services)}"
     own = next((one.source for one in services if one.name == name), "")
     if source and own not in ("", for_others(source)):
-        beside = f"a service next to it has a folder of its own: --root /opt/{FIRST}-NAME"
+        beside = f"a service next to it has its own: root = /opt/{FIRST}-NAME"
         yield f"{name} reads {for_others(own)} no more; {beside}"
 
 
@@ -346,7 +349,7 @@ def _spending(others: list[OnBoard], spends: bool) -> Iterator[str]:
     if spends and counted:
         yield (
             f"{', '.join(counted)} and this service count epsilon apart: a person before all their cameras pays in "
-            "each ledger, and each limit holds alone; edgeveil status shows the sum"
+            "each ledger, and each limit holds alone; edgeveil board status shows the sum"
         )
     if spends and without:
         yield f"no ledger counts the reports of {', '.join(without)}: their epsilon adds to that of this service"

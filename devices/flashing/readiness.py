@@ -70,13 +70,12 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
 def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
     if recipe is None:
         known = ", ".join(one.python for one in profile.install) or "none"
-        return (
-            f"no recipe for Python {version} (there is one for {known}): use that system, or --with of edgeveil wheels"
-        )
+        cure = "use that system, or --with of edgeveil board wheels"
+        return f"no recipe for Python {version} (there is one for {known}): {cure}"
     if not recipe.packages:
         return f"sudo apt-get install {' '.join(recipe.system)}"
     more = "" if version == profile.python else f" --python {version}"
-    return f"edgeveil wheels {profile.name}{more} --out wheels, then edgeveil flash ... --wheels wheels"
+    return f"edgeveil board wheels {profile.name}{more} --out wheels, then edgeveil flash ... --wheels wheels"
 
 
 def _accelerator(facts: Facts, profile: Profile) -> Iterator[Finding]:
@@ -104,7 +103,7 @@ def _usable(facts: Facts, backend: Backend) -> bool:
 
 
 def _rights(facts: Facts) -> Iterator[Finding]:
-    cure = None if facts.sudo else "give the password with --password-file, or log in as a user who may sudo"
+    cure = None if facts.sudo else "give the password by password_file in boards.toml, or log in as a user who may sudo"
     yield Finding("sudo", "yes" if facts.sudo else "not without a password", cure)
     yield Finding("systemd", "runs" if facts.systemd else "none", None if facts.systemd else "flash with --no-service")
 
@@ -124,7 +123,7 @@ def matching(facts: Facts, known: Mapping[str, Profile], present: Callable[[str]
     if not fits:
         raise BadInput(
             f"A board of a shipped profile was expected; this is {model} ({facts.architecture}), and none is for it. "
-            "Name the nearest with --for (edgeveil devices list), or write your own (docs/reference/boards.md)."
+            "Name the nearest with --for (edgeveil board list), or write your own (docs/reference/boards.md)."
         )
     accelerated = [p for p in fits if p.accelerator_path is not None and present(p.accelerator_path)]
     left = accelerated or [p for p in fits if p.accelerator_path is None] or fits

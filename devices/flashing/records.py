@@ -178,7 +178,7 @@ class TrustFacts:
 
 @dataclass(frozen=True)
 class Wheels:
-    """Unpacked wheels of ``edgeveil wheels``, for boards that cannot install packages."""
+    """Unpacked wheels of ``edgeveil board wheels``, for boards that cannot install packages."""
 
     name: str  # site-<hash>
     size: int

@@ -65,7 +65,7 @@ def update_files(root: str, place: str, service: Service, *, device: str = CPU) 
     ``device`` is what a release is tried on. Raises ``BadInput`` for a ``place`` that is not valid.
     """
     if not _UPDATES.fullmatch(place):
-        raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as --update-from; got {place!r}.")
+        raise BadInput(f"Expected https://HOST/FOLDER or dir:/FOLDER as update; got {place!r}.")
     words = {"@ROOT@": root, "@PYTHON@": service.python, "@FROM@": place, "@PRIVATE@": "yes" if device == CPU else "no"}
     lines, own = {"@ENVIRONMENT@": _environment(service)}, service_of(root)
     return {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in (UPDATE, TIMER)}
@@ -115,7 +115,7 @@ def files(
     if not source or not sinks:
         raise BadInput("The service needs a source and a sink: give --source and --sink, or --no-service.")
     if not _ROOT.fullmatch(root):
-        raise BadInput(f"Expected a plain path as --root for a service; got {root!r}. Leave it at /opt/edgeveil.")
+        raise BadInput(f"Expected a plain path as root for a service; got {root!r}. Leave it at /opt/edgeveil.")
     service, camera, place, own = profile.service, profile.camera, profile.accelerator_path, service_of(root)
     devices, groups_of = _devices(source, camera)
     by_another = by_another_process(source)

@@ -103,7 +103,7 @@ def open_wheels(folder: Path) -> Wheels:
         whole = document["sha256"] == digest(archive)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BadInput(
-            f"Expected wheels of `edgeveil wheels` in {folder}: {reason(error)}. Collect them first."
+            f"Expected wheels of `edgeveil board wheels` in {folder}: {reason(error)}. Collect them first."
         ) from None
     if not whole:
         raise BadInput(f"{folder / ARCHIVE} is not what {SITE_FILE} says. Collect the wheels again.")

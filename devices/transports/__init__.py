@@ -16,26 +16,33 @@ def open_transport(
     identity: Path | None = None,
     known_hosts: Path | None = None,
     password: str | None = None,
+    ask: Callable[[str], str] | None = None,
     say: Callable[[str], None] = lambda _: None,
 ) -> Transport:
     """Connect to a board. ``identity`` is a private key file, ``known_hosts`` a file of host keys (the user's own).
 
-    ``say`` takes lines about a lost console. Raises ``BadInput`` for an invalid target, an unknown host key or a wrong
-    password; ``DeviceFailed`` if there is no answer.
+    ``ask`` shows a prompt and returns the passphrase or password that was typed. ``say`` takes lines about a lost
+    console. Raises ``BadInput`` for an invalid target, an unknown host key or a wrong password; ``DeviceFailed`` if
+    there is no answer.
     """
     url = split_target(target)
     if url.scheme == "ssh" and url.hostname:
         from edgeveil.devices.transports.ssh import SshTransport
+        from edgeveil.devices.transports.ssh_login import host_of
 
         if url.password:
-            raise BadInput("A password must not be part of a target, where others can read it. Use --password-file.")
+            raise BadInput(
+                "A password must not be part of a target, where others can read it: name a file by password_file in "
+                "boards.toml."
+            )
         return SshTransport(
-            url.hostname,
-            port=url.port or 22,
+            host_of(url),
+            port=url.port,
             user=url.username,
             identity=identity,
             known_hosts=known_hosts,
             password=password,
+            ask=ask,
         )
     if url.scheme == "serial" and url.path:
         from edgeveil.devices.transports.serial import SerialTransport

@@ -228,7 +228,9 @@ class _Console:
             elif self._asks(_PASSWORD):
                 asked, named = asked + 1, False
                 if password is None:
-                    raise BadInput(f"The console asks for the password of {user}. Give it with --password-file.")
+                    raise BadInput(
+                        f"The console asks for the password of {user}. Give it by password_file in boards.toml."
+                    )
                 if asked > 3:
                     raise BadInput(f"The console refused the password of {user}.")
                 self._answer(password)

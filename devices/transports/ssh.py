@@ -1,17 +1,22 @@
-"""SSH by paramiko: host keys are checked, interrupted uploads are resumed, and every upload is read back."""
+"""SSH by paramiko: host keys are checked, interrupted uploads are resumed, and every upload is read back.
+
+Answers begin with a mark: a login shell may print before it. ``exec`` leaves no shell that could print after it.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 import shlex
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from edgeveil.devices.transports.base import Completed, Progress, already_sent, digest, holds
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, reason
+from edgeveil.devices.transports.base import Completed, Progress, already_sent, check, digest, holds
+from edgeveil.devices.transports.ssh_login import Ask, Login, Place, route
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 CONNECT_S = 15.0
 BLOCK = 32 * 1024
@@ -27,112 +32,146 @@ class SshTransport:
         self,
         host: str,
         *,
-        port: int = 22,
+        port: int | None = None,
         user: str | None = None,
         identity: Path | None = None,
         known_hosts: Path | None = None,
         password: str | None = None,
+        ask: Ask | None = None,
     ) -> None:
+        places = route(host, port=port, user=user, identity=identity, known_hosts=known_hosts)
+        self.name = f"{user}@{host}" if user else host
+        self._clients: list[Any] = []
+        try:
+            for place in places:
+                self._log_in(place, password if place is places[-1] else None, ask)
+        except BaseException:
+            self.close()
+            raise
+
+    def _log_in(self, place: Place, password: str | None, ask: Ask | None) -> None:
+        """Add a client at ``place``, through the last one where there is one. Raises ``BadInput``, ``DeviceFailed``."""
         import paramiko
 
-        self.name = f"{user}@{host}" if user else host
-        self._client = paramiko.SSHClient()
-        self._client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        client = paramiko.SSHClient()
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        for file in filter(Path.exists, place.known_hosts):
+            try:
+                client.load_system_host_keys(str(file))
+            except OSError as error:
+                raise BadInput(f"The host keys in {file} cannot be read: {error.strerror}.") from None
         try:
-            if known_hosts is None:
-                self._client.load_system_host_keys()
-            else:
-                self._client.load_host_keys(str(known_hosts))
-        except OSError as error:
-            raise BadInput(f"The host keys in {known_hosts} cannot be read: {error.strerror}.") from None
-        try:
-            if identity is not None:
-                identity.read_bytes()
-        except OSError as error:
-            raise BadInput(f"The private key {identity} cannot be read: {reason(error)}. Correct --identity.") from None
-        try:
-            self._client.connect(
-                host,
-                port=port,
-                username=user,
-                password=password,
-                key_filename=None if identity is None else str(identity),
+            line = self._line_to(place)
+            self._clients.append(client)
+            self._through = f" through {place.name}"
+            # With a socket of its own, the name and the port are those that known_hosts is searched for.
+            client.connect(
+                place.key_name,
+                username=place.user,
+                sock=line,
                 timeout=CONNECT_S,
                 banner_timeout=CONNECT_S,
                 auth_timeout=CONNECT_S,
-                look_for_keys=identity is None,
-                allow_agent=identity is None,
+                auth_strategy=Login(place, password, ask),
             )
         except paramiko.BadHostKeyException as error:
             raise BadInput(
-                f"{host} shows another host key than before ({error.key.get_base64()[:16]}...): another machine may "
-                "intercept the connection. If the board was set up anew, remove its old key from known_hosts "
+                f"{place.name} shows another host key than before ({error.key.get_base64()[:16]}...): another machine "
+                "may intercept the connection. If the board was set up anew, remove its old key from known_hosts "
                 "(ssh-keygen -R)."
             ) from None
         except paramiko.AuthenticationException:
             raise BadInput(
-                f"{self.name} refused the login: wrong user, key or password. Try: ssh -p {port} {self.name}"
+                f"{place} refused the login: wrong user, key or password. Try: ssh -p {place.port} {place}"
             ) from None
         except paramiko.SSHException as error:
             if "not found in known_hosts" in str(error):
                 raise BadInput(
-                    f"The host key of {host} is unknown. Compare its fingerprint with the board's "
-                    f"(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: ssh-keyscan -p {port} {host} >> "
-                    f"{known_hosts or '~/.ssh/known_hosts'}"
+                    f"The host key of {place.name} is unknown. Compare its fingerprint with the board's "
+                    "(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: "
+                    f"ssh-keyscan -p {place.port} {place.host} >> {place.known_hosts[0]}"
                 ) from None
-            if identity is not None and "private key" in str(error):
-                raise BadInput(f"{identity} is {error}. Give the private key that the board knows.") from None
-            raise DeviceFailed(f"SSH to {self.name} failed: {error}") from None
+            raise DeviceFailed(f"SSH to {place} failed: {error}") from None
         except (OSError, EOFError) as error:
             why = getattr(error, "strerror", None) or type(error).__name__
-            raise DeviceFailed(f"There is no answer from {host}, port {port}: {why}. Is the board up?") from None
+            raise DeviceFailed(
+                f"There is no answer from {place.host}, port {place.port}: {why}. Is the board up?"
+            ) from None
+
+    def _line_to(self, place: Place) -> Any:
+        """A connection to ``place``, through the last client where there is one. Raises ``OSError``."""
+        import paramiko
+
+        if not self._clients:
+            return socket.create_connection((place.host, place.port), CONNECT_S)
+        last = self._clients[-1].get_transport()
+        try:
+            address = (place.host, place.port)
+            return last.open_channel("direct-tcpip", address, ("127.0.0.1", 0), timeout=CONNECT_S)
+        except paramiko.ChannelException as error:
+            raise OSError(error.code, error.text + self._through) from None
 
     def run(self, command: Sequence[str], *, data: bytes = b"", timeout_s: float = 120) -> Completed:
         """Run a command with ``data`` on its stdin. Raises ``DeviceFailed`` on a lost connection or a timeout."""
-        with self._failures(command[0]):
-            transport = self._client.get_transport()
+        return self._run(command, command[0], data, timeout_s)
+
+    def _run(
+        self,
+        command: Sequence[str],
+        what: str,
+        data: bytes,
+        timeout_s: float,
+        sent: Callable[[int], None] = lambda _: None,
+    ) -> Completed:
+        mark = secrets.token_hex(16)
+        with self._failures(what):
+            transport = self._clients[-1].get_transport()
             if transport is None or not transport.is_active():
                 raise EOFError
             channel = transport.open_session(timeout=CONNECT_S)
             channel.settimeout(timeout_s)
-            # The remote shell splits the line again, so every part is quoted.
-            channel.exec_command(" ".join(shlex.quote(part) for part in command))
+            channel.exec_command(_line(command, mark))
             with contextlib.suppress(OSError):  # it may end before it has read all
-                channel.sendall(data)
+                for at in range(0, len(data), BLOCK):
+                    channel.sendall(data[at : at + BLOCK])
+                    sent(min(at + BLOCK, len(data)))
             channel.shutdown_write()
             out, err = _drain(channel, timeout_s)
             code = channel.recv_exit_status()
         if code < 0:
             raise DeviceFailed(
-                f"{command[0]} ended on {self.name} without an exit code: it was killed there (out of memory?), or the "
+                f"{what} ended on {self.name} without an exit code: it was killed there (out of memory?), or the "
                 "connection was lost. Try again."
             )
-        return Completed(code, out, err)
+        printed, found, out = out.partition(mark.encode())
+        if not found:
+            last = Completed(code, printed, err).last_line()
+            raise DeviceFailed(f"The login shell on {self.name} ended with code {code} before {what} began: {last}")
+        return Completed(code, out, err.partition(mark.encode())[2])
 
     def put(self, data: bytes, path: str, progress: Progress = lambda *_: None) -> None:
-        """Write these bytes to ``path``. Raises ``DeviceFailed`` if they do not arrive."""
+        """Write these bytes to ``path``. Raises ``DeviceFailed`` if they do not arrive.
+
+        By a command's input and not by SFTP: a login shell that prints would garble it, and small systems lack it.
+        """
         if holds(self, path, data):
             progress(len(data), len(data))
             return
-        part = f"{path}.{digest(data)[:16]}.part"
+        part, what = f"{path}.{digest(data)[:16]}.part", f"The upload of {path}"
         for _ in range(2):
             begin = already_sent(self, part, data)
-            with self._failures(f"the upload of {path}"), self._client.open_sftp() as sftp:
-                with sftp.open(part, "r+b" if begin else "wb") as file:
-                    file.set_pipelined(True)
-                    file.seek(begin)
-                    for at in range(begin, len(data), BLOCK):
-                        file.write(data[at : at + BLOCK])
-                        progress(min(at + BLOCK, len(data)), len(data))
-                if holds(self, part, data):
-                    sftp.posix_rename(part, path)
-                    return
-                sftp.remove(part)
+            write = ["sh", "-c", f'cat {">>" if begin else ">"} "$1"', "sh", part]
+            check(self._run(write, what, data[begin:], 120, lambda size: progress(begin + size, len(data))), what)  # noqa: B023
+            if holds(self, part, data):
+                check(self.run(["mv", "-f", part, path]), what)
+                return
+            self.run(["rm", "-f", part])
         raise DeviceFailed(f"{path} came out different on the board twice: its card or its memory is bad.")
 
     def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
+        """Close the connection, and those that it goes through."""
+        for client in reversed(self._clients):
+            client.close()
 
     @contextlib.contextmanager
     def _failures(self, what: str) -> Any:
@@ -147,6 +186,16 @@ class SshTransport:
             raise DeviceFailed(
                 f"The connection to {self.name} was lost during {what}: {why}. Flash again: it resumes."
             ) from None
+
+
+def _line(command: Sequence[str], mark: str) -> str:
+    """The line for the login shell: it prints ``mark`` on both outputs, then becomes the command.
+
+    Every part is quoted, for shells read it twice. It is one line without ``!``, which csh could not read in quotes.
+    """
+    script = f"printf {mark}; printf {mark} >&2; exec {shlex.join(command)}"
+    script = script.replace("\\", r"\\").replace("\n", r"\n").replace("!", r"\0041")
+    return f'exec sh -c \'eval "$(printf %b "$1")"\' sh {shlex.quote(script)}'
 
 
 # A process left behind may hold the outputs open. After the exit code, wait until they are silent for SILENT_S, and

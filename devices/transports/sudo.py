@@ -91,5 +91,5 @@ class Sudo:
                 return False  # not a user who may sudo, or there is no sudo
         raise BadInput(
             f"The password that sudo expects on {self._transport.name} was not the one given. Nothing was changed: "
-            "give the right one with --password-file."
+            "give the right one by password_file in boards.toml."
         )

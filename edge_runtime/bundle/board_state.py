@@ -294,5 +294,5 @@ def _of_this_audit(manifest: Manifest, members: Dict[str, bytes]) -> envelopes.E
 
 def _refuse(what: str) -> NoReturn:
     message = "The bundle does not meet this device's policy, which asks for an audit that an auditor other than its "
-    message += "maker signed: {}. Have an auditor sign it (edgeveil audit EXPORT --sign KEY), then seal it again."
+    message += "maker signed: {}. Have an auditor sign it (edgeveil audit sign EXPORT --key KEY), then seal it again."
     raise BundleRefused("policy-not-met", message.format(what.rstrip(".")))

@@ -342,7 +342,7 @@ def _sha256(data: bytes) -> str:
 
 def _key_files(folder: str) -> List[str]:
     """The names of a folder's ``*.pub``, sorted. Raises ``BadInput`` where there are none."""
-    advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil keygen makes one)."
+    advice = "Name the folder that holds the signing.pub of those who may sign (edgeveil key new makes one)."
     if not os.path.isdir(folder):
         came = "a file" if os.path.exists(folder) else "nothing"
         raise BadInput("Expected a trust folder at {}, found {} there. {}".format(folder, came, advice))

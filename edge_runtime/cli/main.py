@@ -13,7 +13,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.cli import bundles, ledgers, options, releases, run, updaters
 from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, refused
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, nearest, refused
 from edgeveil.edge_runtime.util.atomic import flush_output
 
 
@@ -43,7 +43,9 @@ def _run(argv: Optional[List[str]]) -> int:
         gone = refused(sys.argv[1:] if argv is None else argv)
         if gone:
             raise BadInput("edgeveil-edge {}.".format(gone))
-        arguments = _parser().parse_args(argv)
+        parser = _parser()
+        _check_verb(parser, sys.argv[1:] if argv is None else argv)
+        arguments = parser.parse_args(argv)
         hide_secrets(getattr(arguments, "source", None), getattr(arguments, "sink", None) or [])
         return arguments.call(arguments) or 0
     except EdgeVeilError as error:
@@ -58,6 +60,18 @@ def _run(argv: Optional[List[str]]) -> int:
         # Its text could hold a value of a frame: print only its place in the code.
         sys.stderr.write("error: stopped by an unexpected {}; please report this line\n".format(describe(error)))
         return PrivacyStop.exit_code
+
+
+def _check_verb(parser: argparse.ArgumentParser, words: List[str]) -> None:
+    """Raise ``BadInput``, with the nearest one, for a command that there is not."""
+    known = next(action.choices for action in parser._actions if action.choices is not None)
+    if words and not words[0].startswith("-") and words[0] not in known:
+        near = nearest(words[0], known)
+        raise BadInput(
+            "edgeveil-edge has no command {!r}{} edgeveil-edge --help shows its commands".format(
+                words[0], "; did you mean {}?".format(near) if near else "."
+            )
+        )
 
 
 def _parser() -> argparse.ArgumentParser:

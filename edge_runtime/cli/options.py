@@ -2,12 +2,13 @@
 
 import argparse
 import json
+import os
 import sys
 from typing import Any, Callable, Dict, Iterable, Optional, TextIO
 
 from edgeveil.edge_runtime import camera_address, config
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.edge_runtime.kinds import needs_daemon
+from edgeveil.edge_runtime.kinds import SOURCES, fact_of, needs_daemon
 from edgeveil.edge_runtime.paths import CAMERA_PATH
 
 # The output of commands: one JSON document, or lines for people.
@@ -31,17 +32,20 @@ def print_document(
     file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 
 
+# What units, updaters and edgeveil flash call: no line of --help.
+PLUMBING = ("inside", "camera", "recover", "try", "runtime", "policy", "mender", "rauc")
 Call = Callable[[argparse.Namespace], Any]
 
 
 def add_command(commands: Any, name: str, call: Call, summary: str, example: str) -> argparse.ArgumentParser:
     """Add a command with its help page; ``call`` gets its arguments and returns an exit code or None."""
+    shown = {} if name in PLUMBING else {"help": summary}
     command: argparse.ArgumentParser = commands.add_parser(
         name,
-        help=summary,
         description=summary[0].upper() + summary[1:] + ".",
         epilog="example:\n  {}\n\n{}".format(example, EXIT_CODES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        **shown,
     )
     command.set_defaults(call=call)
     return command
@@ -65,7 +69,19 @@ def add_setting(command: argparse.ArgumentParser, name: str) -> None:
         options.update(action="append", metavar=setting.metavar)
     else:
         options.update(type=setting.kind, metavar=setting.metavar)
+    if name in ("source", "sink"):
+        options["type"] = with_kind
     command.add_argument("--" + name, **options)
+
+
+def with_kind(text: str) -> str:
+    """A source or sink that is a path alone, with its kind: FILE.npz as npz:FILE.npz, a folder as images:FOLDER."""
+    kind = os.path.splitext(text)[1][1:]
+    if ":" in text or text == "none":
+        return text
+    if kind + ":FILE" in (fact_of(SOURCES, kind + ":", "forms") or ()):
+        return kind + ":" + text
+    return "images:" + text if text.endswith("/") or os.path.isdir(text) else text
 
 
 def add_json(command: argparse.ArgumentParser) -> None:

@@ -67,7 +67,7 @@ def add_commands(commands: Any) -> None:
         "install a newer runtime, signed by this board's root key, next to the one before",
         "edgeveil-edge runtime edgeveil-edge.veilrt",
     )
-    runtime.add_argument("file", metavar="FILE", nargs="?", help="the file of edgeveil runtime")
+    runtime.add_argument("file", metavar="FILE", nargs="?", help="the file of edgeveil update runtime")
     runtime.add_argument("--previous", action="store_true", help="go back to the runtime before")
     command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
     tried = command(

@@ -91,7 +91,9 @@ class Index(NamedTuple):
 def read_index(data: bytes, trust: Trust) -> Index:
     """The content of an index, signed by the role ``release``. Raises ``BundleRefused``."""
     payload: Any = trust.unwrap(KIND, data, RELEASE)
-    field.check(payload, "index", field.record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
+    field.check(
+        payload, "index", field.record(_of_schema), file="index.json", cure="Make it again (edgeveil update index)."
+    )
     releases = [Entry(**entry) for entry in payload["releases"]]
     audience = payload.get("audience", "")
     sha, keys = hashlib.sha256(data).hexdigest(), signers_of(trust)

@@ -87,7 +87,7 @@ def read_update(data: bytes, may_sign: Role) -> Update:
 
 
 def _checked(payload: Any) -> Dict[str, Any]:
-    check(payload, "runtime", record(_NOTE), file=NOTE, cure="Make the update again (edgeveil runtime).")
+    check(payload, "runtime", record(_NOTE), file=NOTE, cure="Make the update again (edgeveil update runtime).")
     checked: Dict[str, Any] = payload
     return checked
 
@@ -415,7 +415,9 @@ def service_stopped(root: str, device: str, say: Callable[[str], None]) -> Itera
         yield
     finally:
         if _exit_code(["systemctl", "start", both[0]]) != 0:
-            say("the service was stopped for the trial and did not start again: see edgeveil logs, or its journal")
+            say(
+                "the service was stopped for the trial and did not start again: see edgeveil board logs, or its journal"
+            )
 
 
 def _exit_code(command: List[str]) -> int:

@@ -38,7 +38,7 @@ def parse_public_key(data: bytes, path: str) -> Key:
     """As ``read_public_key``, of the bytes of the file at ``path``."""
     match = _LINE.fullmatch(data.decode("utf-8", "replace"))
     if not match:
-        expected = "one line 'edgeveil-ed25519 <64 hexadecimal digits> <name>', as edgeveil keygen writes it"
+        expected = "one line 'edgeveil-ed25519 <64 hexadecimal digits> <name>', as edgeveil key new writes it"
         raise BadInput("{} is no public key: expected {}. Replace or remove it.".format(path, expected))
     key = Key(match.group(1), match.group(2), match.group(3) is not None)
     try:

@@ -111,7 +111,8 @@ def another_size(shape: Sequence[int]) -> str:
     """What to do where pictures have another ``shape`` than the bundle's: the section, and what writes it."""
     return (
         "Set the camera to that, or make a bundle whose [capture] resizes what this one gives: train on its pictures, "
-        "with edgeveil recipe new --capture {}x{}x{} --size WIDTHxHEIGHT (docs/get-started/your-own-data.md)"
+        "with edgeveil recipe new --camera frame={}x{}x{} --camera size=WIDTHxHEIGHT "
+        "(docs/get-started/your-own-data.md)"
     ).format(shape[1], shape[0], shape[2] if len(shape) == 3 else 1)
 
 

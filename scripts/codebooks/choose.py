@@ -58,7 +58,7 @@ def main() -> None:
     """Compare, choose, write."""
     script = record.Script(__file__, __doc__, EXAMPLE)
     script.add_argument("recipe")
-    script.add_argument("--axis", nargs="+", required=True, help="recipe key and values, as of edgeveil sweep")
+    script.add_argument("--axis", nargs="+", required=True, help="recipe key and values, as of edgeveil run sweep")
     script.add_argument("--kept", nargs="+", required=True, help="properties that should be kept")
     script.add_argument("--points", type=float, required=True, help="attack over chance, at most")
     script.add_argument("--bits", type=float, required=True, help="bits about z over the permutation null, at most")

@@ -65,8 +65,13 @@ def begin(command: list[str], state: Path, port: int, log: Path, root: Path | No
         process.wait()
         raise
     (state / "known_hosts").write_text(f"[127.0.0.1]:{port} {' '.join(host)}\n")
+    target = f"ssh://root@127.0.0.1:{port}"
+    login = {"address": target, "identity": str(state / "user"), "known_hosts": str(state / "known_hosts")}
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in login.items()]
+    (state / "boards.toml").write_text("".join(["[board.emulated]\n", *lines]))
     record = {
-        "target": f"ssh://root@127.0.0.1:{port}",
+        "target": target,
+        "boards": str(state / "boards.toml"),
         "port": port,
         "identity": str(state / "user"),
         "known_hosts": str(state / "known_hosts"),

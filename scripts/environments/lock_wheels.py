@@ -2,7 +2,7 @@
 
     .venv/bin/python -m scripts.environments.lock_wheels
 
-The hashes cover every wheel of a release, for all processors; `edgeveil wheels` takes nothing else.
+The hashes cover every wheel of a release, for all processors; `edgeveil board wheels` takes nothing else.
 """
 
 from __future__ import annotations

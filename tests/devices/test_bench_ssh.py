@@ -18,7 +18,7 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "opt").mkdir()
     with sshd.running(tmp_path, home=tmp_path / "home") as server:
-        run, more = output.in_process(monkeypatch, capfd), ["--root", tmp_path / "opt", *server.options()]
+        run, more = output.in_process(monkeypatch, capfd), server.options(root=tmp_path / "opt")
         yield lambda *words: run(*(server.target if word == "BOARD" else word for word in words), *more)
 
 

@@ -1,4 +1,4 @@
-"""A fleet: a strict file, the first board alone, then several, a limit of failures, gone on with; on real sshds."""
+"""A fleet: the first board alone, then several, a limit of failures, gone on with; on real sshds."""
 
 import contextlib
 import json
@@ -10,33 +10,13 @@ from types import SimpleNamespace
 
 import pytest
 
-from edgeveil.devices.fleet import DONE, exit_code, index_text, load, roll_out, spent_text
+from edgeveil.devices.fleet import DONE, exit_code, index_text, roll_out, spent_text
+from edgeveil.devices.site import load
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from tests.support import bundles, output
 from tests.support.boards import owners, sshd
 
 pytestmark = pytest.mark.programs
-
-WHOLE = """
-parallel = 2
-most_failures = 1
-canary = "b"
-[all]
-profile = "workstation"
-trust = "root"
-sink = ["mqtts://broker/{name}"]
-[[board]]
-name = "a"
-target = "ssh://pi@a"
-[[board]]
-name = "b"
-target = "ssh://pi@b"
-profile = "mine.toml"
-source = "camera:0"
-[[board]]
-name = "c"
-target = "ssh://pi@c"
-"""
 
 
 @pytest.fixture
@@ -46,13 +26,13 @@ def hall(tmp_path):
     second[0]["name"] = "second"
     owners.bundle(tmp_path, "second.veil", example=second)
     owners.trust(tmp_path)
-    text = '[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
+    text = 'parallel = 1\n[all]\nprofile = "workstation"\ntrust = "root"\nservice = false\nframes = 2\n'
     with contextlib.ExitStack() as servers:
         for name in ("one", "two", "three"):
             folder = tmp_path / name
             (folder / "opt").mkdir(parents=True)
             up = servers.enter_context(sshd.running(folder, home=folder / "home"))
-            text += f'[[board]]\nname = "{name}"\ntarget = "{up.target}"\nroot = "{folder / "opt"}"\n'
+            text += f'[board.{name}]\naddress = "{up.target}"\nroot = "{folder / "opt"}"\n'
             text += f'identity = "{name}/user"\nknown_hosts = "{name}/known_hosts"\n'
         (tmp_path / "hall.toml").write_text(text)
         yield made.path
@@ -72,49 +52,10 @@ def edgeveil(tmp_path, capfd, monkeypatch):
     return run
 
 
-def fleet(folder, text=WHOLE):
-    (folder / "hall.toml").write_text(text)
-    return load(folder / "hall.toml")
-
-
-def test_a_file_of_boards(tmp_path):
-    found = fleet(tmp_path)
-    assert [board.name for board in found.boards] == ["b", "a", "c"]
-    first = found.boards[0]
-    assert (first.profile, first.trust) == (str(tmp_path / "mine.toml"), tmp_path / "root")
-    assert first.wanted.sinks == ("mqtts://broker/b",)
-    assert (first.wanted.source, found.boards[1].wanted.source) == ("camera:0", None)
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        ("parallel", "paralel", "Did you mean parallel"),
-        ("parallel = 2", "parallel = 0", "must be a number of boards, from 1"),
-        ("parallel = 2", 'parallel = "2"', "must be a number of boards"),
-        ('canary = "b"', 'canary = "d"', "none of the boards"),
-        ('trust = "root"', "", "trust is missing"),
-        ('name = "a"', 'name = "b"', "two boards have the name 'b'"),
-        ("ssh://pi@c", "ssh://pi@a", "two boards have the target"),
-        ("ssh://pi@c", "ssh://pi@c:port", "with a port of 1 to 65535"),
-        ('name = "c"', 'name = "c d"', "letters, digits"),
-        ('source = "camera:0"', "frames = 0", "frames must be a number of frames, from 1"),
-        ('source = "camera:0"', "service = 1", "must be true or false"),
-        ('source = "camera:0"', "report_logs = true", "report_logs was removed .*baecb1ef"),
-        ('source = "camera:0"', 'report_to = "mqtts://broker/c"', "report_to was removed .*TOPIC/status"),
-        ('profile = "workstation"', 'report_to = "mqtts://broker/{name}"', "report_to was removed"),
-        ('source = "camera:0"', 'soruce = "camera:0"', "Did you mean source"),
-        ("[all]", "[all", "is not TOML"),
-    ],
-)
-def test_what_is_not_as_it_must_be_is_named(tmp_path, old, new, said):
-    with pytest.raises(BadInput, match=said):
-        fleet(tmp_path, WHOLE.replace(old, new, 1))
-
-
 def boards(count, folder):
-    rows = (f'[[board]]\nname = "b{n}"\ntarget = "ssh://pi@b{n}"\n' for n in range(count))
-    return fleet(folder, '[all]\nprofile = "workstation"\ntrust = "root"\n' + "".join(rows)).boards
+    text = "".join(f'[board.b{n}]\naddress = "pi@b{n}"\n' for n in range(count))
+    (folder / "boards.toml").write_text(text)
+    return load(folder / "boards.toml").boards
 
 
 def test_the_first_goes_alone_and_then_so_many_at_a_time(tmp_path):
@@ -201,7 +142,7 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     hosts = tmp_path / "two/known_hosts"
     known = hosts.read_text()
     hosts.write_text("")  # nobody knows who is at the other end
-    code, found, out = edgeveil("flash", hall, "--parallel", "1")
+    code, found, out = edgeveil("flash", hall)
     assert (code, found) == (2, {"one": "done", "two": "refused", "three": "not tried"}), out.err
     assert runs() == [True, False, False]
     assert "1 of 3 boards well, 1 not tried" in out.err
@@ -226,7 +167,8 @@ def test_real_boards_one_of_which_is_off_then_gone_on_with_asked_and_taken_back(
     code, found, out = edgeveil("flash", tmp_path / "second.veil")
     assert (code, set(found.values())) == (0, {"done"}), out.err
     before = (tmp_path / "three/opt/previous").resolve().name
-    with load(tmp_path / "hall.toml").boards[1].connection.open(load(tmp_path / "hall.toml").boards[1].target) as two:
+    there = load(tmp_path / "hall.toml").boards[1]
+    with there.connection.open(there.address) as two:
         two.rollback()
     code, found, out = edgeveil("rollback")
     assert (code, found) == (0, {"one": "done", "two": "already", "three": "done"}), out.err

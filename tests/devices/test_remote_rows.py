@@ -225,9 +225,9 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     keygen(tmp_path / "keys")
     seal(folder, tmp_path / "keys/signing.key", bundle, allow_unaudited=True)
     root = flashed(tmp_path, bundle.read_bytes(), [tmp_path / "keys/signing.pub"])
-    words = ["audit", bundle, "--on", running.target, "--root", root, "--into", folder, "--trust", tmp_path / "keys"]
+    words = ["audit", bundle, "--on", running.target, "--into", folder, "--trust", tmp_path / "keys"]
 
-    edgeveil = partial(output.in_process(monkeypatch, capfd), *words, *running.options())
+    edgeveil = partial(output.in_process(monkeypatch, capfd), *words, *running.options(root=root))
     code, _, said = edgeveil()
     assert (code, "not audited here yet" in said) == (2, True), said
     here = audit(folder, artefact="tflite-int8")

@@ -10,7 +10,7 @@ import pytest
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
-from scripts.demo import counted
+from edgeveil.trainer.demo import counted
 from tests.support import once
 from tests.support.output import PROGRESS, command, in_process, on_terminal, packages_after, seen, strange
 from tests.support.trial import short_audit
@@ -37,8 +37,8 @@ def demo():
 
 def test_a_run_is_reported_and_listed_without_tensorflow(demo, tmp_path):
     out, _ = demo
-    report = ["report", out / "run", "--export", out / "export", "--out", tmp_path / "report.html"]
-    lines = [["runs", "list", out], ["estimate", out / "export", "--for", "raspberry-pi-cpu"], report]
+    report = ["run", "report", out / "run", "--export", out / "export", "--out", tmp_path / "report.html"]
+    lines = [["run", "list", out], ["board", "estimate", out / "export", "--for", "raspberry-pi-cpu"], report]
     for words, (code, packages) in zip(lines, packages_after(lines, tmp_path), strict=True):
         assert code == 0, words
         assert not packages & {"tensorflow", "keras"}, words
@@ -113,7 +113,7 @@ VERBS = {
         r"Every table: edgeveil audit \S+ --full",
     ),
     "keygen": (
-        ("keygen", "OUT/more", "--development"),
+        ("key", "new", "OUT/more", "--development"),
         (r"Wrote \S+signing\.key \(mode 600: keep it secret\) and \S+signing\.pub\.",),
         "Next: edgeveil seal .+",
     ),

@@ -44,6 +44,6 @@ def made(name, make) -> Path:
 def _demo(folder):
     from tests.support.output import command
 
-    words = ("-m", "tests.support.trial.short_audit", "scripts/demo.py", "--quick", "--out", folder / "out")
-    done = command(*words)
+    audit = ("-m", "tests.support.trial.short_audit", "-m", "edgeveil.trainer.cli.main")
+    done = command(*audit, "demo", "--quick", "--out", folder / "out")
     (folder / "said.json").write_text(json.dumps(["demo", done.returncode, done.stdout, done.stderr]))

@@ -50,6 +50,8 @@ PROGRAMS = {
     "scmp_sys_resolver": "seccomp",
     "softhsm2-util": "softhsm2",
     "ssh": "openssh-client",
+    "ssh-add": "openssh-client",
+    "ssh-agent": "openssh-client",
     "ssh-keygen": "openssh-client",
     "ssh-keyscan": "openssh-client",
     "sshd": "openssh-server",

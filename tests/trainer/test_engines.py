@@ -40,11 +40,11 @@ def test_a_ray_that_is_not_there_or_does_not_start_is_said(monkeypatch):
         raise Exception("the node timed out")
 
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(init=times_out))
-    with pytest.raises(DeviceFailed, match="Ray did not start"), ray_tasks(1, instead="--engine local"):
+    with pytest.raises(DeviceFailed, match="Ray did not start"), ray_tasks(1, instead="EDGEVEIL_JOBS=N"):
         pass
     monkeypatch.setitem(sys.modules, "ray", None)
     with (
-        pytest.raises(DeviceFailed, match=r"pip install 'edgeveil\[ray\]', or use --engine local"),
-        ray_tasks(1, instead="--engine local"),
+        pytest.raises(DeviceFailed, match=r"pip install 'edgeveil\[ray\]', or use EDGEVEIL_JOBS=N"),
+        ray_tasks(1, instead="EDGEVEIL_JOBS=N"),
     ):
         pass

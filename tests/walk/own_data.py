@@ -20,11 +20,10 @@ def write() -> None:
     Path("in").mkdir()
     for number in range(8):
         cv2.imwrite(f"in/{number}.png", rng.integers(0, 255, (8, 8), dtype=np.uint8))
-    board = {"name": "hall-1", "target": "ssh://pi@127.0.0.1:1"}  # nobody answers there
-    lines = [f"{key} = {json.dumps(value)}" for key, value in board.items()]
-    text = "\n".join(['[all]\nprofile = "raspberry-pi-cpu"\ntrust = "root"\nservice = false\n\n[[board]]', *lines, ""])
-    for name in ("hall.toml", "boards.toml"):
-        Path(name).write_text(text)
+    common = '[all]\nprofile = "raspberry-pi-cpu"\ntrust = "root"\nservice = false\n'
+    Path("boards.toml").write_text(
+        f'{common}[board.hall-1]\naddress = "ssh://pi@127.0.0.1:1"\n'
+    )  # nobody answers there
     hide = [{"sensitive": "less-than-five", "most_attack_over_chance": 0.5, "audited": True}]
     visits = archives.write_table(Path("visits.csv"))
     np.savez("recordings.npz", x=rng.integers(0, 17, (len(visits), 8, 8, 1), np.uint8))

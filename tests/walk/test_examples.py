@@ -48,7 +48,7 @@ def test_an_example_that_is_wrong_is_found():
         "edgeveil bundle verify mine.veil --toward trust": "--toward",
         "edgeveil trian mnist": "trian",
         "edgeveil bench mine.veil --rounds many": "valid integer",
-        "edgeveil keygen": "folder",
+        "edgeveil seal": "folder",
         "scripts/nothing": "scripts/nothing",
         "rm -r root": "rm is none",
     }.items():

@@ -173,7 +173,7 @@ def export(
 ) -> "ExportFolder":
     """Export a run for boards as TFLite and ONNX, checked and compared with Keras, as ``edgeveil export`` does.
 
-    ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil devices list``) or TOML file,
+    ``run`` is the folder of a finished run, ``profiles`` lists boards by name (``edgeveil board list``) or TOML file,
     ``out`` is the folder to write, whole or not at all. ``all_formats`` makes every format. ``emit`` is ``"frame"``,
     ``"both"`` for the label of the recipe's head too, or ``"code"`` for a cleaner or codebook that sends its code
     alone; ``pool`` is how many samples of each code the receiver of a codebook draws from. ``replace`` gives an earlier

@@ -180,7 +180,7 @@ GROUPS = ("subject", "groups", "session")
 
 def read_pairs(before: Path, after: Path, *, labels: Path | None = None, order: Order = "test") -> Pairs:
     """Read what ``before`` and ``after`` name: both .npz, both folders, or both films. Raises ``BadInput``."""
-    for option, path in (("--before", before), ("--after", after)):
+    for option, path in (("BEFORE", before), ("AFTER", after)):
         if not path.exists():
             raise BadInput(
                 f"{option}: an .npz file, a folder of pictures or a film was expected at {path}; there is none."

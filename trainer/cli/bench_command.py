@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil import devices, edge_runtime
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import CPU, check_device
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, LimitNotMet
 from edgeveil.trainer.cli.common import (
@@ -24,10 +23,12 @@ from edgeveil.trainer.cli.common import (
     Device,
     Json,
     OptionalOn,
+    SiteBoard,
     board_command,
     board_profile,
     verified_bundle,
 )
+from edgeveil.trainer.cli.tree import BOARDS, app
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -142,23 +143,22 @@ def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads
 # ``edgeveil bench``: time a bundle in turns with other networks on this machine, or on a board.
 
 
-app = typer.Typer()
-
-
 @board_command(
     app,
     "Examples: edgeveil bench mnist.veil --trust trust --against other.tflite; "
     "edgeveil bench mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --out result.json",
+    panel=BOARDS,
+    on=OptionalOn,
+    default=None,
 )
 def bench(
-    connection: Connection,
+    at: SiteBoard | None,
     bundle: Bundle,
     trust: Annotated[Path | None, typer.Option(help="Folder of the public keys that may sign; with --against.")] = None,
     against: Annotated[
         list[str] | None,
         typer.Option(help="A .tflite or .onnx file to time in turns with the bundle; may be repeated."),
     ] = None,
-    on: OptionalOn = None,
     profile: Annotated[str | None, typer.Option("--for", help="The board's profile: where its sensors are.")] = None,
     allow_commands: AllowCommands = False,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
@@ -175,19 +175,20 @@ def bench(
     """Time a bundle in turns with other networks, or on a board. edgeveil-edge bench times it alone, here."""
     from edgeveil.edge_runtime.util.atomic import write_atomic
 
-    if bool(against) == bool(on):
+    if bool(against) == (at is not None):
         raise BadInput("Exactly one of --against (other networks, on this machine) and --on (a board) was expected.")
     mine: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
-    if on:
+    if at is not None:
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
         more += ["--publish"] if publish else []
         more += ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
-        known = None if profile is None else board_profile(profile, allow_commands)
-        with connection.open(on) as board:
+        named = profile or at.profile
+        known = None if named is None else board_profile(named, allow_commands)
+        with at.open() as board:
             document = on_board(board, bundle, known, more, limit_s)
     else:
         if device != CPU:

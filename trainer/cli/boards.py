@@ -1,29 +1,32 @@
-"""Commands for one board: ``edgeveil flash``, ``status``, ``logs`` and the like."""
+"""Commands for one board: ``edgeveil flash``, ``edgeveil board status``, ``logs`` and the like."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from edgeveil.devices.flashing.connection import Connection
 from edgeveil.edge_runtime.device import check_device
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli.common import (
     AllowCommands,
+    Boards,
     Bundle,
     Json,
-    On,
-    PassphraseFile,
+    SiteBoard,
     board_command,
     board_profile,
     passphrase_of,
+    print_done,
+    print_either,
     print_json,
 )
+from edgeveil.trainer.cli.tree import BOARDS, app, board_group, updates
 from edgeveil.trainer.progress import say, transfer
 
 if TYPE_CHECKING:
@@ -32,54 +35,65 @@ if TYPE_CHECKING:
 OnCardToo = Annotated[
     str,
     typer.Option(
-        "--on", metavar="TARGET", help="ssh://user@host[:port], serial:///dev/ttyUSB0, image:FILE or dir:FOLDER."
+        "--on", metavar="BOARD", help="A name in boards.toml, user@host, ssh://, serial://, image:FILE or dir:FOLDER."
     ),
 ]
 
 
-app = typer.Typer()
-devices = typer.Typer(help="The boards EdgeVeil knows.", no_args_is_help=True)
+@board_group.callback()
+def open_boards(context: typer.Context, boards: Boards = None) -> None:
+    """One board of a site, or at an address."""
+    context.obj = boards
 
 
-@devices.command("list", epilog="Example: edgeveil devices list")
-def list_boards(as_json: Json = False) -> None:
-    """Name the board profiles."""
-    from edgeveil.devices import profiles
+@board_group.command("list", epilog="Example: edgeveil board list")
+def list_boards(context: typer.Context, as_json: Json = False) -> None:
+    """Name the boards of boards.toml, and the board profiles."""
+    from edgeveil.devices import profiles, site
 
     found = [(name, profiles.load(name).title) for name in profiles.names()]
+    file = context.obj or Path(site.FILE)
+    ours = site.load(file, say).boards if context.obj or file.is_file() else ()
     if as_json:
-        print_json({"schema": 1, "boards": [{"name": name, "title": title} for name, title in found]})
+        named = [{"name": one.name, "address": one.address, "profile": one.profile} for one in ours]
+        titles = [{"name": name, "title": title} for name, title in found]
+        print_json({"schema": 1, "site": named, "boards": titles})
         return
+    for one in ours:
+        print(f"{one.name:24} {one.address:32} {one.profile or ''}")
+    if ours:
+        print("\nProfiles:")
     for name, title in found:
         print(f"{name:24} {title}")
 
 
-@devices.command("show", epilog="Example: edgeveil devices show coral-dev-board")
-def show(profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")]) -> None:
+@board_group.command("show", epilog="Example: edgeveil board show coral-dev-board")
+def show(
+    profile: Annotated[str, typer.Argument(help="A profile's name or a TOML file.")], as_json: Json = False
+) -> None:
     """Show the facts of one board, and what was never run on a real one."""
     from edgeveil.devices import profiles
 
-    print(profiles.load(profile, commands=True).text())
+    found = profiles.load(profile, commands=True)
+    print_either({"schema": 1, **found.model_dump(mode="json")}, found.text(), as_json=as_json)
 
 
-@board_command(devices, "Example: edgeveil devices probe --on ssh://pi@edgepi --text")
+@board_command(board_group, "Example: edgeveil board probe hall-1")
 def probe(
-    connection: Connection,
-    on: On,
-    text: Annotated[bool, typer.Option("--text", help="Lines for people instead of JSON.")] = False,
+    at: SiteBoard,
+    as_json: Json = False,
 ) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
-    with connection.open(on) as board:
-        if text:
+    with at.open() as board:
+        if not as_json:
             print(board.facts().text())
         else:
             print_json(board.facts_document())
 
 
-@board_command(devices, "Example: edgeveil devices check --on ssh://pi@edgepi")
+@board_command(board_group, "Example: edgeveil board check hall-1")
 def check(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     profile: Annotated[
         str | None, typer.Option("--for", help="Board profile, by name or TOML file; left out: the one it matches.")
     ] = None,
@@ -90,8 +104,9 @@ def check(
     from edgeveil.devices import profiles
     from edgeveil.devices.flashing.readiness import findings, matching
 
+    profile = profile or at.profile
     named = None if profile is None else board_profile(profile, allow_commands)
-    with connection.open(on) as board:
+    with at.open() as board:
         if named is None:
             known = {name: profiles.load(name) for name in profiles.names()}
             chosen = matching(board.facts(), known, lambda path: bool(board.facts(path).accelerator))
@@ -115,40 +130,39 @@ def check(
         raise LimitNotMet(f"not ready: {', '.join(missing)}. Cure them from the top, then check again.")
 
 
-@board_command(app, "Example: edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root")
+@board_command(
+    app,
+    "Examples: edgeveil flash mnist.veil --on hall-1; "
+    "edgeveil flash mnist.veil --on ssh://pi@edgepi --for raspberry-pi-cpu --trust root",
+    panel=BOARDS,
+    on=OnCardToo,
+)
 def flash(
-    connection: Connection,
+    at: SiteBoard,
     bundle: Bundle,
-    on: OnCardToo,
-    profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
-    trust: Annotated[Path, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")],
+    profile: Annotated[str | None, typer.Option("--for", help="Board profile, by name or TOML file.")] = None,
+    trust: Annotated[
+        Path | None, typer.Option(help="Folder of edgeveil trust init; or of .pub files for a board in use.")
+    ] = None,
     source: Annotated[
         str | None, typer.Option(help="What the board will perturb: camera:0, rtsp://..., kinect:, csv:-, ...")
     ] = None,
-    source_credentials: Annotated[
-        Path | None, typer.Option(help="File with USER:PASSWORD of a network camera; the board's own process has it.")
-    ] = None,
-    accept_raw_on_network: Annotated[
-        bool, typer.Option("--accept-raw-on-network", help="Read a camera over a network where others can read it.")
-    ] = False,
     sink: Annotated[list[str] | None, typer.Option(help="Where perturbed frames go; may be repeated.")] = None,
-    wheels: Annotated[Path | None, typer.Option(help="Folder of edgeveil wheels, for a board that lacks them.")] = None,
+    wheels: Annotated[
+        Path | None, typer.Option(help="Folder of edgeveil board wheels, for a board that lacks them.")
+    ] = None,
     service: Annotated[
-        bool, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
-    ] = True,
+        bool | None, typer.Option("--service/--no-service", help="Install and start the service; it needs systemd.")
+    ] = None,
     device: Annotated[
         str | None,
         typer.Option(
             help="What runs the model: cpu, edgetpu, myriad, cuda, ... (the accelerator, where all is there)."
         ),
     ] = None,
-    update_from: Annotated[
-        str | None, typer.Option(help="Have the board look for newer releases there: https://... or dir:/FOLDER.")
-    ] = None,
     setup: Annotated[
         Path | None, typer.Option(help="TOML file for a new card: host name, time zone, user, SSH keys, Wi-Fi.")
     ] = None,
-    frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     allow_commands: AllowCommands = False,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
     new_ledger: Annotated[
@@ -157,32 +171,33 @@ def flash(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Put a bundle onto a board, try it there, and go back to the old one if it does not run."""
-    from edgeveil.devices.flashing.flash import flash_target
-    from edgeveil.devices.flashing.records import Wanted
+    """Put a bundle onto a board, try it there, and go back to the old one if it does not run.
 
-    wanted = Wanted(
-        source,
-        tuple(sink or ()),
-        service,
-        frames,
-        again,
-        update_from=update_from,
-        device=None if device is None else check_device(device),
-        accept_raw_on_network=accept_raw_on_network,
-        new_ledger=new_ledger,
-    )
+    What is left out is as boards.toml has it for that board.
+    """
+    from edgeveil.devices.flashing.flash import flash_target
+
+    given: dict[str, Any] = {
+        "source": source,
+        "sinks": tuple(sink) if sink else None,
+        "service": service,
+        "device": None if device is None else check_device(device),
+        "again": again,
+        "new_ledger": new_ledger or None,
+    }
+    wanted = replace(at.wanted, **{key: value for key, value in given.items() if value is not None})
+    trust = trust or at.require("trust")
     with transfer("sending") as progress:
         done = flash_target(
             bundle,
-            on,
-            connection,
-            board_profile(profile, allow_commands),
+            at.address,
+            at.connection,
+            board_profile(profile or at.require("profile"), allow_commands),
             trust=trust,
             wanted=wanted,
-            wheels=wheels,
-            source_credentials=source_credentials,
-            setup=setup,
+            wheels=wheels or at.wheels,
+            source_credentials=at.source_credentials,
+            setup=setup or at.setup,
             dry_run=dry_run,
             show=say,
             progress=progress,
@@ -197,49 +212,48 @@ def flash(
         )
 
 
-@board_command(app, "Example: edgeveil status --on ssh://pi@edgepi")
-def status(connection: Connection, on: On, as_json: Json = False) -> None:
+@board_command(board_group, "Example: edgeveil board status hall-1")
+def status(at: SiteBoard, as_json: Json = False) -> None:
     """Show what a board runs, which release it would go back to, and what failed there."""
-    with connection.open(on) as board:
+    with at.open() as board:
         _print_runtime(board, "status", *(["--json"] if as_json else []))
 
 
-@board_command(app, "Example: edgeveil rollback --on ssh://pi@edgepi")
-def rollback(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board rollback hall-1")
+def rollback(at: SiteBoard, as_json: Json = False) -> None:
     """Have a board run its previous release again; refused if that is below the board's floor."""
-    with connection.open(on) as board:
-        print(board.rollback())
+    with at.open() as board:
+        said = board.rollback()
+    print_either({"schema": 1, "now_runs": said.split()[-1]}, said, as_json=as_json)
 
 
-@board_command(app, "Example: edgeveil logs --on ssh://pi@edgepi --lines 50")
+@board_command(board_group, "Example: edgeveil board logs hall-1 --lines 50")
 def logs(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200,
 ) -> None:
     """Print the last lines of a board's service log. They hold no frames."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
 
 
-@board_command(app, "Example: edgeveil start --on ssh://pi@edgepi")
-def start(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board start hall-1")
+def start(at: SiteBoard) -> None:
     """Start a board's service; returns when it has sent a new frame."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         board.control("start")
 
 
-@board_command(app, "Example: edgeveil stop --on ssh://pi@edgepi")
-def stop(connection: Connection, on: On) -> None:
+@board_command(board_group, "Example: edgeveil board stop hall-1")
+def stop(at: SiteBoard) -> None:
     """Stop a board's service until it is started or the board boots again."""
-    with _open_service(connection, on) as board:
+    with _open_service(at) as board:
         board.control("stop")
 
 
-@board_command(app, "Example: edgeveil releases --on ssh://pi@edgepi --keep 3")
+@board_command(board_group, "Example: edgeveil board releases hall-1 --keep 3")
 def releases(
-    connection: Connection,
-    on: On,
+    at: SiteBoard,
     keep: Annotated[int | None, typer.Option(help="Remove all but this many of the newest.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -247,7 +261,7 @@ def releases(
     from edgeveil.devices.transports.base import check
 
     words = [] if keep is None else ["--keep", str(keep)]
-    with connection.open(on) as board:
+    with at.open() as board:
         if not as_json:
             _print_runtime(board, "releases", *words)
             return
@@ -256,7 +270,7 @@ def releases(
     print_json({"schema": 1, "releases": [{"release": release, "is": mark} for release, mark in rows]})
 
 
-@app.command(epilog="Example: edgeveil index mnist-7.veil --key keys/signing.key --out www/index.json")
+@updates.command(epilog="Example: edgeveil update index mnist-7.veil --key keys/signing.key --out www/index.json")
 def index(
     bundles: Annotated[list[Path], typer.Argument(help="Sealed .veil files, the newest first; boards fetch that one.")],
     key: Annotated[str, typer.Option(help="signing.key of the role release, or its pkcs11: address.")],
@@ -265,33 +279,32 @@ def index(
         str, typer.Option(help="Name of the product; a board follows one, and remembers its last version.")
     ] = "all",
     audience: Annotated[str, typer.Option(help="Name of the fleet that it is for; any board's, where empty.")] = "",
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sign what boards fetch with edgeveil-edge update. The version is one more than that of the index at --out."""
     from edgeveil.trainer.sealing.keys import write_index
 
-    passphrase = passphrase_of(key, passphrase_file)
+    passphrase = passphrase_of(key)
     made = write_index(bundles, key, out, name=name, audience=audience, passphrase=passphrase)
-    say(f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles.")
+    text = f"Version {made.version} of {out} offers {made.releases[0].name}. Copy it to the server after the bundles."
+    print_done(text, {"index": str(out), "version": made.version}, as_json=as_json)
 
 
-@app.command(epilog="Example: edgeveil runtime --key root/signing.key --out edge.runtime")
+@updates.command(epilog="Example: edgeveil update runtime --key root/signing.key --out edge.runtime")
 def runtime(
     key: Annotated[Path, typer.Option(help="signing.key of the root key that the boards have.")],
     out: Annotated[Path, typer.Option(help="File to write; on a board, edgeveil-edge runtime takes it.")],
-    version: Annotated[
-        int | None, typer.Option(min=1, help="Its version (one more than that of the file at --out).")
-    ] = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sign this toolkit's edge runtime for boards in use. A bundle never brings the runtime that a board runs."""
     from edgeveil.trainer.sealing.keys import write_runtime
 
-    made = write_runtime(key, out, version=version, passphrase=passphrase_of(key, passphrase_file))
-    say(f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE")
+    made = write_runtime(key, out, passphrase=passphrase_of(key))
+    text = f"Version {made.version} is in {out}, SHA-256 {made.sha256}. Next, on each board: edgeveil-edge runtime FILE"
+    print_done(text, {"runtime": str(out), "version": made.version, "sha256": made.sha256}, as_json=as_json)
 
 
-@app.command(epilog="Example: edgeveil wheels raspberry-pi-cpu --out wheels")
+@board_group.command(epilog="Example: edgeveil board wheels raspberry-pi-cpu --out wheels")
 def wheels(
     profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
     out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
@@ -302,6 +315,7 @@ def wheels(
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Collect wheels for a board that cannot install them itself. Nothing is compiled and nothing else is added."""
     from edgeveil.devices import profiles
@@ -311,13 +325,14 @@ def wheels(
     packages, pins = requirement or (), pin or ()
     site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
-    say(f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}")
+    text = f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}"
+    print_done(text, {"folder": str(out), "interpreters": dict(site.interpreters)}, as_json=as_json)
 
 
 @contextlib.contextmanager
-def _open_service(connection: Connection, on: str) -> Iterator[Board]:
-    """The board at ``on``. Raises ``BadInput`` if it has no service."""
-    with connection.open(on) as board:
+def _open_service(at: SiteBoard) -> Iterator[Board]:
+    """The board there. Raises ``BadInput`` if it has no service."""
+    with at.open() as board:
         if not board.has_service():
             raise BadInput(
                 f"There is no EdgeVeil service on {board.transport.name}: flash it with --source and --sink."

@@ -1,4 +1,4 @@
-"""``edgeveil collect``: what the reports of many devices say together."""
+"""``edgeveil local collect``: what the reports of many devices say together."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 import typer
 
 from edgeveil.trainer.cli.common import Json, Trust, print_either, verified_bundle
+from edgeveil.trainer.cli.tree import local
 
-app = typer.Typer()
 
-
-@app.command(
-    epilog="Example: edgeveil collect survey.veil --trust trust --from npz:reports.npz --estimate histogram --json"
+@local.command(
+    epilog="Example: edgeveil local collect survey.veil --trust trust --from npz:reports.npz "
+    "--estimate histogram --json"
 )
 def collect(
     bundle: Annotated[Path, typer.Argument(help="The sealed .veil file that the devices ran.")],

@@ -1,4 +1,4 @@
-"""``edgeveil cost`` and ``edgeveil estimate``: what networks cost to run, and what others measured of such."""
+"""``edgeveil bundle cost`` and ``edgeveil board estimate``: what networks cost to run."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ import typer
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.cli.common import Json, TrustForBundle, print_either, verified_bundle
+from edgeveil.trainer.cli.tree import board_group, bundles
 
 if TYPE_CHECKING:
     from edgeveil.devices.published import Nearest
 
-app, estimates = typer.Typer(), typer.Typer()
 
-
-@app.command(epilog="Example: edgeveil cost runs/mnist-export")
+@bundles.command(epilog="Example: edgeveil bundle cost runs/mnist-export")
 def cost(
     what: Annotated[Path, typer.Argument(help="A .tflite, .onnx or .keras file, an export folder, or a .veil bundle.")],
     npu: Annotated[
@@ -154,7 +153,7 @@ def _npu_lines(placed: dict[str, Any]) -> list[str]:
 # What others measured on a board that is not at hand, of networks of a bundle's size.
 
 
-@estimates.command(epilog="Example: edgeveil estimate mnist.veil --trust trust --for jetson-nano")
+@board_group.command(epilog="Example: edgeveil board estimate mnist.veil --trust trust --for jetson-nano")
 def estimate(
     what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],

@@ -15,9 +15,8 @@ import typer
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
 from edgeveil.trainer.cli.common import Json, print_either
+from edgeveil.trainer.cli.tree import HERE, app
 from edgeveil.trainer.progress import say
-
-app = typer.Typer()
 
 # What for: the modules that it needs, and what installs them.
 NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -30,17 +29,15 @@ NEEDS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "boards over a serial line": (("serial",), "pip install 'edgeveil[serial]'"),
     "MQTT": (("paho",), "pip install 'edgeveil[mqtt]'"),
     "sweeps on Ray": (("ray",), "pip install 'edgeveil[ray]'"),
-    "train --track mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
+    "EDGEVEIL_TRACK=mlflow:DIR": (("mlflow",), "pip install 'edgeveil[mlflow]'"),
     "keys on a token": (("pkcs11",), "pip install 'edgeveil[pkcs11]'"),
-    "edgeveil card --cyclonedx": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
+    "bundle card FILE.json": (("cyclonedx",), "pip install 'edgeveil[cyclonedx]'"),
 }
 
 
-@app.command(epilog="Example: edgeveil doctor --on ssh://pi@edgepi")
+@app.command(rich_help_panel=HERE, epilog="Example: edgeveil doctor ssh://pi@edgepi")
 def doctor(
-    boards: Annotated[
-        list[str] | None, typer.Option("--on", metavar="TARGET", help="A board to ask: ssh://user@host; repeatable.")
-    ] = None,
+    boards: Annotated[list[str] | None, typer.Argument(metavar="BOARD", help="Boards to ask: ssh://user@host.")] = None,
     as_json: Json = False,
 ) -> None:
     """Say what is installed, which data sets are there, which boards answer, and what is missing for what."""
@@ -49,7 +46,7 @@ def doctor(
     silent = [one for one in found["boards"] if one["problem"] is not None]
     if silent:
         raise DeviceFailed(f"{len(silent)} of {len(found['boards'])} boards do not answer: {silent[0]['problem']}")
-    say("Next: edgeveil data look SOURCE, or edgeveil recipe list")
+    say("Next: edgeveil data inspect SOURCE, or edgeveil recipe list")
 
 
 def examine(boards: Sequence[str] = ()) -> dict[str, Any]:
@@ -121,10 +118,10 @@ def _part(what: str, modules: Sequence[str], install: str) -> dict[str, Any]:
 
 
 def _board(target: str) -> dict[str, Any]:
-    from edgeveil.devices.flashing.connection import Connection
+    from edgeveil.devices.site import find
 
     try:
-        with Connection().open(target) as board:
+        with find(target).open() as board:
             facts = board.facts_document()
     except EdgeVeilError as problem:
         return {"target": target, "what": None, "problem": str(problem)}

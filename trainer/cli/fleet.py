@@ -1,4 +1,4 @@
-"""``edgeveil fleet FILE flash|status|rollback``: many boards at once, a row for each."""
+"""``edgeveil fleet flash|status|rollback``: all boards of ``boards.toml``, a row for each."""
 
 from __future__ import annotations
 
@@ -12,48 +12,40 @@ from typing import Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Bundle, Json, print_json
+from edgeveil.trainer.cli.common import Boards, Bundle, Json, print_json
+from edgeveil.trainer.cli.tree import fleet
 from edgeveil.trainer.progress import say
-
-fleet = typer.Typer(
-    help="Many boards, by one TOML file: edgeveil fleet hall.toml flash mnist.veil (docs/how-to/manage-a-fleet.md).",
-    no_args_is_help=True,
-)
-Parallel = Annotated[int | None, typer.Option(min=1, help="Boards at a time; else what the file says.")]
-MostFailures = Annotated[
-    int | None, typer.Option(min=0, help="Stop when more boards than that have failed; else what the file says.")
-]
 
 
 @fleet.callback()
-def open_fleet(context: typer.Context, file: Annotated[Path, typer.Argument(help="The fleet's TOML file.")]) -> None:
-    """Many boards, by one TOML file (docs/how-to/manage-a-fleet.md)."""
-    context.obj = file
+def open_fleet(context: typer.Context, boards: Boards = Path("boards.toml")) -> None:
+    """All boards of a site (docs/how-to/manage-a-fleet.md)."""
+    context.obj = boards
 
 
-@fleet.command(epilog="Example: edgeveil fleet hall.toml flash mnist.veil")
+@fleet.command(epilog="Example: edgeveil fleet flash mnist.veil")
 def flash(
     context: typer.Context,
     bundle: Bundle,
-    parallel: Parallel = None,
-    most_failures: MostFailures = None,
     again: Annotated[bool, typer.Option("--again", help="Even where this release failed three times.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Ask every board, and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Flash the first board alone, then the others; the same command again continues where it ended."""
     from edgeveil.devices.flashing.wheels import owners_trust
-    from edgeveil.devices.fleet import WELL, Record, flash_work, load
+    from edgeveil.devices.fleet import WELL, Record, flash_work
+    from edgeveil.devices.site import load
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    boards, record = load(context.obj), Record.of(context.obj)
+    boards, record = load(context.obj, say), Record.of(context.obj)
+    for board in boards.boards:
+        board.require("profile"), board.require("trust")
     # The first board's keys verify the release; each board's own keys are checked again when it is flashed.
-    trust = boards.boards[0].trust
+    trust = boards.boards[0].require("trust")
     owners_trust(trust)  # a trust folder that a flash would refuse is refused here too
     release = read_bundle(read_file(str(bundle)), open_trust(trust)).manifest_sha256
-    many = boards.most_failures if most_failures is None else most_failures
-    settings: dict[str, Any] = {"parallel": parallel or boards.parallel, "most_failures": many}
+    settings: dict[str, Any] = {"parallel": boards.parallel, "most_failures": boards.most_failures}
     if dry_run:
         settings |= {"canary": False, "most_failures": len(boards.boards)}
     else:
@@ -66,33 +58,32 @@ def flash(
     _run(record.ordered(boards.boards), work, settings, as_json, {"release": release, "dry_run": dry_run})
 
 
-@fleet.command(epilog="Example: edgeveil fleet hall.toml status")
-def status(context: typer.Context, parallel: Parallel = None, as_json: Json = False) -> None:
+@fleet.command(epilog="Example: edgeveil fleet status")
+def status(context: typer.Context, as_json: Json = False) -> None:
     """Ask every board what it runs."""
-    from edgeveil.devices.fleet import load, read_status
+    from edgeveil.devices.fleet import read_status
+    from edgeveil.devices.site import load
 
-    boards = load(context.obj)
-    settings = {"parallel": parallel or boards.parallel, "most_failures": len(boards.boards), "canary": False}
+    boards = load(context.obj, say)
+    settings = {"parallel": boards.parallel, "most_failures": len(boards.boards), "canary": False}
     _run(boards.boards, read_status, settings, as_json, {})
 
 
-@fleet.command(epilog="Example: edgeveil fleet hall.toml rollback")
+@fleet.command(epilog="Example: edgeveil fleet rollback")
 def rollback(
     context: typer.Context,
-    parallel: Parallel = None,
-    most_failures: MostFailures = None,
     as_json: Json = False,
 ) -> None:
     """Roll back the release of the last flash on the boards that run it, the first one alone first."""
-    from edgeveil.devices.fleet import Record, load, rollback_work
+    from edgeveil.devices.fleet import Record, rollback_work
+    from edgeveil.devices.site import load
 
-    boards, record = load(context.obj), Record.of(context.obj)
+    boards, record = load(context.obj, say), Record.of(context.obj)
     if record.release is None:
         raise BadInput(
             f"Nothing was flashed with {context.obj} yet ({record.path} does not exist): there is nothing to roll back."
         )
-    many = boards.most_failures if most_failures is None else most_failures
-    settings = {"parallel": parallel or boards.parallel, "most_failures": many}
+    settings = {"parallel": boards.parallel, "most_failures": boards.most_failures}
     _run(boards.boards, rollback_work(record.release), settings, as_json, {"release": record.release})
 
 

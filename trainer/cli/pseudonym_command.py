@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,11 +15,12 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli.common import (
     Json,
     NoPassphrase,
-    PassphraseFile,
     asked_passphrase,
     new_passphrase,
+    print_done,
     print_either,
 )
+from edgeveil.trainer.cli.tree import pseudonym
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
@@ -29,11 +31,11 @@ if TYPE_CHECKING:
 # The master key and the vault that a command names.
 
 
-def opened_key(path: Path, passphrase_file: Path | None) -> MasterKey:
+def opened_key(path: Path) -> MasterKey:
     """The master key, its passphrase asked for where it needs one. Raises ``BadInput``."""
     from edgeveil.trainer.ext.publish.master_key import is_sealed, open_key
 
-    return open_key(path, passphrase=asked_passphrase(passphrase_file) if is_sealed(path) else None)
+    return open_key(path, passphrase=asked_passphrase() if is_sealed(path) else None)
 
 
 @contextmanager
@@ -50,53 +52,52 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
         yield vault
 
 
-pseudonym = typer.Typer(help="Keyed pseudonyms: reveal, rotate, erase.", no_args_is_help=True)
 Key = Annotated[Path, typer.Option(help="The master key.")]
 TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]
 MaybeVault = Annotated[Path | None, typer.Option(help='The vault; left out for mode = "stateless".')]
-Recipient = Annotated[str, typer.Option(help="Whom they were made for.")]
 Field = Annotated[str, typer.Option(help="What they identify: the plan's field, or its column.")]
-Epoch = Annotated[int, typer.Option(min=1, help="Their epoch, as in the plan.")]
+Scoped = Annotated[
+    str,
+    typer.Option(metavar="RECIPIENT/FIELD/EPOCH", help="Whom they were made for, and the field and epoch of the plan."),
+]
 Identifier = Annotated[str, typer.Argument(help="The person's identifier, in any spelling; - reads it from stdin.")]
 
 
 @pseudonym.command("keygen", epilog="Example: edgeveil pseudonym keygen pseudonyms.key")
 def keygen(
     key: Annotated[Path, typer.Argument(help="The file to write; must not exist.")],
-    passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
+    as_json: Json = False,
 ) -> None:
     """Make a master key. Without it nothing can be revealed; with it and the vault, everything."""
     from edgeveil.trainer.ext.publish.master_key import keygen as make_key
 
-    make_key(key, passphrase=new_passphrase(passphrase_file, none=no_passphrase))
-    say(f"Wrote {key} (mode 600: keep it secret, and keep a copy).")
+    make_key(key, passphrase=new_passphrase(none=no_passphrase))
+    text = f"Wrote {key} (mode 600: keep it secret, and keep a copy)."
+    print_done(text, {"key": str(key)}, as_json=as_json)
 
 
 @pseudonym.command(
     "reveal",
     context_settings={"ignore_unknown_options": True},  # a pseudonym may begin with a dash
-    epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --recipient university "
-    "--field visitor --epoch 1",
+    epilog="Example: edgeveil pseudonym reveal PSEUDONYM --key pseudonyms.key --vault vault --scope "
+    "university/visitor/1",
 )
 def reveal(
     pseudonyms: Annotated[list[str], typer.Argument(help="Pseudonyms of one recipient, field and epoch.")],
     key: Key,
-    recipient: Recipient,
-    field: Field,
-    epoch: Epoch,
+    scope: Scoped,
     vault: MaybeVault = None,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Show whom pseudonyms stand for."""
     from edgeveil.trainer.ext.publish.master_key import Cipher, Scope, unpadded
 
-    master = opened_key(key, passphrase_file)
-    cipher = Cipher(master, Scope(recipient, field, epoch))
+    master = opened_key(key)
+    cipher = Cipher(master, Scope(*scope_of(scope)))
     with opened_vault(vault, master, new=False) as held:
         opened = [cipher.open(one) for one in pseudonyms]
-        found = [unpadded(value) if held is None else held.identifier(field, value) for value in opened]
+        found = [unpadded(value) if held is None else held.identifier(scope_of(scope)[1], value) for value in opened]
     print_either(dict(zip(pseudonyms, found, strict=True)), "\n".join(found), as_json=as_json)
 
 
@@ -108,13 +109,12 @@ def subject(
     key: Key,
     vault: TheVault,
     field: Field,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Show which publications hold a person: the right to know."""
     from edgeveil.trainer.ext.publish.vault import holdings
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
         found = holdings(held, master, field, _given(identifier))
@@ -125,28 +125,27 @@ def subject(
 @pseudonym.command(
     "rotate",
     epilog="Example: edgeveil pseudonym rotate publication/table.csv --column visitor --key pseudonyms.key "
-    "--vault vault --recipient university --field visitor --epoch 1 --to 2 --out rotated.csv",
+    "--vault vault --scope university/visitor/1 --to 2 --out rotated.csv",
 )
 def rotate(
     table: Annotated[Path, typer.Argument(help="The published table: .csv or .parquet.")],
     column: Annotated[str, typer.Option(help="Its column of pseudonyms.")],
     key: Key,
-    recipient: Recipient,
-    field: Field,
-    epoch: Epoch,
+    scope: Scoped,
     to: Annotated[int, typer.Option(min=1, help="The new epoch.")],
     out: Annotated[Path, typer.Option(help="The table to write; must not exist.")],
     vault: MaybeVault = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Write a table with the pseudonyms of another epoch."""
     from edgeveil.trainer.ext.publish.master_key import Scope
     from edgeveil.trainer.ext.publish.table_files import rotate as rotate_table
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
-        rotate_table(table, column, out, master, Scope(recipient, field, epoch), to=to, vault=held)
-    say(f"Wrote {out}. New publications want epoch {to} in their plan.")
+        rotate_table(table, column, out, master, Scope(*scope_of(scope)), to=to, vault=held)
+    text = f"Wrote {out}. New publications want epoch {to} in their plan."
+    print_done(text, {"table": str(out), "epoch": to}, as_json=as_json)
 
 
 @pseudonym.command(
@@ -157,7 +156,6 @@ def erase(
     key: Key,
     vault: TheVault,
     field: Field,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
@@ -168,11 +166,19 @@ def erase(
         print_either(requests, "\n".join(one.request() for one in found), as_json=as_json)
         sys.stdout.flush()
 
-    master = opened_key(key, passphrase_file)
+    master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
         erase_subject(held, master, field, _given(identifier), first=first)
     say("Erased. Backups of the vault still hold the person: delete them, or erase there too.")
+
+
+def scope_of(text: str) -> tuple[str, str, int]:
+    """Recipient, field and epoch of RECIPIENT/FIELD/EPOCH. Raises ``BadInput``."""
+    match = re.fullmatch(r"(.+)/([^/]+)/([1-9][0-9]*)", text)
+    if match is None:
+        raise BadInput(f"--scope: expected RECIPIENT/FIELD/EPOCH, as in university/visitor/1; got {text}.")
+    return match[1], match[2], int(match[3])
 
 
 def _given(identifier: str) -> str:

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import typer
 
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.cli.common import Json, PassphraseFile, Trust, passphrase_of, print_either, print_json
+from edgeveil.trainer.cli.common import (
+    SIGNING,
+    Json,
+    Trust,
+    passphrase_of,
+    print_done,
+    print_either,
+    print_json,
+    workers,
+)
+from edgeveil.trainer.cli.tree import publish
 from edgeveil.trainer.progress import say
 
-publish = typer.Typer(help="Publish a table, or recordings and their table, for one recipient.", no_args_is_help=True)
 RECORDINGS = "The recordings: a folder of pictures, npz:FILE or FILE.parquet with x."
 Table = Annotated[Path, typer.Option(help="The table: .csv or .parquet.")]
 
@@ -23,6 +33,7 @@ def plan(
     table: Table,
     out: Annotated[Path, typer.Option(help="The plan to write; must not exist.")],
     recordings: Annotated[str | None, typer.Option("--in", help=f"{RECORDINGS} Left out: a table alone.")] = None,
+    as_json: Json = False,
 ) -> None:
     """Write a plan to fill in: every column, its type and number of values, no action yet, and which column names the
     frames of recordings."""
@@ -38,10 +49,11 @@ def plan(
         frames = [] if recordings is None else frame_columns(table, cells, names_of(uri_of(recordings)))
         write_atomic(out, draft(table, cells, frame_columns=frames).encode())
     then = "table" if recordings is None else f"archive BUNDLE --trust DIR --sign SIGNING_KEY --in {recordings}"
-    say(
+    text = (
         f"Wrote {out}. Write an action for each column, then: edgeveil publish {then} --table {table} --plan {out} "
         "--key KEY --vault VAULT --recipient NAME --out DIR"
     )
+    print_done(text, {"plan": str(out)}, as_json=as_json)
 
 
 @publish.command(
@@ -56,7 +68,6 @@ def table_alone(
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
-    passphrase_file: PassphraseFile = None,
     as_json: Json = False,
 ) -> None:
     """Publish a table: pseudonyms, generalised columns, checked k, l and t. Exit code 3: less than
@@ -66,7 +77,7 @@ def table_alone(
     from edgeveil.trainer.ext.publish.publication import publish as publish_table
     from edgeveil.trainer.report.card_markdown import text
 
-    asked, master = Plan.read(plan), opened_key(key, passphrase_file)
+    asked, master = Plan.read(plan), opened_key(key)
     with opened_vault(vault, master) as held:
         document = publish_table(table, asked, master, out, recipient=recipient, vault=held)
     if as_json:
@@ -92,16 +103,8 @@ def archive(
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
-    engine: Annotated[
-        Literal["local", "ray"], typer.Option(help="Local processes, or a Ray cluster (RAY_ADDRESS) on the same files.")
-    ] = "local",
-    jobs: Annotated[int, typer.Option(min=1, help="Chunks worked at a time.")] = 1,
-    artefact: Annotated[str, typer.Option(help="Artefact that perturbs; auto: the first that runs here.")] = "auto",
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
-    ] = None,
-    chunk_rows: Annotated[
-        int | None, typer.Option(min=1, help="Frames of a chunk and of a part; left out, about 16 MiB.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue a publication that was broken off.")] = False,
     again: Annotated[
@@ -110,10 +113,6 @@ def archive(
     unaudited: Annotated[
         bool, typer.Option("--unaudited", help="Take a bundle that no one audited; the publication says so.")
     ] = False,
-    passphrase_file: PassphraseFile = None,
-    sign_passphrase_file: Annotated[
-        Path | None, typer.Option(help="The same for the signing key; default: as for the master key.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
@@ -123,8 +122,10 @@ def archive(
     from edgeveil.trainer.ext.publish.publishing import Wanted, publish_archive
     from edgeveil.trainer.sealing.keys import Signer
 
-    asked, master = Plan.read(plan), opened_key(key, passphrase_file)
-    signer = Signer.open(sign, passphrase=passphrase_of(sign, sign_passphrase_file or passphrase_file))
+    asked, master = Plan.read(plan), opened_key(key)
+    # Two keys: the signing key has variables of its own, or those of the master key.
+    signer = Signer.open(sign, passphrase=passphrase_of(sign, SIGNING))
+    work = workers(usual=1)
     wanted = Wanted(
         bundle=bundle,
         trust=trust,
@@ -134,11 +135,10 @@ def archive(
         key=key,
         recipient=recipient,
         out=out,
-        engine=engine,
-        jobs=jobs,
-        artefact=artefact,
+        engine="ray" if work["engine"] == "ray" else "local",
+        jobs=work["jobs"],
         ledger=ledger,
-        chunk_rows=chunk_rows,
+        chunk_rows=int(os.environ.get("EDGEVEIL_CHUNK_ROWS", 0)) or None,
         resume=resume,
         again=again,
         unaudited=unaudited,

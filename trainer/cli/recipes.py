@@ -10,12 +10,11 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, print_json, print_view
+from edgeveil.trainer.cli.common import Json, free_path, print_done, print_json, print_view
+from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
-recipes = typer.Typer(help="Recipes: what to train on which data.", no_args_is_help=True)
-data = typer.Typer(help="Your own data, before any training.", no_args_is_help=True)
-
+Source = Annotated[str, typer.Argument(help="A .npz, .csv or .parquet file, or a folder of pictures or recordings.")]
 Target = Annotated[
     str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
 ]
@@ -28,21 +27,23 @@ Labels = Annotated[
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]
-Rate = Annotated[
-    float | None, typer.Option(help="Series: steps a second. x of an .npz is (N, steps, channels); csv:FOLDER is cut.")
+Series = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="KEY=VALUE",
+        help="Of a series, repeated: rate=50, steps a second (an .npz has x (N, steps, channels), csv:FOLDER is cut); "
+        "channels=ax:g,ay:g,az:g, names and units; hop=25, steps from window to window (of an .npz left out, no live "
+        "sensor is taken); of csv:FOLDER window=100, steps of a window, and time=seconds, its column.",
+    ),
 ]
-Channels = Annotated[str | None, typer.Option(help="Series: names and units, ax:g,ay:g,az:g.")]
-Window = Annotated[int | None, typer.Option(help="csv:FOLDER, a file for each recording: steps of a window.")]
-Hop = Annotated[
-    int | None, typer.Option(help="Series: steps from window to window; of an .npz left out, no live sensor is taken.")
-]
-Time = Annotated[str | None, typer.Option(help="csv:FOLDER: column of the time in seconds.")]
 
 
-@recipes.command("new", epilog="Example: edgeveil recipe new --data npz:mine.npz --out mine.toml")
+@recipes.command("new", epilog="Example: edgeveil recipe new mine.npz --out mine.toml")
 def new(
-    source: Annotated[str, typer.Option("--data", help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
-    out: Annotated[Path, typer.Option(help="TOML file to write; must not exist.")],
+    source: Source,
+    out: Annotated[
+        Path | None, typer.Option(help="TOML file to write [default: that of the data, then NAME-2.toml].")
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(
@@ -56,36 +57,31 @@ def new(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
-    capture: Annotated[
-        str | None, typer.Option(help="What the camera gives: 640x480x3, width, height and channels.")
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="With --capture: what the network gets, 32x32, or 32x32x1 for gray.")
-    ] = None,
-    crop: Annotated[
-        str | None,
+    camera: Annotated[
+        list[str] | None,
         typer.Option(
-            help="With --capture: the part that is used, 480x480 (the middle) or 480x480+80+0; people: a patch around "
-            "each person under a depth camera that looks straight down."
+            metavar="KEY=VALUE",
+            help="Of a camera, repeated: frame=640x480x3, what it gives, width, height and channels; size=32x32, what "
+            "the network gets, or 32x32x1 for gray; crop=480x480, the part that is used (the middle), 480x480+80+0, or "
+            "people: a patch around each person under a depth camera that looks straight down.",
         ),
     ] = None,
-    rate: Rate = None,
-    channels: Channels = None,
-    window: Window = None,
-    hop: Hop = None,
-    time: Time = None,
+    series: Series = None,
     trial: Annotated[bool, typer.Option(help="Try small classifiers for up to a minute and take the best.")] = True,
+    as_json: Json = False,
 ) -> None:
     """Look at your data and write a commented recipe that trains on it."""
-    from edgeveil.trainer.scaffold.given import Given, Steps
+    from edgeveil.trainer.recipe.data_section import data_at
+    from edgeveil.trainer.scaffold.given import Given, Steps, camera_of
     from edgeveil.trainer.scaffold.look import unnamed_subjects
     from edgeveil.trainer.scaffold.new import write_recipe
 
-    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), capture, size, crop)
-    given = Given(source, *words, Steps(rate, channels, window, hop, time))
-    for note in [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]:
-        say(note)
-    say(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out), '--out', f'runs/{out.stem}'])}")
+    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
+    given = Given(data_at(source), *words, Steps.of(series or ()))
+    out = out or free_path(Path(f"{given.path.stem}.toml"))
+    notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
+    notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
+    print_done("\n".join(notes), {"recipe": str(out)}, as_json=as_json)
 
 
 @recipes.command("list", epilog="Example: edgeveil recipe list")
@@ -109,36 +105,36 @@ def list_recipes(
 
 
 @recipes.command("show", epilog="Example: edgeveil recipe show mnist > mine.toml")
-def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")]) -> None:
+def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML file.")], as_json: Json = False) -> None:
     """Print a recipe, ready to be changed and trained."""
     from edgeveil.trainer.recipe.schema import Recipe
 
-    sys.stdout.write(Recipe.text(recipe))
+    if as_json:
+        print_json({"schema": 1, **Recipe.find(recipe).model_dump(mode="json", exclude_none=True)})
+    else:
+        sys.stdout.write(Recipe.text(recipe))
 
 
-@data.command("look", epilog="Example: edgeveil data look images:pictures")
+@data.command("inspect", epilog="Example: edgeveil data inspect pictures")
 def look(
-    source: Annotated[str, typer.Argument(help="npz:FILE, images:DIR, csv:FILE or parquet:FILE.")],
+    source: Source,
     target: Target = None,
     sensitive: Sensitive = None,
     subject: Subject = None,
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
-    rate: Rate = None,
-    channels: Channels = None,
-    window: Window = None,
-    hop: Hop = None,
-    time: Time = None,
+    series: Series = None,
     as_json: Json = False,
 ) -> None:
     """Say what your data hold, what could be y and z, and what is wrong with them."""
+    from edgeveil.trainer.recipe.data_section import data_at
     from edgeveil.trainer.scaffold.given import Given, Steps
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
 
-    steps = Steps(rate, channels, window, hop, time)
-    given = Given(source, target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
+    steps = Steps.of(series or ())
+    given = Given(data_at(source), target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
     found = look_at(given)
     print_view(found, as_json=as_json)
     if found.wrong:

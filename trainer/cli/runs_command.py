@@ -1,20 +1,19 @@
-"""``edgeveil runs``: what was trained, with its figures."""
+"""``edgeveil run``: what was trained, with its figures."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, print_either, print_json
+from edgeveil.trainer.cli.common import Budget, Json, print_done, print_either, print_json, workers
+from edgeveil.trainer.cli.tree import runs
 from edgeveil.trainer.progress import say
 
-runs = typer.Typer(help="The runs of a folder, with their figures.", no_args_is_help=True)
 
-
-@runs.command("list", epilog="Example: edgeveil runs list runs")
+@runs.command("list", epilog="Example: edgeveil run list runs")
 def list_runs(
     folder: Annotated[Path, typer.Argument(help="Folder to look below.")] = Path("runs"), as_json: Json = False
 ) -> None:
@@ -30,7 +29,7 @@ def list_runs(
         say(f"There are no runs below {folder}. Make one: edgeveil train RECIPE --out {folder / 'NAME'}")
 
 
-@runs.command("compare", epilog="Example: edgeveil runs compare runs/mine runs/other")
+@runs.command("compare", epilog="Example: edgeveil run compare runs/mine runs/other")
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders of two runs or more.")], as_json: Json = False
 ) -> None:
@@ -38,7 +37,7 @@ def compare(
     from edgeveil.trainer.runs import listing
 
     if len(folders) < 2:
-        raise BadInput("Two runs or more were expected, to compare: name another one (edgeveil runs list).")
+        raise BadInput("Two runs or more were expected, to compare: name another one (edgeveil run list).")
     found = [listing.summary(folder, listing.audits_beside(folder)) for folder in folders]
     differ = listing.differences(folders)
     figures = zip(listing.HEAD, *map(listing.cells, found), strict=True)
@@ -47,7 +46,7 @@ def compare(
     print_either(document, listing.table([*map(list, figures), *shown]), as_json=as_json)
 
 
-@runs.command("show", epilog="Example: edgeveil runs show runs/mine")
+@runs.command("show", epilog="Example: edgeveil run show runs/mine")
 def show(folder: Annotated[Path, typer.Argument(help="Folder of a run.")], as_json: Json = False) -> None:
     """Show one run: its figures, its audits and its recipe."""
     from edgeveil.trainer.runs import listing
@@ -57,3 +56,87 @@ def show(folder: Annotated[Path, typer.Argument(help="Folder of a run.")], as_js
     rows += [[f"audit of {one.artefact}", f"{one.accuracy:.1%} (chance {one.chance:.1%})"] for one in found.audits]
     text = listing.table([*rows, *([key, str(value)] for key, value in settings.items())])
     print_either({"schema": 1, **found.document(), "recipe_keys": settings}, text, as_json=as_json)
+
+
+@runs.command(
+    epilog="Example: edgeveil run sweep mnist-codebook mnist-prgan --axis perturber.price=1,4,16 "
+    "--axis perturber.distance=3,5 --out sweeps/mnist"
+)
+def sweep(
+    recipe: Annotated[list[str], typer.Argument(help="Recipes, by name or TOML file.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder of the sweep; points there are not computed again [default: sweeps/RECIPE]."),
+    ] = None,
+    axis: Annotated[
+        list[str] | None,
+        typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
+    ] = None,
+    budget: Budget = "full",
+    attacks: Annotated[
+        Literal["auto", "codes", "quick", "all"],
+        typer.Option(help="Adversaries for each point; auto: counts of codes where these are few, else quick."),
+    ] = "auto",
+    as_json: Json = False,
+) -> None:
+    """Train and attack many settings of many recipes, and plot leakage against what x' keeps, next to label-only."""
+    from edgeveil.trainer.ext.sweep.axes import parse
+    from edgeveil.trainer.ext.sweep.axes import sweep as run_sweep
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.report.frontier import as_text, draw
+
+    recipes = [Recipe.find(name) for name in recipe]
+    out = out or Path("sweeps", recipes[0].name)
+    frontier = run_sweep(
+        recipes,
+        [parse(text) for text in axis or ()],
+        out,
+        budget=budget,
+        attacks=attacks,
+        **workers(usual=1),
+    )
+    pictures = draw(frontier, out)
+    if as_json:
+        print_json(frontier)
+    else:
+        print(as_text(frontier))
+    say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
+
+
+@runs.command(
+    epilog="Examples: edgeveil run report runs/demo/run --export runs/demo/export --out report.html; "
+    "edgeveil run report bench --out docs/results/bench/report"
+)
+def report(
+    run: Annotated[Path, typer.Argument(help='Folder of a finished run, or the word "bench".')],
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML page to write [default: RUN.html]; with bench, a folder.")
+    ] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(help="Its audited export folder [default: RUN-export]; with bench, folder of recorded audits."),
+    ] = None,
+    bench: Annotated[
+        Path | None,
+        typer.Option(help="bench.json of edgeveil-edge bench --json; with bench, folder of recorded results."),
+    ] = None,
+    pictures: Annotated[
+        bool, typer.Option("--pictures", help="Show raw samples next to perturbed ones: they are personal data.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Write one page that shows a run: numbers, curves and, if asked for, pictures; or tables of benchmarks."""
+    if run == Path("bench"):
+        from edgeveil.trainer.report.bench import write_bench_report
+
+        written = write_bench_report(bench or Path("docs/results/bench"), out or Path("bench-report"), privacy=export)
+        print_done(f"Wrote {', '.join(map(str, written))}.", {"wrote": [str(one) for one in written]}, as_json=as_json)
+        return
+    export = export or run.with_name(f"{run.name}-export")
+    if not export.is_dir():
+        raise BadInput(f"The run's audited export folder was expected in {export}: give it with --export.")
+    from edgeveil.trainer.report.frontier import write_report
+
+    out = out or run.with_name(f"{run.name}.html")
+    write_report(run=run, export=export, bundle=None, bench=bench, out=out, pictures=pictures)
+    print_done(f"Wrote the report. Open {out}", {"wrote": [str(out)]}, as_json=as_json)

@@ -11,16 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, NoPassphrase, PassphraseFile, new_passphrase, passphrase_of, print_view
+from edgeveil.trainer.cli.common import Json, NoPassphrase, new_passphrase, passphrase_of, print_either, print_view
+from edgeveil.trainer.cli.tree import trust
 from edgeveil.trainer.progress import say
 
 if TYPE_CHECKING:
     from edgeveil.trainer.sealing.trust_file import TrustFolder
-
-trust = typer.Typer(
-    help="Who may sign what for your boards: root keys that stay offline, and the versioned list that they sign.",
-    no_args_is_help=True,
-)
 
 
 class RoleName(str, Enum):
@@ -46,46 +42,49 @@ Threshold = Annotated[
     int | None, typer.Option(min=1, help="How many keys of the role must sign; default: as many as today.")
 ]
 Named = Annotated[str, typer.Argument(help="Name of the key, or at least its first 8 digits.")]
-Roots = Annotated[list[Path] | None, typer.Option("--root-key", help="signing.pub of a root key's holder; repeat it.")]
 
 
 @trust.command(
     epilog="Examples: edgeveil trust init root --key keys/signing.pub --audience ward-7; edgeveil trust init root "
-    "--key keys/signing.pub --root-key ann.pub --root-key bob.pub --root-key eve.pub --threshold 2"
+    "--key keys/signing.pub --key root=ann.pub --key root=bob.pub --key root=eve.pub --threshold 2"
 )
 def init(
     folder: Folder,
-    key: Annotated[list[Path], typer.Option("--key", help="signing.pub of a key that may sign bundles; repeat it.")],
+    key: Annotated[
+        list[str],
+        typer.Option(
+            "--key",
+            help="signing.pub of a key that may sign bundles, or ROLE=signing.pub: auditor, release, runtime, root.",
+        ),
+    ],
     audience: Annotated[str, typer.Option(help="Name of the board or fleet, for bundles made out to it alone.")] = "",
     product: Annotated[str, typer.Option(help="Name of its update index; default: that of the first index.")] = "",
-    auditor: Annotated[list[Path] | None, typer.Option(help="signing.pub of an auditor; repeat it.")] = None,
-    release: Annotated[
-        list[Path] | None, typer.Option(help="signing.pub of a key for the index of updates; default: the makers'.")
-    ] = None,
-    runtime: Annotated[
-        list[Path] | None, typer.Option(help="signing.pub of a key for edge runtimes; repeat it.")
-    ] = None,
-    root: Roots = None,
     threshold: Annotated[int, typer.Option(min=1, help="How many of the root keys must sign.")] = 1,
-    passphrase_file: PassphraseFile = None,
     no_passphrase: NoPassphrase = False,
+    as_json: Json = False,
 ) -> None:
     """Make the first trust file, and a root key unless its holders are named. The first flash puts it on a board."""
     from edgeveil.edge_runtime.bundle.trust_file import AUDITOR, RELEASE, RUNTIME
     from edgeveil.trainer.sealing.trust_file import TrustFolder
 
-    passphrase = None if root else new_passphrase(passphrase_file, none=no_passphrase)
+    named: dict[str, list[Path]] = {role.value: [] for role in RoleName}
+    for text in key:
+        role, equals, path = text.partition("=")
+        named[role if equals and role in named else "maker"].append(Path(path if equals and role in named else text))
+    roots = named["root"]
+    if not named["maker"]:
+        raise BadInput("A key that may sign bundles was expected: --key signing.pub, without a role before it.")
     made = TrustFolder.init(
         folder,
-        key,
+        named["maker"],
         audience=audience,
         product=product,
-        passphrase=passphrase,
-        roots=root or (),
+        passphrase=None if roots else new_passphrase(none=no_passphrase),
+        roots=roots,
         threshold=threshold,
-        others={AUDITOR: auditor or (), RELEASE: release or (), RUNTIME: runtime or ()},
+        others={AUDITOR: named["auditor"], RELEASE: named["release"], RUNTIME: named["runtime"]},
     )
-    _print(made)
+    _print(made, as_json)
 
 
 @trust.command(epilog="Example: edgeveil trust add root keys2/signing.pub --role auditor")
@@ -94,11 +93,11 @@ def add(
     key: Annotated[Path, typer.Argument(help="signing.pub of the key.")],
     role: RoleOption = RoleName.maker,
     threshold: Threshold = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Give one more key a role: by default, it may sign bundles."""
-    passphrase = _passphrase(folder, passphrase_file)
-    _print(_open(folder).add(key, role=role.value, threshold=threshold, passphrase=passphrase))
+    passphrase = _passphrase(folder)
+    _print(_open(folder).add(key, role=role.value, threshold=threshold, passphrase=passphrase), as_json)
 
 
 @trust.command(epilog="Example: edgeveil trust remove root key-1f2e3d4c --role auditor")
@@ -107,67 +106,45 @@ def remove(
     key: Named,
     role: RoleOption = RoleName.maker,
     threshold: Threshold = None,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Take a role from a key. It may get it again; revoke is for ever and for all roles."""
-    passphrase = _passphrase(folder, passphrase_file)
-    _print(_open(folder).remove(key, role=role.value, threshold=threshold, passphrase=passphrase))
+    passphrase = _passphrase(folder)
+    _print(_open(folder).remove(key, role=role.value, threshold=threshold, passphrase=passphrase), as_json)
 
 
 @trust.command(epilog="Example: edgeveil trust revoke root key-1f2e3d4c")
-def revoke(folder: Folder, key: Named, passphrase_file: PassphraseFile = None) -> None:
+def revoke(folder: Folder, key: Named, as_json: Json = False) -> None:
     """Revoke a key for ever. Boards refuse what it signed as soon as they have the new trust file."""
-    _print(_open(folder).revoke(key, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).revoke(key, passphrase=_passphrase(folder)), as_json)
 
 
-@trust.command(epilog="Example: edgeveil trust rotate root --root-key new/signing.pub")
+@trust.command(epilog="Example: edgeveil trust rotate root --key new/signing.pub")
 def rotate(
     folder: Folder,
-    root: Roots = None,
+    key: Annotated[list[Path] | None, typer.Option("--key", help="signing.pub of a new root key; repeat it.")] = None,
     threshold: Annotated[int, typer.Option(min=1, help="How many of the new root keys must sign.")] = 1,
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Replace the root keys: holders of the old ones and of the new ones sign (edgeveil trust sign)."""
-    _print(_open(folder).rotate(root or (), threshold, passphrase=_passphrase(folder, passphrase_file)))
+    _print(_open(folder).rotate(key or (), threshold, passphrase=_passphrase(folder)), as_json)
 
 
 @trust.command(epilog="Example: edgeveil trust sign root --key ann/signing.key")
 def sign(
     folder: Folder,
     key: Annotated[str, typer.Option(help="signing.key of a root key, or its pkcs11: address.")],
-    passphrase_file: PassphraseFile = None,
+    as_json: Json = False,
 ) -> None:
     """Add one root key's signature to what waits in the folder; enough of them put it in force."""
-    _print(_open(folder).sign(key, passphrase=passphrase_of(key, passphrase_file)))
+    _print(_open(folder).sign(key, passphrase=passphrase_of(key)), as_json)
 
 
-@trust.command(epilog="Example: edgeveil trust upgrade root")
-def upgrade(folder: Folder, passphrase_file: PassphraseFile = None) -> None:
-    """Bring a trust folder of version 0.1 or 0.2 to roles. Its boards take the new trust.json over; no way back."""
-    _print(_open(folder).upgrade(passphrase=_passphrase(folder, passphrase_file)))
-
-
-@trust.command(epilog="Example: edgeveil trust require root 5")
-def require(
-    folder: Folder,
-    security_version: Annotated[int, typer.Argument(help="The least security version that boards accept.")],
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Raise the least security version that boards accept."""
-    _print(_open(folder).require(security_version, passphrase=_passphrase(folder, passphrase_file)))
-
-
-@trust.command("reset-floor", epilog="Example: edgeveil trust reset-floor root 3")
-def reset_floor(
-    folder: Folder,
-    floor: Annotated[int, typer.Argument(min=0, help="The least security version that boards accept from then on.")],
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Lower the floor of boards, once, to go back to an older release; they take it with edgeveil-edge trust."""
-    _print(_open(folder).reset_floor(floor, passphrase=_passphrase(folder, passphrase_file)))
-
-
-@trust.command("set", epilog="Example: edgeveil trust set root --product hall --index-stale-days 30")
+@trust.command(
+    "set",
+    epilog="Examples: edgeveil trust set root --product hall --index-stale-days 30; "
+    "edgeveil trust set root --require 5; edgeveil trust set root --floor 3; edgeveil trust set root --upgrade",
+)
 def settings(
     folder: Folder,
     product: Annotated[
@@ -180,35 +157,67 @@ def settings(
         list[str] | None,
         typer.Option(help="Edge runtimes that may run as root: .pyz files or their SHA-256, all of them."),
     ] = None,
-    passphrase_file: PassphraseFile = None,
+    require: Annotated[
+        int | None, typer.Option(help="The least security version that boards accept; it goes up alone.")
+    ] = None,
+    floor: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Lower the floor of boards to that security version, once, to go back to an older release; they take "
+            "it with edgeveil-edge trust.",
+        ),
+    ] = None,
+    policy: Annotated[
+        Path | None,
+        typer.Option(
+            help="Sign policy.json, what bundles must hide (docs/how-to/trust-and-policy.md), for boards in use: "
+            "edgeveil-edge policy installs it. New boards get it with their first flash."
+        ),
+    ] = None,
+    upgrade: Annotated[
+        bool,
+        typer.Option(
+            "--upgrade",
+            help="Bring a folder of version 0.1 or 0.2 to roles. Its boards take the new trust.json over; no way back.",
+        ),
+    ] = False,
+    as_json: Json = False,
 ) -> None:
-    """Change what boards hold the index of updates and their runtime to."""
+    """Change what boards hold bundles, the index of updates and their runtime to."""
     changes: dict[str, Any] = {} if product is None else {"product": product}
     if index_stale_days is not None:
         changes["index_stale_days"] = index_stale_days or None
     if runtime is not None:
         changes["runtimes"] = tuple(sorted({_runtime(one) for one in runtime}))
-    if not changes:
-        raise BadInput("A setting was expected: --product, --index-stale-days or --runtime.")
-    _print(_open(folder).settle(passphrase=_passphrase(folder, passphrase_file), **changes))
-
-
-@trust.command(epilog="Example: edgeveil trust policy root policy.json")
-def policy(
-    folder: Folder,
-    file: Annotated[
-        Path, typer.Argument(help="policy.json: what bundles must hide (docs/how-to/trust-and-policy.md).")
-    ],
-    passphrase_file: PassphraseFile = None,
-) -> None:
-    """Sign a policy for boards in use (edgeveil-edge policy installs it). New boards get it with their first flash."""
-    version = _open(folder).sign_policy(file, passphrase=_passphrase(folder, passphrase_file))
-    waits = folder / "policy-pending.json"
-    if waits.exists():
-        print(f"Version {version} of the policy waits in {waits} for more signatures.")
-        _ask_to_sign(folder)
+    if bool(changes) + (require is not None) + (floor is not None) + (policy is not None) + upgrade != 1:
+        raise BadInput(
+            "One change was expected: --product, --index-stale-days and --runtime together, or --require, --floor, "
+            "--policy or --upgrade alone."
+        )
+    passphrase, opened = _passphrase(folder), _open(folder)
+    if policy is not None:
+        _policy(opened, policy, passphrase, as_json)
+    elif require is not None:
+        _print(opened.require(require, passphrase=passphrase), as_json)
+    elif floor is not None:
+        _print(opened.reset_floor(floor, passphrase=passphrase), as_json)
     else:
-        print(f"Version {version} of the policy is {folder / 'policy-signed.json'}.")
+        _print(
+            opened.upgrade(passphrase=passphrase) if upgrade else opened.settle(passphrase=passphrase, **changes),
+            as_json,
+        )
+
+
+def _policy(opened: TrustFolder, file: Path, passphrase: str | None, as_json: bool) -> None:
+    version = opened.sign_policy(file, passphrase=passphrase)
+    waits = opened.folder / "policy-pending.json"
+    text = f"Version {version} of the policy is {opened.folder / 'policy-signed.json'}."
+    if waits.exists():
+        text = f"Version {version} of the policy waits in {waits} for more signatures."
+    print_either({"schema": 1, "policy_version": version, "waits": waits.exists()}, text, as_json=as_json)
+    if waits.exists():
+        _ask_to_sign(opened.folder)
 
 
 @trust.command(epilog="Example: edgeveil trust show root")
@@ -223,15 +232,15 @@ def _open(folder: Path) -> TrustFolder:
     return TrustFolder.open(folder)
 
 
-def _passphrase(folder: Path, file: Path | None) -> str | None:
+def _passphrase(folder: Path) -> str | None:
     """That of the root key in the folder; None where its holders keep theirs elsewhere."""
     from edgeveil.trainer.sealing.keys import KEY_FILE
 
-    return passphrase_of(folder / KEY_FILE, file) if (folder / KEY_FILE).exists() else None
+    return passphrase_of(folder / KEY_FILE) if (folder / KEY_FILE).exists() else None
 
 
-def _print(made: TrustFolder) -> None:
-    print(made.text())
+def _print(made: TrustFolder, as_json: bool) -> None:
+    print_view(made, as_json=as_json)
     if made.pending is not None:
         _ask_to_sign(made.folder)
 

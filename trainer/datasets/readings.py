@@ -361,8 +361,8 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
     if x.ndim == 4 and min(x.shape[1:3]) < SMALLEST_SIDE:
         raise BadInput(
             f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
-            f"{x.shape[2]}. Give vectors, x.reshape(len(x), -1), or say that they are a series: --rate and --channels, "
-            "`[data.series]` of a recipe."
+            f"{x.shape[2]}. Give vectors, x.reshape(len(x), -1), or say that they are a series: --series rate "
+            "and channels, `[data.series]` of a recipe."
         )
     if x.dtype.kind == "f":
         rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))

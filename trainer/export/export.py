@@ -257,7 +257,7 @@ def export(
     chosen = [board_profiles.load(name, commands=True) for name in dict.fromkeys(profiles)]
     if not chosen and not all_formats:
         known = ", ".join(board_profiles.names())
-        raise BadInput(f"A board to export for was expected (--for): one of {known}; or --all-formats.")
+        raise BadInput(f"A board to export for was expected (--for): one of {known}; or all.")
     check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
@@ -281,7 +281,7 @@ def _export(
     load_tensorflow()
     fitted = source.perturber()
     if pool is not None and emit != "code":
-        raise BadInput("--pool is what the receiver of a code draws from: give it with --emit code.")
+        raise BadInput("A pool is what the receiver of a code draws from: give it with --emit code:N.")
     if emit == "code":
         fitted = of_kind(fitted.kind).as_code(fitted, source.dataset().part("perturber").x, pool)
     if emit == "both":

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.trainer.recipe.training_sections import Section
 
@@ -117,6 +118,22 @@ def form_of(path: Path) -> str | None:
     return f"{kind}:{path}" if path.is_file() and kind in OWN else None
 
 
+def data_at(text: str) -> str:
+    """KIND:PATH of your own data that are given by their path alone; any other text as it came.
+
+    A folder is one of recordings where it holds CSV files besides labels.csv, and else one of pictures. Raises
+    ``BadInput`` for a folder with both.
+    """
+    path = Path(text).expanduser()
+    if not path.is_dir():
+        return form_of(path) or text
+    entries = [one for one in path.iterdir() if one.name != "labels.csv" and not one.name.startswith(".")]
+    tables = [one for one in entries if one.suffix.lower() == ".csv"]
+    if tables and len(tables) < len(entries):
+        raise BadInput(f"{text} holds CSV files and others: write csv:{text} for recordings, or images:{text}.")
+    return f"csv:{text}" if tables else f"images:{text}"
+
+
 class Data(Section):
     """Which samples, and which two of their attributes."""
 
@@ -162,7 +179,7 @@ class Data(Section):
     public: bool = Field(
         default=False,
         description="The data are public and may be passed on perturbed, as their licence or their people allow. "
-        "`edgeveil freeze` requires it for data that it does not know.",
+        "`edgeveil bundle samples` requires it for data that it does not know.",
     )
     sensor: Literal["camera", "depth", "wifi", "motion"] | None = Field(
         default=None,

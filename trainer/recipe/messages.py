@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from edgeveil.edge_runtime import errors
 from edgeveil.edge_runtime.errors import BadInput
 
 # Names that have changed: an old one is refused with its new name; and keys that were deleted.
@@ -26,8 +26,8 @@ RECIPES = {
 }
 
 _ROUNDS = (
-    "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil collect, or train "
-    "on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
+    "training by rounds over MQTT was deleted: report readings and estimate their mean with edgeveil local collect, or "
+    "train on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
 )
 # By section, kind and key, and by a value of a key: what replaces it.
 GONE = {
@@ -46,8 +46,8 @@ def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str =
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """``" (did you mean X?)"`` if a known word is near, else an empty text."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f' (did you mean "{close[0]}"?)' if close else ""
+    near = errors.nearest(word, known)
+    return f' (did you mean "{near}"?)' if near else ""
 
 
 def sentence(error: ValidationError, model: type[BaseModel], origin: str) -> str:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import Section
 
@@ -43,15 +42,6 @@ class Private(Section):
         lt=1,
         description="Share of epsilon and delta for the pictures of classes or codes; the rest is the encoder's.",
     )
-
-
-def epsilon_and_delta(text: str) -> dict[str, float]:
-    """``epsilon`` and ``delta`` of a text as 8,1e-5. Raises ``BadInput``."""
-    try:
-        epsilon, delta = (float(part) for part in text.split(","))
-    except ValueError:
-        raise BadInput(f'Expected --private EPSILON,DELTA, as in --private 8,1e-5; got "{text}".') from None
-    return {"epsilon": epsilon, "delta": delta}
 
 
 def check_private(perturber: Perturber, prior: str, *, from_training: bool, unseen: bool = False) -> None:

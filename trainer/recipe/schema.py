@@ -15,7 +15,7 @@ from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.messages import nearest, sentence
 from edgeveil.trainer.recipe.perturber import KINDS, Perturber, either, every, of_kind, union
-from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private, epsilon_and_delta
+from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private
 from edgeveil.trainer.recipe.training_sections import (
     Budget,
     Capture,
@@ -178,6 +178,11 @@ class Recipe(Section):
             table = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise BadInput(f"{origin} is not valid TOML: {error}.") from None
+        return cls.of_table(table, origin=origin, folder=folder)
+
+    @classmethod
+    def of_table(cls, table: dict[str, Any], *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
+        """As ``parse``, from the content of the TOML."""
         recipe = cls.check(table, origin=origin)
         found: dict[str, Any] = {}
         if recipe.data.own is not None:
@@ -215,12 +220,6 @@ class Recipe(Section):
         )
         return self.model_copy(update={"budget": cut})
 
-    def with_private(self, text: str) -> Recipe:
-        """This recipe under [private] with the epsilon and delta of a text as 8,1e-5. Raises ``BadInput``."""
-        table = self.model_dump(exclude_none=True)
-        table["private"] = {**table.get("private", {}), **epsilon_and_delta(text)}
-        return self.check(table, origin=f"--private {text}")
-
     def toml(self) -> str:
         """The recipe with every default written out; ``parse`` gives it back."""
         return tomli_w.dumps(self.model_dump(exclude_none=True))
@@ -230,7 +229,7 @@ class Recipe(Section):
         text = str(recipe)
         if own := form_of(Path(text).expanduser()):
             raise BadInput(
-                f"A recipe was expected, and {text} are data. Write one for them: edgeveil recipe new --data {own} "
+                f"A recipe was expected, and {text} are data. Write one for them: edgeveil recipe new {own} "
                 "--out mine.toml"
             )
         if text.endswith(".toml") or "/" in text or isinstance(recipe, Path):

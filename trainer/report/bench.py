@@ -139,7 +139,7 @@ def _blocks(text: str) -> Iterator[dict[str, Any]]:
             yield {"kind": "text", "text": block.replace("**", "").replace("`", "")}
 
 
-# ``edgeveil report bench``: tables and pictures of recorded benchmarks.
+# ``edgeveil run report bench``: tables and pictures of recorded benchmarks.
 #
 # Reads the JSON files of a folder: results of ``edgeveil-edge bench`` (schema 3) and of ``edgeveil bench --against``,
 # and records of ``docs/results/bench``: Tables 3 and 4, the harness's overhead, repeated runs, start-up.
@@ -233,7 +233,7 @@ def read_audits(folder: Path) -> list[dict[str, Any]]:
 
 def tables(found: dict[str, list[tuple[str, Any]]]) -> str:
     """All tables as Markdown."""
-    parts = ["# Benchmarks, as recorded\n\nMade by `edgeveil report bench`; change the results, not this file.\n"]
+    parts = ["# Benchmarks, as recorded\n\nMade by `edgeveil run report bench`; change the results, not this file.\n"]
     if found["bench"]:
         parts.append("## Measured\n\n" + bench_table(found["bench"]))
     for name, document in found["side-by-side"]:

@@ -138,7 +138,7 @@ def _facts(run: Path) -> dict[str, Any]:
         found = json.loads((run / "run.json").read_text())
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil runs list`."
+            f"A run was expected in {run}; there is none ({reason(error)}). See `edgeveil run list`."
         ) from None
     return found if isinstance(found, dict) else {}
 
@@ -148,7 +148,7 @@ def _recipe(run: Path) -> dict[str, Any]:
         return tomllib.loads((run / "recipe.toml").read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(
-            f"The recipe of the run in {run} cannot be read ({reason(error)}). See `edgeveil runs list`."
+            f"The recipe of the run in {run} cannot be read ({reason(error)}). See `edgeveil run list`."
         ) from None
 
 
@@ -180,8 +180,8 @@ class MlflowStore:
             from mlflow.exceptions import MlflowException
         except ImportError:
             raise BadInput(
-                "--track mlflow: needs the package mlflow-skinny, which is not installed: pip install "
-                "'edgeveil[mlflow]'. Or leave --track out: edgeveil runs shows the same figures."
+                "EDGEVEIL_TRACK=mlflow: needs the package mlflow-skinny, which is not installed: pip install "
+                "'edgeveil[mlflow]'. Or leave it out: edgeveil run shows the same figures."
             ) from None
         self.folder = folder.absolute()
         try:
@@ -190,7 +190,8 @@ class MlflowStore:
             self._experiment = self._client.create_experiment(EXPERIMENT) if found is None else found.experiment_id
         except (MlflowException, OSError) as error:
             raise BadInput(
-                f"--track: a folder for MLflow was expected at {folder}; nothing can be written there: {reason(error)}"
+                f"EDGEVEIL_TRACK: a folder for MLflow was expected at {folder}; nothing can be written there: "
+                f"{reason(error)}"
             ) from None
 
     def add(self, run: Path) -> str:
@@ -216,7 +217,7 @@ def store_of(text: str) -> MlflowStore:
     """The store that ``mlflow:DIR`` names. Raises ``BadInput``."""
     kind, _, folder = text.partition(":")
     if kind != "mlflow" or not folder:
-        raise BadInput(f"--track: mlflow:DIR was expected, such as mlflow:mlruns; got {text!r}.")
+        raise BadInput(f"EDGEVEIL_TRACK: mlflow:DIR was expected, such as mlflow:mlruns; got {text!r}.")
     return MlflowStore(Path(folder))
 
 

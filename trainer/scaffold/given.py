@@ -21,7 +21,7 @@ from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
 
 
 CHANNELS = "ax:g,ay:g,az:g"
-EXAMPLE = f"--rate 50 --channels {CHANNELS}"
+EXAMPLE = f"--series rate=50 --series channels={CHANNELS}"
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,24 @@ class Steps:
     hop: int | None = None
     time: str | None = None
 
+    @classmethod
+    def of(cls, words: Sequence[str]) -> Steps:
+        """From KEY=VALUE each. Raises ``BadInput``."""
+        types = {"rate": float, "channels": str, "window": int, "hop": int, "time": str}
+        found: dict[str, Any] = {}
+        for word in words:
+            key, _, value = word.partition("=")
+            try:
+                found[key] = types[key](value)
+            except (KeyError, ValueError):
+                raise BadInput(
+                    f"--series: expected {EXAMPLE.removeprefix('--series ')}, or window, hop or time; got {word}."
+                ) from None
+        return cls(**found)
+
     def given(self) -> list[str]:
         """The options that were given, with their values."""
-        return [f"--{name} {value}" for name, value in asdict(self).items() if value is not None]
+        return [f"--series {name}={value}" for name, value in asdict(self).items() if value is not None]
 
     def section(self, source: str, path: Path) -> dict[str, Any] | None:
         """``[data.series]``; None where the samples are no series. Raises ``BadInput`` with what is missing."""
@@ -55,11 +70,13 @@ class Steps:
         missing = [name for name in needed if getattr(self, name) is None]
         if missing:
             raise BadInput(
-                f"{path}: of a series {', '.join(f'--{name}' for name in missing)} must be said{_seen(path)}, as in "
-                f"{EXAMPLE}{' --window 100 --hop 25 --time seconds' if recordings else ''}."
+                f"{path}: of a series {', '.join(missing)} must be said{_seen(path)}, as in "
+                f"{EXAMPLE}{' --series window=100 --series hop=25 --series time=seconds' if recordings else ''}."
             )
         if not recordings and (self.window is not None or self.time is not None):
-            raise BadInput("--window and --time are of recordings, csv:FOLDER: each x of an .npz is a window already.")
+            raise BadInput(
+                "--series window and time are of recordings, csv:FOLDER: each x of an .npz is a window already."
+            )
         names, units = zip(*map(_channel, str(self.channels).split(",")), strict=True)
         section = {"length": self.window, "hop": self.hop, "rate_hz": self.rate, "channels": names, "units": units}
         return {
@@ -80,7 +97,7 @@ def is_folder(source: str, path: Path) -> bool:
 def _channel(word: str) -> tuple[str, str]:
     name, _, unit = (part.strip() for part in word.partition(":"))
     if not name or not unit:
-        raise BadInput(f'--channels: expected a name and a unit for each, as in {CHANNELS}; got "{word}".')
+        raise BadInput(f'--series channels: expected a name and a unit for each, as in {CHANNELS}; got "{word}".')
     return name, unit
 
 
@@ -91,7 +108,7 @@ def _seen(path: Path) -> str:
 
 
 LARGE = 128  # pixels: pictures with a longer side make a large network
-PEOPLE = "people"  # of --crop: a patch around each person, wherever they are
+PEOPLE = "people"  # of --camera crop: a patch around each person, wherever they are
 KINECT_COLUMNS = 512  # of a Kinect v2's pictures, for which [capture.crop] has its defaults
 LABELS = "labels.csv"  # of a folder of pictures, where --labels names no other
 
@@ -137,6 +154,14 @@ class Given:
         return self.path / LABELS if self.labels is None else self.labels.expanduser()
 
 
+def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None]:
+    """``capture``, ``size`` and ``crop`` of ``Given`` from frame=, size= and crop=. Raises ``BadInput``."""
+    found = dict(word.partition("=")[::2] for word in words)
+    if wrong := sorted(set(found) - {"frame", "size", "crop"}) or [key for key, value in found.items() if not value]:
+        raise BadInput(f"--camera: expected frame=640x480x3, size=32x32 or crop=480x480; got {wrong[0]}.")
+    return found.get("frame"), found.get("size"), found.get("crop")
+
+
 def data_section(given: Given) -> dict[str, Any]:
     """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle. Raises ``BadInput``."""
     kind = given.kind
@@ -179,17 +204,19 @@ def data_section(given: Given) -> dict[str, Any]:
 def capture_section(given: Given) -> dict[str, Any] | None:
     """``[capture]``; None where the samples are what the sensor gives. Raises ``BadInput``."""
     if given.capture is None:
-        _refuse(given, ("size", "crop"), "they are of --capture WIDTHxHEIGHTxCHANNELS: add it")
+        _refuse(given, ("size", "crop"), "they are of --camera frame=WIDTHxHEIGHTxCHANNELS: add it")
         return None
     if given.kind in ("csv", "parquet") or given.steps.given():
-        raise BadInput("--capture is for a camera's pictures, and these are none: leave it out.")
-    columns, rows, channels = _numbers("--capture", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)")
+        raise BadInput("--camera is for a camera's pictures, and these are none: leave it out.")
+    columns, rows, channels = _numbers(
+        "--camera frame", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)"
+    )
     if given.kind == "images":
         high, wide, *last = _first_picture(given).shape
         sides = [wide, high, *(last or [1])]
         if sides != [columns, rows, channels]:
             came = "x".join(map(str, sides))
-            raise BadInput(f"--capture: expected what the pictures are, {came}; got {given.capture}.")
+            raise BadInput(f"--camera frame: expected what the pictures are, {came}; got {given.capture}.")
     section: dict[str, Any] = {
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
     }
@@ -201,9 +228,11 @@ def capture_section(given: Given) -> dict[str, Any] | None:
         section["window"] = _window(given.crop, rows, columns)
         whole = section["window"][2:]
     if given.size is not None:
-        wide, high, *last = _numbers("--size", given.size, r"(\d+)x(\d+)(?:x(1|3))?", "32x32, or 32x32x1 for gray")
+        wide, high, *last = _numbers(
+            "--camera size", given.size, r"(\d+)x(\d+)(?:x(1|3))?", "32x32, or 32x32x1 for gray"
+        )
         if min(wide, high) < SMALLEST_SIDE:
-            raise BadInput(f"--size: expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE}; got {given.size}.")
+            raise BadInput(f"--camera size: expected at least {SMALLEST_SIDE}x{SMALLEST_SIDE}; got {given.size}.")
         section["size"] = [high, wide]
         section |= {"channels": last[0]} if last and last[0] != channels else {}
         if given.crop != PEOPLE and high <= whole[0] and wide <= whole[1]:
@@ -222,19 +251,22 @@ def smaller(shape: Sequence[int]) -> list[str]:
     if max(high, wide) <= LARGE:
         return []
     side = LARGE // 4
-    return [f"--capture {wide}x{high}x{channels}", f"--size {side}x{max(SMALLEST_SIDE, round(side * high / wide))}"]
+    return [
+        f"--camera frame={wide}x{high}x{channels}",
+        f"--camera size={side}x{max(SMALLEST_SIDE, round(side * high / wide))}",
+    ]
 
 
 def _window(crop: str, rows: int, columns: int) -> list[int]:
     wide, high, *place = _numbers(
-        "--crop",
+        "--camera crop",
         crop,
         r"(\d+)x(\d+)(?:\+(\d+)\+(\d+))?",
         "480x480 (the middle), 480x480+80+0 (its left and top) or people",
     )
     left, top = place or ((columns - wide) // 2, (rows - high) // 2)
     if not (wide and high and 0 <= left <= columns - wide and 0 <= top <= rows - high):
-        raise BadInput(f"--crop: expected a part of the camera's {columns}x{rows}; got {crop}.")
+        raise BadInput(f"--camera crop: expected a part of the camera's {columns}x{rows}; got {crop}.")
     return [top, left, high, wide]
 
 
@@ -242,7 +274,7 @@ def _people(frame: dict[str, Any]) -> dict[str, Any]:
     """Height above the floor in a patch around each person under a depth camera, with a Kinect v2's optics."""
     if frame["dtype"] != "uint16" or len(frame["shape"]) != 2:
         raise BadInput(
-            f"--crop people: people are found in depth, in pictures of 16 bits and one channel; these are "
+            f"--camera crop=people: people are found in depth, in pictures of 16 bits and one channel; these are "
             f"{frame['dtype']} {tuple(frame['shape'])}. Name the part that is used, as in 480x480."
         )
     scale = frame["shape"][1] / KINECT_COLUMNS
@@ -282,7 +314,8 @@ def _numbers(flag: str, words: str, pattern: str, example: str) -> list[int]:
 def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
     for name in names:
         if getattr(given, name):
-            raise BadInput(f"--{name.replace('_', '-')} does not go with {given.kind}: {reason}.")
+            option = f"camera {name}" if name in ("size", "crop") else name.replace("_", "-")
+            raise BadInput(f"--{option} does not go with {given.kind}: {reason}.")
 
 
 def _columns(given: Given) -> str:

@@ -1,4 +1,4 @@
-"""``edgeveil data look``: what a user's data hold, what could be y and z, and what is wrong, before any training."""
+"""``edgeveil data inspect``: what a user's data hold, what could be y and z, and what is wrong, before any training."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def next_command(given: Given, found: Found) -> str:
         words.append("[--subject COLUMN]")
     if given.kind == "images" and found.shape is not None:
         words += smaller(found.shape)
-    return " ".join(["edgeveil recipe new --data", shlex.quote(given.source), *words, "--out mine.toml"])
+    return " ".join(["edgeveil recipe new", shlex.quote(given.source), *words, "--out mine.toml"])
 
 
 def unnamed_subjects(given: Given) -> list[str]:

@@ -303,7 +303,7 @@ class Signer:
             )
             raise BadInput(f"{key_path} could not be opened as a signing key. {problem}") from None
         if not isinstance(private, Ed25519PrivateKey):
-            raise BadInput(f"{key_path} holds a key, but not one for Ed25519. Make one with edgeveil keygen.")
+            raise BadInput(f"{key_path} holds a key, but not one for Ed25519. Make one with edgeveil key new.")
         public_path = key_path.with_suffix(".pub")
         key = read_public_key(public_path)
         if key.key != _public_hex(private):
@@ -322,7 +322,7 @@ class Signer:
 
 
 def _read(path: Path) -> bytes:
-    return read_secret(path, what="The signing key", cure="Give the signing.key that edgeveil keygen wrote.")
+    return read_secret(path, what="The signing key", cure="Give the signing.key that edgeveil key new wrote.")
 
 
 def _public_hex(private: Any) -> str:

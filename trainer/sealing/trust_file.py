@@ -170,7 +170,7 @@ class TrustFolder:
         self._needs_roles()
         if not roots:
             raise BadInput(
-                "The new root keys were expected: make one with edgeveil keygen and give --root-key signing.pub."
+                "The new root keys were expected: make one with edgeveil key new and give --root-key signing.pub."
             )
         return self._next(passphrase, root=Role(_role(roots).keys, threshold))
 

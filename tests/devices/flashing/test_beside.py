@@ -28,9 +28,9 @@ def lines(root, source, sinks, services, *, profile=PI, spends=False):
 @pytest.mark.parametrize(
     ("root", "source", "sinks", "words"),
     [
-        ("/srv/veil", "camera:1", (), "a service next to it has a folder of its own: --root /opt/edgeveil-NAME"),
+        ("/srv/veil", "camera:1", (), "a service next to it has its own: root = /opt/edgeveil-NAME"),
         (HALL, "camera:0", (), "camera:0 is the camera of the service edgeveil"),
-        (HALL, "camera:/dev/video0", (), "--root /opt/edgeveil."),
+        (HALL, "camera:/dev/video0", (), "root = /opt/edgeveil."),
         (HALL, "camera:1", ("npz:/var/lib/edgeveil/out",), "may write to /var/lib/edgeveil-hall alone"),
     ],
 )
@@ -92,7 +92,7 @@ def test_no_name_is_a_unit_a_user_or_a_folder_of_the_first_service():
     assert WORDS == TAKEN
     for word in TAKEN:
         assert paths.service_of(f"/opt/edgeveil-{word}") == "edgeveil" == gather_facts._service(f"/opt/edgeveil-{word}")
-        with pytest.raises(Refused, match="--root names"):
+        with pytest.raises(Refused, match="and root in boards"):
             lines(f"/opt/edgeveil-{word}", "camera:1", (), (THERE,))
 
 

@@ -103,7 +103,7 @@ def take_over(edgeveil, folder):
     shutil.copytree(folder / "root", folder / "new")
     (folder / "word").write_text("correct horse\n")
     (folder / "edge.pyz").write_bytes(zipapp_bytes())
-    for words in (("upgrade", folder / "new"), ("set", folder / "new", "--runtime", folder / "edge.pyz")):
+    for words in (("set", folder / "new", "--upgrade"), ("set", folder / "new", "--runtime", folder / "edge.pyz")):
         code, _, said = edgeveil("trust", *words, "--passphrase-file", folder / "word")
         assert code == 0, said
     return folder / "new"
@@ -168,14 +168,14 @@ def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(o
     where[3] = new
     newer = done("flash", owner / "second.veil", *to, *where)
     assert (status()["current"], status()["previous"]) == (newer["sha"], sha)
-    assert edgeveil("rollback", *to, *board.options())[0] == 0
+    assert edgeveil("board", "rollback", *to, *board.options())[0] == 0
     record = {"flashed by": version_0_1.COMMIT, "release": sha, "trust": payload, "status at the end": runs_still()}
     emulated_boards.record("version-0.1.json", record)
 
 
 def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, edgeveil, done, tmp_path):
     board, root, updates = here, str(tmp_path / "hall"), tmp_path / "updates"
-    where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *board.options(), "--root", root]
+    where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *board.options(root=root)]
     sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)["sha"]
     updates.mkdir()
     for name in ("second.veil", "index.json"):
@@ -185,7 +185,7 @@ def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, e
         return on_board(board, root, "update", "--root", root, "--from", f"dir:{updates}")
 
     def status():
-        return done("status", "--on", board.target, "--root", root, *board.options())
+        return done("status", "--on", board.target, *board.options(root=root))
 
     assert "now runs" in timer()  # by the runtime of 0.1
     there = status()
@@ -207,7 +207,7 @@ def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, e
 def test_its_service_goes_on_with_the_units_of_0_1_and_with_new_ones(older, virtual_board, tmp_path, edgeveil, done):
     board, wheels = virtual_board, tmp_path / "wheels"
     owner = older.owner(tmp_path, "watching")
-    edgeveil("wheels", "raspberry-pi-cpu", *emulated_boards.wheels(emulated_boards.LITERT), "--out", wheels)
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *emulated_boards.wheels(emulated_boards.LITERT), "--out", wheels)
     where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--wheels", wheels, *board.options()]
     service = ["--source", "simulate:depth?fps=5", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     board.run("systemctl is-system-running --wait || true", timeout_s=600)

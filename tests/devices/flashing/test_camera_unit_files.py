@@ -128,7 +128,7 @@ def test_credentials_come_from_a_file(tmp_path):
     given = with_credentials(Wanted("https://camera.example/x", ("none",)), file)
     assert given.source == "https://who:topsecret@camera.example/x"
     for wanted, words in (
-        (Wanted(SOURCE), "--source-credentials FILE"),
+        (Wanted(SOURCE), "source_credentials in boards.toml"),
         (Wanted("camera:0"), "leave it out"),
         (Wanted("https://camera.example/", service=False), "leave it out"),
         (Wanted("camera:0", accept_raw_on_network=True), "leave it out"),

@@ -50,7 +50,7 @@ def edgeveil(monkeypatch, capfd):
 
 def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots_again(card, tmp_path, edgeveil):
     trust, first, second, third = watching_bundle(tmp_path, "first", "second", "third")
-    edgeveil("wheels", "raspberry-pi-cpu", *emulated_boards.wheels(*WHEELS), "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *emulated_boards.wheels(*WHEELS), "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", trust]
     common += ["--wheels", tmp_path / "wheels"]
     service = ["--source", "camera:0", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
@@ -63,7 +63,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         ssh_s = time.monotonic() - began
         health = healthy(board)
         first_frames_s = time.monotonic() - began
-        probed, _ = edgeveil("devices", "probe", "--on", board.as_pi, *board.options())
+        probed, _ = edgeveil("board", "probe", "--on", board.as_pi, *board.options(), "--json")
         there = json.loads(probed)["edgeveil"]
         assert (there["committed"], there["service_active"]) == (sha, True)
         assert health["bundle"] == "first"
@@ -104,7 +104,7 @@ def test_a_flashed_card_boots_and_serves_is_flashed_over_ssh_goes_back_and_boots
         assert healthy(board)["bundle"] == "second"
         out, _ = edgeveil("flash", second.path, "--on", board.as_pi, *common, *service, *board.options(), "--json")
         assert json.loads(out)["steps"] == []
-        edgeveil("rollback", "--on", board.as_pi, *board.options())
+        edgeveil("board", "rollback", "--on", board.as_pi, *board.options())
         assert healthy(board)["bundle"] == "first"
         record["rolled back as pi to"] = "first"
         record["a hung outside"] = hang(board)
@@ -136,7 +136,7 @@ def fetch(board, edgeveil, third, there, common, folder):
     board.run("mkdir -p /srv/updates")
     for path in (third.path, folder / "index.json"):
         board.put(path.read_bytes(), f"/srv/updates/{path.name}")
-    more = ["--update-from", "dir:/srv/updates", *board.options(), "--json"]
+    more = [*board.options(update="dir:/srv/updates"), "--json"]
     out, _ = edgeveil("flash", there.path, "--on", board.as_pi, *common, *more)
     assert json.loads(out)["steps"] == ["service", "start"]
     assert board.run("systemctl is-active edgeveil-update.timer").stdout == b"active\n"

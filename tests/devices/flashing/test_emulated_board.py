@@ -96,7 +96,7 @@ def status(edgeveil, board):
     """What the board answers."""
 
     def run():
-        code, out, said = edgeveil("status", "--on", board.target, "--json")
+        code, out, said = edgeveil("board", "status", "--on", board.target, "--json")
         assert code == 0, said
         return json.loads(out)
 
@@ -105,7 +105,7 @@ def status(edgeveil, board):
 
 def test_flashed_and_run_beside_the_workstation(edgeveil, flash, status, board, owner, wheels, tmp_path, monkeypatch):
     first = owner[1]
-    code, out, said = edgeveil("devices", "probe", "--on", board.target)
+    code, out, said = edgeveil("board", "probe", "--on", board.target, "--json")
     facts = json.loads(out)
     assert (code, facts["architecture"], facts["interpreters"].get("ai-edge-litert")) == (0, "aarch64", None), said
     assert board.run("printenv QEMU_CPU").stdout == b"cortex-a53\n"
@@ -157,7 +157,7 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
     code, _, said = edgeveil("flash", bundle, "--on", board.target, *where)
     assert code == 0, said
     more = ["--into", export_folder, "--trust", folder / "keys", "--json"]
-    code, out, said = edgeveil("audit", bundle, "--on", board.target, *more)
+    code, out, said = edgeveil("audit", "board", bundle, "--on", board.target, *more)
     assert code == 0, said
     assert "raw samples of the test slice" in said
     document = json.loads(out)

@@ -17,7 +17,7 @@ import tomllib
 
 from edgeveil.devices import profiles, transports
 from tests.support import bundles, output, programs
-from tests.support.boards import owners
+from tests.support.boards import owners, sshd
 from tests.support.boards.simulated_board import SimulatedBoard
 from tests.support.promised.counted_bundles import counted_example
 
@@ -88,7 +88,8 @@ def edgeveil(owner, monkeypatch, capfd):
 
     def run(board, *words):
         monkeypatch.setattr(transports, "open_transport", lambda *_, **__: board)
-        code, out, said = command(*words, "--on", "ssh://board", "--root", board.root)
+        more = sshd.boards_file(board.folder, {"ssh://board": {"root": board.root}})
+        code, out, said = command(*words, "--on", "ssh://board", *more)
         assert "Traceback" not in said
         return code, out, said
 

@@ -35,7 +35,7 @@ def card(edgeveil, tmp_path):
     trust, first, second = watching_bundle(tmp_path, "first", "second")
     TrustFolder.open(trust).settle(index_stale_days=STALE_DAYS, passphrase="correct horse")  # noqa: S106
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
     common = ["--for", "raspberry-pi-cpu", "--trust", trust, "--wheels", tmp_path / "wheels"]
     place = emulated_boards.new_card(tmp_path / "card.img")
     (tmp_path / "days.conf").write_text(JOURNAL)
@@ -105,13 +105,14 @@ def password_sudo(board, edgeveil, folder, second, common):
     """From now on pi's sudo wants a password. A wrong one changes nothing, the right one flashes and stays nowhere."""
     board.run("chpasswd", data=f"pi:{PASSWORD}\n".encode())
     board.run("echo 'pi ALL=(ALL) ALL' > /etc/sudoers.d/010_pi-nopasswd")
-    flash = ["flash", second.path, "--on", board.as_pi, *common, *board.options()]
+    flash = ["flash", second.path, "--on", board.as_pi, *common]
+    login = board.options(password_file=folder / "password")
     (folder / "password").write_text("wrong\n")
-    refused = edgeveil(*flash, "--password-file", folder / "password", code=2)
+    refused = edgeveil(*flash, *login, code=2)
     assert "password" in refused
     assert health(board)["bundle"] == "first"
     (folder / "password").write_text(PASSWORD + "\n")
-    out = edgeveil(*flash, "--password-file", folder / "password", "--json")
+    out = edgeveil(*flash, *login, "--json")
     assert json.loads(out)["steps"] == ["upload", "install", "start"]
     assert healthy(board)["bundle"] == "second"
     found = f"journalctl --no-pager | grep -c '{PASSWORD}'; grep -rl '{PASSWORD}' /home /root /opt /etc /var /tmp /run"
@@ -148,5 +149,5 @@ def red(board, edgeveil):
         time.sleep(5)
     status = board.run("systemctl show -P ExecMainStatus edgeveil").stdout.decode().strip()
     said = board.run("journalctl --no-pager -o cat -u edgeveil | grep 'update index' | tail -1").stdout.decode().strip()
-    there = json.loads(edgeveil("status", "--on", board.target, *board.options(), "--json"))
+    there = json.loads(edgeveil("board", "status", "--on", board.target, *board.options(), "--json"))
     return {"status": status, "said": said, "index_days": there["index"]["age_s"] // 86400}

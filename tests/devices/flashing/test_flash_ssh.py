@@ -39,7 +39,7 @@ def edgeveil(server, owner, tmp_path, capfd, monkeypatch):
     (tmp_path / "opt").mkdir()
 
     run = output.in_process(monkeypatch, capfd)
-    return lambda *words: run(*words, "--root", tmp_path / "opt", *server.options())
+    return lambda *words: run(*words, *server.options(root=tmp_path / "opt"))
 
 
 def flash(edgeveil, server, owner, bundle, *more):
@@ -58,7 +58,7 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
     code, _, said = flash(edgeveil, server, owner, first)
     assert code == 0, said
     assert f"Compare it with that of edgeveil trust show {owner[0] / 'root'}" in said
-    code, out, _ = edgeveil("status", "--on", server.target, "--json")
+    code, out, _ = edgeveil("board", "status", "--on", server.target, "--json")
     assert code == 0
     before = json.loads(out)
     assert before["current"] == before["committed"]
@@ -69,21 +69,21 @@ def test_from_nothing_to_a_second_release_and_the_same_again(edgeveil, server, o
 
     code, out, said = flash(edgeveil, server, owner, second, "--json")
     assert json.loads(out)["steps"] == ["upload", "install"], said
-    code, out, _ = edgeveil("status", "--on", server.target, "--json")
+    code, out, _ = edgeveil("board", "status", "--on", server.target, "--json")
     assert json.loads(out)["previous"] == before["committed"]
 
-    code, _, said = edgeveil("rollback", "--on", server.target)
+    code, _, said = edgeveil("board", "rollback", "--on", server.target)
     assert code == 2
     assert "this device takes 2" in said
     code, _, said = flash(edgeveil, server, owner, first)
     assert code == 2
     assert "takes 2 or later" in said
-    code, out, _ = edgeveil("releases", "--on", server.target)
+    code, out, _ = edgeveil("board", "releases", "--on", server.target)
     assert out.count("\n") == 2
 
 
 def test_probe_says_what_the_board_is(edgeveil, server):
-    code, out, _ = edgeveil("devices", "probe", "--on", server.target)
+    code, out, _ = edgeveil("board", "probe", "--on", server.target, "--json")
     found = json.loads(out)
     assert code == 0
     assert found["edgeveil"] is None
@@ -91,7 +91,7 @@ def test_probe_says_what_the_board_is(edgeveil, server):
 
 
 def test_a_board_without_edgeveil_says_so(edgeveil, server):
-    code, _, said = edgeveil("status", "--on", server.target)
+    code, _, said = edgeveil("board", "status", "--on", server.target)
     assert code == 2
     assert "flash it first" in said
 
@@ -220,6 +220,6 @@ def test_an_end_between_two_looks_is_an_end():
 def test_a_line_that_breaks_is_said(server):
     transport = open_transport(server.target, identity=server.identity, known_hosts=server.known_hosts)
     board = Board(transport)
-    transport._client.get_transport().sock.close()
+    transport._clients[-1].get_transport().sock.close()
     with pytest.raises(DeviceFailed, match="Flash again: it resumes"):
         board.facts()

@@ -36,7 +36,7 @@ exit 0
 def card(tmp_path, edgeveil):
     """A card whose boot partition alone was written: by Imager, then by a flash of the folder where it is mounted."""
     trust, first = watching_bundle(tmp_path, "first", capture=OVERHEAD)
-    edgeveil("wheels", NAME, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", NAME, "--out", tmp_path / "wheels")
     place = emulated_boards.new_card(tmp_path / "card.img")
     fat, mounted = f"{place}@@{BOOT_AT}", tmp_path / "bootfs"
     mounted.mkdir()

@@ -22,6 +22,7 @@ from edgeveil.trainer.sealing.keys import write_index
 from tests.support import bundles, programs
 from tests.support.boards import emulated_boards
 from tests.support.boards.board_service import PATIENCE_S, healthy
+from tests.support.boards.sshd import boards_file
 from tests.support.watching_bundle import OVERHEAD, watching_bundle
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
@@ -93,11 +94,11 @@ class Desk:
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.reach = {UPDATES_AT: self.server.server_port}
-        edgeveil("wheels", PROFILE, "--out", folder / "wheels")
+        edgeveil("board", "wheels", PROFILE, "--out", folder / "wheels")
         self.card = emulated_boards.new_card(folder / "card.img", "cloud")
         words = ["--for", PROFILE, "--trust", trust, "--wheels", folder / "wheels", "--setup", folder / "setup.toml"]
         words += ["--source", "simulate:depth", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s&keep=3"]
-        words += ["--update-from", f"http://{UPDATES_AT}/updates"]
+        words += boards_file(folder, {f"image:{self.card}": {"update": f"http://{UPDATES_AT}/updates"}})
         self.said = edgeveil("flash", self.releases[0].path, "--on", f"image:{self.card}", *words)
 
     def end(self):

@@ -1,4 +1,4 @@
-"""``edgeveil devices check``: boards as their owners get them, what is missing there, and the commands that cure it."""
+"""``edgeveil board check``: boards as their owners get them, what is missing there, and the commands that cure it."""
 
 import functools
 import json
@@ -36,10 +36,10 @@ def test_a_new_board_is_told_the_command_for_its_wheels_and_numpy():
     found = missing(replace(READY, interpreters={}), "raspberry-pi-cpu")
     assert found == {
         "numpy": "sudo apt-get install python3-numpy",
-        "interpreter": "edgeveil wheels raspberry-pi-cpu --out wheels, then edgeveil flash ... --wheels wheels",
+        "interpreter": "edgeveil board wheels raspberry-pi-cpu --out wheels, then edgeveil flash ... --wheels wheels",
     }
     older = missing(replace(READY, python="3.11.2", interpreters={"numpy": "1.24.2"}), "raspberry-pi5")
-    assert "edgeveil wheels raspberry-pi5 --python 3.11 --out wheels" in older["interpreter"]
+    assert "edgeveil board wheels raspberry-pi5 --python 3.11 --out wheels" in older["interpreter"]
     none = missing(replace(READY, python="3.12.1", interpreters={"numpy": "2.0"}), "raspberry-pi5")
     assert "no recipe for Python 3.12 (there is one for 3.13, 3.11)" in none["interpreter"]
 
@@ -51,7 +51,7 @@ def test_an_interpreter_that_crashes_is_named_with_the_reason():
     )  # fmt: skip
     found = {one.what: one for one in findings(jetson, KNOWN["jetson-nano"])}
     assert "SIGILL" in found["numpy"].found
-    assert "edgeveil wheels jetson-nano" in found["numpy"].cure
+    assert "edgeveil board wheels jetson-nano" in found["numpy"].cure
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_an_interpreter_that_crashes_is_named_with_the_reason():
         ({"volatile": "overlay"}, "storage", OVERLAY_OFF),
         ({"read_only": True}, "storage", "remount,rw"),
         ({"free_bytes": 2**20}, "storage", "larger card"),
-        ({"sudo": False}, "sudo", "--password-file"),
+        ({"sudo": False}, "sudo", "password_file"),
         ({"systemd": False}, "systemd", "--no-service"),
         ({"architecture": "armv7l"}, "processor", "write a system for aarch64"),
     ],
@@ -157,7 +157,7 @@ def test_the_command(systemd, code, monkeypatch, capfd):
     facts |= {"interpreters": {"numpy": "2.0", "ai-edge-litert": "2.3.0"}, "accelerator": False, "python": "3.11.2"}
     monkeypatch.setattr("edgeveil.devices.transports.open_transport", lambda *_, **__: Answering(**facts))
     edgeveil = output.in_process(monkeypatch, capfd)
-    ended, out, said = edgeveil("devices", "check", "--on", "ssh://pi@edgepi")
+    ended, out, said = edgeveil("board", "check", "--on", "ssh://pi@edgepi")
     assert (ended, "\x1b" in out, "not ready: systemd" in said) == (code, False, not systemd)
-    ended, out, _ = edgeveil("devices", "check", "--on", "ssh://pi@edgepi", "--json")
+    ended, out, _ = edgeveil("board", "check", "--on", "ssh://pi@edgepi", "--json")
     assert (ended, json.loads(out)["profile"]) == (code, "raspberry-pi-cpu")

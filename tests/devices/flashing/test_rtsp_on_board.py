@@ -40,7 +40,7 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
     programs.need(*programs.RTSP_SERVER)
     owner, bundle = watching_bundle(tmp_path, "corridor", capture=GRAY)
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", "raspberry-pi-cpu", *wheels, "--out", tmp_path / "wheels")
     authority, certificate, key = network_receivers.certificates(tmp_path, HOST)
     (tmp_path / "both.pem").write_bytes(certificate.read_bytes() + key.read_bytes())
     (tmp_path / "who").write_text("who:topsecret\n")
@@ -49,8 +49,8 @@ def test_rtsp_over_tls_as_units_of_the_board(tmp_path, edgeveil):
         with emulated_boards.board("vm", reach={"10.0.2.100:322": camera.port}) as board:
             trust_camera(board, authority)
             common = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels"]
-            flash = ["flash", bundle.path, "--on", board.target, *common, *board.options(), "--json"]
-            service = ["--source", SOURCE, "--source-credentials", tmp_path / "who"]
+            flash = ["flash", bundle.path, "--on", board.target, *common, "--json"]
+            service = ["--source", SOURCE, *board.options(source_credentials=tmp_path / "who")]
             edgeveil(*flash, *service, "--sink", "npz:/var/lib/edgeveil/out?rotate=2MB&keep=3")
             manifest = rtsp_bundle.manifest_of(bundle)
             needle = row(board, expected(manifest.input, manifest.capture))

@@ -137,7 +137,7 @@ def test_a_timer_looks_for_newer_releases():
         ["systemctl", "enable", "--now", service_files.TIMER],
     ]
     for place in ("https://x/$(id)", "dir:/a b"):
-        with pytest.raises(BadInput, match="--update-from"):
+        with pytest.raises(BadInput, match="as update; got"):
             service_files.update_files(ROOT, place, Service())
 
 

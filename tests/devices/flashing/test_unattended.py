@@ -42,7 +42,7 @@ def test_overlay_rauc_and_watchdog(edgeveil, card, tmp_path):
     programs.need("rauc", "mksquashfs", "openssl")
     trust, first, second, third = watching_bundle(tmp_path, "first", "second", "third")
     wheels = emulated_boards.wheels(emulated_boards.LITERT, emulated_boards.OPENCV)
-    edgeveil("wheels", NAME, *wheels, "--out", tmp_path / "wheels")
+    edgeveil("board", "wheels", NAME, *wheels, "--out", tmp_path / "wheels")
     profile = tmp_path / f"{NAME}.toml"
     shipped = (ROOT / "devices/profiles" / profile.name).read_text()
     assert "\nwatchdog_s = 15\n" in shipped
@@ -68,7 +68,7 @@ def overlay(board, edgeveil, login, flash):
     """The check and the flash say it and change nothing; then what the cure does, and a boot."""
 
     def storage(code):
-        said = json.loads(edgeveil("devices", "check", *login, "--for", NAME, "--json", code=code))
+        said = json.loads(edgeveil("board", "check", *login, "--for", NAME, "--json", code=code))
         return next(one for one in said["findings"] if one["what"] == "storage")
 
     root = board.run("findmnt -no FSTYPE /").stdout.decode().strip()

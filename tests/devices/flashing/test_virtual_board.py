@@ -54,7 +54,15 @@ def test_a_v4l2_camera_is_perturbed_by_the_installed_runtime(board, tmp_path, mo
     board.run("systemctl is-system-running --wait || true", timeout_s=180)
     board.run("modprobe vivid && udevadm settle && test -c /dev/video0")
 
-    _edgeveil(monkeypatch, "wheels", "raspberry-pi-cpu", *emulated_boards.wheels(*WHEELS), "--out", tmp_path / "wheels")
+    _edgeveil(
+        monkeypatch,
+        "board",
+        "wheels",
+        "raspberry-pi-cpu",
+        *emulated_boards.wheels(*WHEELS),
+        "--out",
+        tmp_path / "wheels",
+    )
     how = ["--for", "raspberry-pi-cpu", "--trust", owner, "--wheels", tmp_path / "wheels", "--no-service"]
     _edgeveil(monkeypatch, "flash", bundle.path, "--on", board.target, *how, *board.options())
 

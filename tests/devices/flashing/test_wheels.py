@@ -1,4 +1,4 @@
-"""``edgeveil wheels``: pip's own choice for the board's Python and C library, and what only a vendor offers."""
+"""``edgeveil board wheels``: pip's own choice for the board's Python and C library, and what only a vendor offers."""
 
 import hashlib
 import re

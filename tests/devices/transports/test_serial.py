@@ -24,7 +24,7 @@ from edgeveil.devices.transports.serial import SerialTransport
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from tests.support import output
-from tests.support.boards import lossy_serial_line, owners
+from tests.support.boards import lossy_serial_line, owners, sshd
 from tests.support.boards.owners import SECRET
 
 OOPS = b"\r\n[ 1042.170815] brcmfmac: brcmf_cfg80211_set_power_mgmt: power save enabled\r\n"
@@ -289,7 +289,8 @@ def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     (tmp_path / "password").write_text(SECRET + "\n")
     with lossy_serial_line.board(tmp_path, password=SECRET) as board:
         target = f"serial://{board.port}?user=pi"
-        common = ["--on", target, "--root", tmp_path / "opt", "--password-file", tmp_path / "password"]
+        login = {"root": tmp_path / "opt", "password_file": "password"}
+        common = ["--on", target, *sshd.boards_file(tmp_path, {target: login})]
         flash = ["flash", bundle.path, "--for", "workstation", "--trust", root, "--no-service"]
         for words in (flash, ["status", "--json"]):
             code, out, said = edgeveil(*words, *common)

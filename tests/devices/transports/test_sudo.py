@@ -145,7 +145,7 @@ def test_nobody_is_asked_where_sudo_asks_for_nothing_and_who_may_not_is_told(boa
     board.stranger.touch()
     assert not Sudo(board, PASSWORD).allowed()
     assert not Sudo(board).allowed()
-    with pytest.raises(Refused, match="--password-file"):
+    with pytest.raises(Refused, match="password_file"):
         check_root(Facts("aarch64", "3.11.2", 1, False, False, True), [StartService()])
 
 

@@ -195,17 +195,17 @@ def test_a_signature_of_an_earlier_audit_is_neither_carried_nor_kept(tmp_path, e
 
 def test_the_command_signs_and_takes_nothing_else(tmp_path, export, monkeypatch, capsys):
     def run(*words):
-        monkeypatch.setattr("sys.argv", ["edgeveil", "audit", *map(str, words)])
+        monkeypatch.setattr("sys.argv", ["edgeveil", "audit", "sign", *map(str, words)])
         with pytest.raises(SystemExit) as ended:
             main()
         return ended.value.code, capsys.readouterr().err
 
     key = tmp_path / "auditor/signing.key"
-    code, err = run(export, "--sign", key, "--budget", "quick")
-    assert (code, "leave out --budget" in err) == (2, True)
+    code, err = run(export, "--key", key, "--budget", "quick")
+    assert (code, "No such option: --budget" in err) == (2, True)
     assert not (export / "countersignature.json").exists()
-    assert run("--sign", key)[0] == 2
-    code, err = run(export, "--sign", key)
+    assert run("--key", key)[0] == 2
+    code, err = run(export, "--key", key)
     assert (code, "edgeveil seal" in err) == (0, True)
     assert (export / "countersignature.json").exists()
 

@@ -63,7 +63,7 @@ def test_an_unsafe_key_is_refused_when_the_folder_is_opened(tmp_path, weak):
 
 
 def test_what_is_wrong_with_the_folder_is_said(tmp_path):
-    with pytest.raises(BadInput, match=r"found nothing there.*edgeveil keygen"):
+    with pytest.raises(BadInput, match=r"found nothing there.*edgeveil key new"):
         open_trust(tmp_path / "none")
     (tmp_path / "file").write_text(GOOD)
     with pytest.raises(BadInput, match="found a file there"):

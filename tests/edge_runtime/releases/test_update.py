@@ -266,7 +266,10 @@ def test_the_commands_from_the_key_to_a_stick_in_the_board(tmp_path, www, key, c
     out = tmp_path / "stick"
     out.mkdir()
     shutil.copy(folder / "v1.veil", out)
-    app(["index", str(out / "v1.veil"), "--key", str(key), "--out", str(out / "index.json")], standalone_mode=False)
+    app(
+        ["update", "index", str(out / "v1.veil"), "--key", str(key), "--out", str(out / "index.json")],
+        standalone_mode=False,
+    )
     root = tmp_path / "board"
     (root / "trust").mkdir(parents=True)
     (root / "trust" / "test.pub").write_text(public_key_line(bundles.trusted()))

@@ -127,7 +127,11 @@ def test_a_frozen_camera_is_stalled_after_five_seconds(plugged_in, monkeypatch):
     ("given", "spec", "match"),
     [
         (pictures(1, (48, 64, 3)), RGB, r"gives uint8 \(48, 64, 3\); this bundle takes uint8 \(24, 32, 3\)"),
-        (pictures(1, (48, 64, 3)), RGB, r"whose \[capture\] resizes .* edgeveil recipe new --capture 64x48x3 --size"),
+        (
+            pictures(1, (48, 64, 3)),
+            RGB,
+            r"whose \[capture\] resizes .* edgeveil recipe new --camera frame=64x48x3 --camera size",
+        ),
         (pictures(1), DEEP, r"this bundle takes uint16 \(24, 32, 1\)\. Set the camera to that$"),
     ],
 )

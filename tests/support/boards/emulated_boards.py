@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests.support import programs
+from tests.support.boards.sshd import boards_file
 from tests.support.checkout import ROOT
 
 SCRIPT = ROOT / "scripts/emulated_device"
@@ -40,9 +41,10 @@ class Emulated:
         """The target of its usual user, who may sudo."""
         return self.target.replace("root@", "pi@")
 
-    def options(self) -> list[str]:
-        """For the command line of ``edgeveil``."""
-        return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
+    def options(self, **keys: object) -> list[str]:
+        """For the command line of ``edgeveil``: a file of boards with both logins, and these ``keys`` of each."""
+        board = {"identity": self.identity, "known_hosts": self.known_hosts, **keys}
+        return boards_file(self.known_hosts.parent, {self.target: board, self.as_pi: board})
 
     def run(
         self, command: str, *, data: bytes = b"", timeout_s: float = 900, any_code: bool = False
@@ -112,7 +114,7 @@ def board(
 
 
 def wheels(*packages: str) -> list[str]:
-    """Options of ``edgeveil wheels`` for these packages."""
+    """Options of ``edgeveil board wheels`` for these packages."""
     pins = [part for package in packages if package in PINS for part in ("--pin", PINS[package])]
     return [part for package in packages for part in ("--with", package)] + pins
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import getpass
+import json
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +25,23 @@ class Sshd:
     identity: Path
     known_hosts: Path
 
-    def options(self) -> list[str]:
-        """For the command line."""
-        return ["--identity", str(self.identity), "--known-hosts", str(self.known_hosts)]
+    def options(self, **keys: object) -> list[str]:
+        """For the command line: a file of boards with this one, its login and these ``keys``."""
+        login = {"identity": self.identity, "known_hosts": self.known_hosts}
+        return boards_file(self.identity.parent, {self.target: {**login, **keys}})
+
+
+def boards_file(folder: Path, boards: Mapping[str, Mapping[str, object]]) -> list[str]:
+    """The option that names a file with these boards: the keys of each, by its address."""
+    tables = [{"address": address, **keys} for address, keys in boards.items()]
+    lines = [f"[board.b{number}]\n" + _lines(table) for number, table in enumerate(tables)]
+    (folder / "boards.toml").write_text("".join(lines))
+    return ["--boards", str(folder / "boards.toml")]
+
+
+def _lines(table: Mapping[str, object]) -> str:
+    plain = (int, bool)
+    return "".join(f"{key} = {json.dumps(one if isinstance(one, plain) else str(one))}\n" for key, one in table.items())
 
 
 @contextlib.contextmanager

@@ -211,7 +211,7 @@ def test_the_command_writes_a_report(tmp_path, capsys):
     before = made(600)
     np.savez(tmp_path / "raw.npz", x=before.x, y=before.y, z=before.z)
     np.savez(tmp_path / "out.npz", x=before.x * 2)
-    run("--before", tmp_path / "raw.npz", "--after", tmp_path / "out.npz", "--out", tmp_path / "report")
+    run("pairs", tmp_path / "raw.npz", tmp_path / "out.npz", "--out", tmp_path / "report")
     assert capsys.readouterr().out.startswith("Leaks: ")
     written = json.loads((tmp_path / "report/audit.json").read_text())
     CHECK.validate(written)
@@ -219,17 +219,15 @@ def test_the_command_writes_a_report(tmp_path, capsys):
     assert "<strong>leaks</strong>" in (tmp_path / "report/report.html").read_text()
     assert sorted(path.name for path in (tmp_path / "report").iterdir()) == ["audit.json", "report.html"]
     with pytest.raises(BadInput, match="add --replace"):
-        run("--before", tmp_path / "raw.npz", "--after", tmp_path / "out.npz", "--out", tmp_path / "report")
+        run("pairs", tmp_path / "raw.npz", tmp_path / "out.npz", "--out", tmp_path / "report")
 
 
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "--before raw.npz --after out.npz"),
-        (("--before", "a.npz"), "give both"),
-        (("export", "--before", "a.npz", "--after", "b.npz"), "leave out the target"),
-        (("export", "--labels", "a.csv"), "are for samples"),
-        (("--before", "a.npz", "--after", "b.npz"), "--before: an .npz file"),
+        (("--before", "a.npz", "--after", "b.npz"), "BEFORE: an .npz file"),
+        (("pairs", "a.npz", "b.npz"), "BEFORE: an .npz file"),
+        (("pairs", "a.npz", "b.npz", "--resume"), "name that folder"),
     ],
 )
 def test_the_command_says_what_is_wrong(words, text):

@@ -71,7 +71,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
     path = folder / "mine.toml"
     words = ["--kind", "prgan", "--no-trial", "--out", path]
-    edgeveil("recipe", "new", "--data", f"npz:{folder / 'mine.npz'}", *words)
+    edgeveil("recipe", "new", f"npz:{folder / 'mine.npz'}", *words)
     text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 20, epochs = 15 }", path.read_text())
     text = re.sub("target_accuracy = .*", "target_accuracy = 0.3", text)
     path.write_text(text)
@@ -96,7 +96,7 @@ def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
 
 
 def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys):
-    edgeveil("keygen", work / "keys", "--development")
+    edgeveil("key", "new", work / "keys", "--development")
     card = card_of(work, "mine", capsys)
     assert card["data"]["clusters"] == {"kind": "subject", "test": SUBJECTS // 3}
     assert card["guarantees"] == []  # a generator has no certificate
@@ -105,7 +105,7 @@ def test_from_a_file_to_a_privacy_card_with_no_code_written(work, trial, capsys)
     text = capsys.readouterr().out
     for words in ("best attack found", "the maker's own statement", "told apart from raw samples", "not tested:"):
         assert words in text
-    edgeveil("report", work / "mine", "--export", work / "mine-export", "--out", work / "report.html")
+    edgeveil("run", "report", work / "mine", "--export", work / "mine-export", "--out", work / "report.html")
     assert "trained on it" in (work / "report.html").read_text()
 
 

@@ -1,4 +1,4 @@
-"""``edgeveil card`` and ``edgeveil audit --verify``: a small label-only bundle, made and asked by the commands."""
+"""``edgeveil bundle card`` and ``edgeveil audit verify``: a small label-only bundle, made and asked by commands."""
 
 import hashlib
 import json
@@ -67,12 +67,12 @@ def work(tmp_path_factory):
 
 
 def verify(work, bundle="it.veil", *more, run="run", trust="keys"):
-    return ("audit", "--verify", work / bundle, "--run", work / run, "--trust", work / trust, *more)
+    return ("audit", "verify", work / bundle, "--run", work / run, "--trust", work / trust, *more)
 
 
 def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edgeveil, tmp_path):
     path = tmp_path / "it.cdx.json"
-    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", path)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", path)
     assert code == 0, err
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(path.read_text()) is None
     made = json.loads(path.read_text())
@@ -96,14 +96,14 @@ def test_the_model_card_is_strictly_valid_and_says_what_the_card_says(work, edge
         data = (work / "export" / "artefacts" / name).read_bytes()
         assert hashes[f"artefacts/{name}"] == hashlib.sha256(data).hexdigest()
     again = tmp_path / "again.json"
-    edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", again)
+    edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", again)
     assert again.read_bytes() == path.read_bytes()
 
 
 def test_without_the_library_it_says_what_to_install(work, edgeveil, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "cyclonedx.schema", None)
     out = tmp_path / "it.json"
-    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--cyclonedx", out)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", out)
     assert code == 2
     assert 'pip install "edgeveil[cyclonedx]"' in err
     assert not out.exists()
@@ -111,7 +111,7 @@ def test_without_the_library_it_says_what_to_install(work, edgeveil, tmp_path, m
 
 def test_the_assessment_has_the_four_headings_and_the_cards_numbers(work, edgeveil, tmp_path):
     out = tmp_path / "it.html"
-    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", "--dpia", out)
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys", out)
     assert code == 0, err
     page = out.read_text()
     assert re.findall(r"<h2>\((.)\)", page) == ["a", "b", "c", "d"]
@@ -184,7 +184,7 @@ def test_a_bundle_with_a_changed_byte_is_refused(work, edgeveil, tmp_path):
     (work / "changed.veil").write_bytes(bytes(data))
     code, _, err = edgeveil(*verify(work, "changed.veil"))
     assert (code, err.count("\n")) == (2, 1)
-    code, _, _ = edgeveil("card", work / "changed.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html")
+    code, _, _ = edgeveil("bundle", "card", work / "changed.veil", "--trust", work / "keys", tmp_path / "no.html")
     assert code == 2
     assert not (tmp_path / "no.html").exists()
 
@@ -193,28 +193,27 @@ def test_a_bundle_with_a_changed_byte_is_refused(work, edgeveil, tmp_path):
     ("more", "words"),
     [
         (("--artefact", "tflite-int4"), "has no audit of tflite-int4 to repeat; it has tflite-int8"),
-        (("--budget", "thorough"), "leave out --budget"),
+        (("--budget", "thorough"), "No such option: --budget"),
         (("--seed", 0), "a rerun needs another"),
-        (("--out", "report"), "leave out --out"),
+        (("--out", "report"), "No such option: --out"),
     ],
 )
 def test_what_cannot_be_repeated_is_one_sentence(work, edgeveil, more, words):
     code, out, err = edgeveil(*verify(work), *more)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert (code, out, err.count("\n") == 1 or "Usage: " in err) == (2, "", True)
     assert words in err
-    code, _, err = edgeveil("audit", "--verify", work / "it.veil")
+    code, _, err = edgeveil("audit", "verify", work / "it.veil")
     assert code == 2
-    assert "--run and --trust" in err
+    assert "Missing option" in err
 
 
 def test_a_card_of_nothing_is_one_sentence(work, edgeveil, tmp_path):
-    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys")
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", "--trust", work / "keys")
     assert code == 2
-    assert "--cyclonedx or --dpia" in err
-    both = ("--dpia", tmp_path / "one", "--cyclonedx", tmp_path / "one")
-    code, _, err = edgeveil("card", work / "it.veil", "--trust", work / "keys", *both)
+    assert "Missing argument" in err
+    code, _, err = edgeveil("bundle", "card", work / "it.veil", tmp_path / "one", "--trust", work / "keys")
     assert code == 2
-    assert "name two files" in err
-    code, _, err = edgeveil("card", work / "unaudited.veil", "--trust", work / "keys", "--dpia", tmp_path / "no.html")
+    assert "FILE.json (CycloneDX) or FILE.html" in err
+    code, _, err = edgeveil("bundle", "card", work / "unaudited.veil", "--trust", work / "keys", tmp_path / "no.html")
     assert code == 2
     assert "has no privacy card" in err

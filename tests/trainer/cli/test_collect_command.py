@@ -14,7 +14,7 @@ N = 6_000
 @pytest.fixture
 def collected(edgeveil):
     def run(bundle, *words):
-        code, out, err = edgeveil("collect", bundle.path, "--trust", bundle.trust, *words, "--json")
+        code, out, err = edgeveil("local", "collect", bundle.path, "--trust", bundle.trust, *words, "--json")
         assert code == 0, err
         return json.loads(out)
 
@@ -143,7 +143,7 @@ def test_bad_input_is_one_sentence(tmp_path, edgeveil, words, said):
     np.savez(tmp_path / "other.npz", x=np.ones((3, 5), np.int8), index=np.arange(3))
     (tmp_path / "words.csv").write_text("a\nb\n")
     words = [word.format(folder=tmp_path) for word in words]
-    code, out, err = edgeveil("collect", bundle.path, "--trust", bundle.trust, *words)
+    code, out, err = edgeveil("local", "collect", bundle.path, "--trust", bundle.trust, *words)
     assert (code, out) == (2, "")
     assert said in err
     assert "Traceback" not in err
@@ -152,6 +152,6 @@ def test_bad_input_is_one_sentence(tmp_path, edgeveil, words, said):
 def test_a_bundle_without_a_promise_is_refused(tmp_path, edgeveil):
     bundle = bundles.make_bundle(tmp_path, example=bundles.channel_example())
     words = ["--trust", str(bundle.trust), "--from", "csv:-", "--estimate", "histogram"]
-    code, _, err = edgeveil("collect", bundle.path, *words)
+    code, _, err = edgeveil("local", "collect", bundle.path, *words)
     assert code == 2
     assert "has no spending" in err

@@ -1,4 +1,4 @@
-"""edgeveil estimate: the nearest published rows on the terminal and as JSON, and exit code 3 where there is none."""
+"""``edgeveil board estimate``: the published rows that are nearest to a network, each with its source."""
 
 import json
 
@@ -14,7 +14,7 @@ from tests.support.export_models import calibration, image_net
 
 
 def said(*arguments):
-    return CliRunner().invoke(app, ["estimate", *map(str, arguments)])
+    return CliRunner().invoke(app, ["board", "estimate", *map(str, arguments)])
 
 
 def test_the_nearest_rows_are_shown_with_their_sources(monkeypatch, tmp_path):

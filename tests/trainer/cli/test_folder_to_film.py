@@ -45,19 +45,21 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "pictures", people=24, each=10)
     write_film(tmp_path / "hall.avi")
-    edgeveil("data", "look", "images:pictures")
+    edgeveil("data", "inspect", "images:pictures")
     said = capsys.readouterr()
     assert "each 480 x 640 x 3, uint8" in said.out
-    assert "--sensitive COLUMN [--subject COLUMN] --capture 640x480x3 --size 32x24 --out mine.toml" in said.err
+    assert (
+        "--sensitive COLUMN [--subject COLUMN] --camera frame=640x480x3 --camera size=32x24 --out mine.toml" in said.err
+    )
 
-    words = ["--sensitive", "group", "--subject", "person", "--capture", "640x480x3", "--crop", "480x480"]
-    edgeveil("recipe", "new", "--data", "images:pictures", *words, "--size", "32x32", "--out", "mine.toml")
+    words = ["--sensitive", "group", "--subject", "person", "--camera", "frame=640x480x3", "--camera", "crop=480x480"]
+    edgeveil("recipe", "new", "images:pictures", *words, "--camera", "size=32x32", "--out", "mine.toml")
     shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
     edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")
-    edgeveil("export", "runs/mine", "--for", "jetson-nano", "--out", "runs/mine-export")
+    edgeveil("export", "runs/mine", "--for", "workstation", "--out", "runs/mine-export")
     edgeveil("audit", "runs/mine-export", "--artefact", "onnx-float32")
-    edgeveil("keygen", "keys", "--development")
+    edgeveil("key", "new", "keys", "--development")
     edgeveil("seal", "runs/mine-export", "--key", "keys/signing.key", "--out", "mine.veil")
 
     capsys.readouterr()

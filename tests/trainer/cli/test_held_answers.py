@@ -19,7 +19,7 @@ SHARE = 0.9  # of the first class
 def made(tmp_path_factory):
     """A sealed bundle that lets two answers of each subject leave."""
     folder = tmp_path_factory.mktemp("rappor")
-    trainer("keygen", folder / "keys", "--development")
+    trainer("key", "new", folder / "keys", "--development")
     perturber = {"kind": "local", "of": "label", "mechanism": "rappor", "epsilon": EPSILON}
     data = {"source": f"npz:{small_runs.write_npz(folder)}", "target": "y", "sensitive": "z", "low": -8.0, "high": 8.0}
     recipe = small_runs.small_recipe(
@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     )
     (folder / "recipe.toml").write_text(recipe.toml())
     trainer("train", folder / "recipe.toml", "--out", folder / "run")
-    trainer("export", folder / "run", "--for", "jetson-nano", "--out", folder / "export")
+    trainer("export", folder / "run", "--for", "workstation", "--out", folder / "export")
     trainer("seal", folder / "export", "--key", folder / "keys/signing.key", "--out", folder / "b.veil", "--no-audit")
     facts = json.loads((folder / "run" / "run.json").read_text())["spending"]
     assert (facts["epsilon"], facts["repeats"]) == (EPSILON, True)
@@ -67,7 +67,7 @@ def test_a_kept_answer_is_charged_once_and_its_reports_say_the_truth(made, tmp_p
         assert len(file["x"]) == 0
     capsys.readouterr()
     words = ["--from", f"npz:{tmp_path}/first.npz", "--estimate", "histogram", "--json"]
-    trainer("collect", made / "b.veil", "--trust", made / "keys", *words)
+    trainer("local", "collect", made / "b.veil", "--trust", made / "keys", *words)
     found = json.loads(capsys.readouterr().out)
     assert (found["units"], found["interval_95"]) == (1, None)  # answers of one device hang together
     assert found["reports"]["counted"] == PEOPLE * EACH

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections import defaultdict
@@ -13,23 +14,16 @@ from edgeveil import __version__
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.cli.main import GONE
+from edgeveil.trainer.cli.tree import AUDIT, BOTH, GONE, LAST, MOVED, MOVED_OPTIONS, RUNTIME, app, modern
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from tests.support.small_runs import small_recipe
 
 # What is said of such a flag is the same in every command that has it.
 SHARED = {
-    "--json",
-    "--passphrase-file",
     "--no-passphrase",
-    "--password-file",
-    "--identity",
-    "--known-hosts",
-    "--root",
+    "--boards",
     "--run",
-    "--parallel",
-    "--most-failures",
 }
 
 
@@ -39,6 +33,8 @@ def commands(group=None, name=""):
     for word, command in group.commands.items():
         if hasattr(command, "commands"):
             yield from commands(command, f"{name}{word} ")
+        elif word == AUDIT:
+            yield name.strip(), command
         else:
             yield f"{name}{word}", command
 
@@ -79,19 +75,12 @@ def test_what_means_the_same_is_one_flag():
     assert {text: names for text, names in spelled.items() if len(names) > 1} == {}
 
 
-def test_a_key_is_made_and_read_by_the_same_flags_everywhere():
+def test_a_key_is_made_alike_everywhere_and_a_passphrase_is_no_option():
     has = defaultdict(set)
     for name, flag, _ in flags():
         has[flag].add(name)
-    assert has["--no-passphrase"] == {"keygen", "trust init", "pseudonym keygen"}
-    trust = {"add", "remove", "reset-floor", "revoke", "require", "set", "rotate", "sign", "upgrade", "policy"}
-    signs = {"seal", "index", "audit", "runtime"} | {f"trust {name}" for name in trust}
-    master = {
-        "publish table",
-        "publish archive",
-        *(f"pseudonym {name}" for name in ("reveal", "subject", "rotate", "erase")),
-    }
-    assert has["--passphrase-file"] == has["--no-passphrase"] | signs | master
+    assert has["--no-passphrase"] == {"key new", "trust init", "pseudonym keygen"}
+    assert not any("passphrase" in flag for flag in set(has) - {"--no-passphrase"})
 
 
 @pytest.mark.parametrize("more", [" x", "=x", " --help"])
@@ -102,7 +91,10 @@ def test_what_was_removed_is_refused_by_name_with_what_replaces_it(edgeveil, wor
 
 
 def test_every_sentence_about_what_was_removed_names_the_commit_and_nothing_that_is_there():
-    assert all("baecb1ef" in one and ". " not in one for one in (*GONE.values(), *messages.GONE.values()))
+    assert all(
+        re.search("baecb1ef|set EDGEVEIL_JOBS|give --|leave it out|boards.toml", one) and ". " not in one
+        for one in (*GONE.values(), *messages.GONE.values())
+    )
     assert not set(typer.main.get_command(main.app).commands) & set(GONE)
 
 
@@ -124,7 +116,7 @@ def test_the_version_is_said(edgeveil):
     assert edgeveil("--version") == (0, f"edgeveil {__version__}\n", "")
 
 
-@pytest.mark.parametrize("verb", main.RUNTIME)
+@pytest.mark.parametrize("verb", [*RUNTIME, *BOTH])
 def test_a_command_of_the_runtime_says_so_with_the_whole_line(edgeveil, verb):
     code, out, err = edgeveil(verb, "mine.veil", "--trust", "keys")
     assert (code, out) == (2, "")
@@ -134,13 +126,34 @@ def test_a_command_of_the_runtime_says_so_with_the_whole_line(edgeveil, verb):
 
 def test_the_runtimes_own_commands_are_those_that_edgeveil_lacks():
     (choices,) = (set(one.choices) for one in edge._parser()._actions if one.choices)
-    assert set(main.RUNTIME) == choices - set(typer.main.get_command(main.app).commands)
+    assert {*RUNTIME, *BOTH} == choices - set(typer.main.get_command(app).commands) - set(MOVED) | set(BOTH)
 
 
-def test_every_list_has_json():
-    lists = {name for name, _ in commands() if name.endswith("list")} | {"releases"}
-    assert lists == {"recipe list", "devices list", "runs list", "releases"}
-    assert {name for name, flag, _ in flags() if flag == "--json"} >= lists
+def test_the_option_slots_are_at_most_200():
+    """--json and --help, which are of every verb, are not counted."""
+    assert sum(1 for _ in flags()) <= 200
+
+
+def test_every_verb_that_prints_facts_has_json():
+    """All do but those whose output is a log or nothing."""
+    without = {name for name, command in commands() if command.json is None}
+    assert without == {"board logs", "board start", "board stop"}
+    assert all(command.json.opts == ["--json"] for _, command in commands() if command.json)
+
+
+@pytest.mark.parametrize("old", [*MOVED, *MOVED_OPTIONS])
+def test_an_old_spelling_is_taken_with_a_warning_that_names_the_new_one(old):
+    verb, _, option = old.rpartition(" ") if "--" in old else (old, "", "")
+    words, notes, variables = modern([*(verb or "seal").split(), "it", *([option, "value"] if option else [])])
+    (note,) = notes
+    assert re.search(f"{old} is now .*{LAST} refuses it", note)
+    command = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    names = {name for one in command.params for name in one.opts} | {"", "--json"}
+    assert {word for word in words if word.startswith("--")} <= names
+    assert variables == {} or list(variables.values()) == ["value"]
+    assert modern(words) == (words, [], {})
 
 
 def test_recipes_to_compare_with_stand_behind_all(edgeveil):
@@ -155,7 +168,7 @@ def test_recipes_to_compare_with_stand_behind_all(edgeveil):
 
 
 def test_boards_are_listed_as_json(edgeveil):
-    code, out, _ = edgeveil("devices", "list", "--json")
+    code, out, _ = edgeveil("board", "list", "--json")
     assert code == 0
     assert {"name": "coral-dev-board", "title": "Coral Dev Board (NXP i.MX 8M, Edge TPU)"} in json.loads(out)["boards"]
 
@@ -192,7 +205,7 @@ def test_bash_completes_commands_and_options(tmp_path):
 
     assert completed("edgeveil", "rec") == {"recipe"}
     assert completed("edgeveil", "recipe", "") == {"new", "list", "show"}
-    assert completed("edgeveil", "runs", "list", "--j") == {"--json"}
+    assert completed("edgeveil", "run", "list", "--j") == {"--json"}
 
 
 def test_an_old_name_on_the_command_line_is_one_sentence(tmp_path, edgeveil):
@@ -202,7 +215,7 @@ def test_an_old_name_on_the_command_line_is_one_sentence(tmp_path, edgeveil):
 
 
 def test_a_key_is_made_without_what_audits_need(tmp_path):
-    words = ["keygen", str(tmp_path / "keys"), "--no-passphrase"]
+    words = ["key", "new", str(tmp_path / "keys"), "--no-passphrase"]
     code = f"import sys; from edgeveil.trainer.cli import main; main.app({words}, standalone_mode=False); "
     said = subprocess.run(
         [sys.executable, "-c", code + "print('scipy' in sys.modules)"], capture_output=True, text=True, check=True

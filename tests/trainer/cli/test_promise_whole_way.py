@@ -43,7 +43,7 @@ def made(request, tmp_path_factory):
     """``whole.veil``, which is audited and lets N reports of a board leave, and ``few.veil``, which lets FEW leave."""
     folder = tmp_path_factory.mktemp(request.param)
     perturber, epsilon, estimate = KINDS[request.param]
-    trainer("keygen", folder / "keys", "--development")
+    trainer("key", "new", folder / "keys", "--development")
     data = {"source": f"npz:{small_runs.write_npz(folder)}", "target": "y", "sensitive": "z", "low": LOW, "high": HIGH}
     with pytest.MonkeyPatch.context() as patch:
         short_audit.shorten(patch, families=short_audit.FEW)
@@ -60,7 +60,7 @@ def made(request, tmp_path_factory):
             run, export = folder / name, folder / f"{name}-export"
             lent = [] if name == "whole" else ["--classifiers", folder / "whole"]
             trainer("train", folder / f"{name}.toml", "--out", run, *lent)
-            trainer("export", run, "--for", "jetson-nano", "--out", export)
+            trainer("export", run, "--for", "workstation", "--out", export)
             if name == "whole":
                 variant = json.loads((export / "manifest.json").read_text())["preference"][:1] or ["numpy"]
                 trainer("audit", export, "--artefact", variant[0])
@@ -102,7 +102,7 @@ def test_what_was_collected_is_true_and_what_was_spent_is_counted(made, device, 
     assert spent == pytest.approx(N * made.epsilon)
     words = ["--trust", made.trust, "--from", f"npz:{out}", "--estimate", made.estimate, "--json"]
     capsys.readouterr()
-    trainer("collect", made.folder / "whole.veil", *words)
+    trainer("local", "collect", made.folder / "whole.veil", *words)
     found = json.loads(capsys.readouterr().out)
     assert (found["units"], found["epsilon"]) == (N, made.epsilon)
     truth = x.mean(axis=0) if made.estimate == "mean" else np.array([0.7, 0.3])

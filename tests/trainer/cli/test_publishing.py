@@ -32,8 +32,8 @@ def pseudonyms(path):
 
 
 def test_from_the_plan_to_the_erasure(folder, edgeveil):
-    of = ("--key", "p.key", "--vault", "vault", "--field", "visitor")
-    scope = (*of, "--recipient", "university", "--epoch", "1")
+    held = ("--key", "p.key", "--vault", "vault")
+    of, scope = (*held, "--field", "visitor"), (*held, "--scope", "university/visitor/1")
     to = (
         "--table",
         "visits.csv",
@@ -151,7 +151,7 @@ def test_table_and_recordings_that_do_not_match_make_no_plan(recordings, edgevei
 
 def test_a_pseudonym_that_begins_with_a_dash_is_no_option(folder, edgeveil):
     ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
-    scope = ("--key", "p.key", "--recipient", "x", "--field", "door", "--epoch", "1")
+    scope = ("--key", "p.key", "--scope", "x/door/1")
     for pseudonym in ("-" + "A" * 42, "--" + "A" * 41):
         code, _, err = edgeveil("pseudonym", "reveal", pseudonym, *scope)
         assert code == 2

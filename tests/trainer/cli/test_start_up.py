@@ -45,28 +45,28 @@ def test_what_does_not_train_export_or_audit_does_not_load_tensorflow(folder):
     bundle = [folder.path, "--trust", folder.trust]
     (public,) = folder.trust.glob("*.pub")
     lines = [
-        ["data", "look", "npz:small.npz"],
+        ["data", "inspect", "npz:small.npz"],
         ["recipe", "list"],
         ["recipe", "show", "digits"],
-        ["recipe", "new", "--data", "npz:small.npz", "--out", "new.toml", "--no-trial"],
-        ["runs", "list"],
-        ["runs", "show", "runs/one"],
-        ["devices", "list"],
-        ["devices", "show", "jetson-nano"],
+        ["recipe", "new", "npz:small.npz", "--out", "new.toml", "--no-trial"],
+        ["run", "list"],
+        ["run", "show", "runs/one"],
+        ["board", "list"],
+        ["board", "show", "jetson-nano"],
         ["bundle", "inspect", *bundle],
         ["bundle", "verify", *bundle],
-        ["keygen", "keys", "--no-passphrase"],
+        ["key", "new", "keys", "--no-passphrase"],
         ["trust", "init", "root", "--key", public, "--no-passphrase"],
         ["trust", "show", "root"],
-        ["runtime", "--key", "root/signing.key", "--out", "edge.runtime"],
-        ["cost", "net-float32.onnx"],
-        ["cost", *bundle],
-        ["estimate", *bundle, "--for", "raspberry-pi-cpu"],
+        ["update", "runtime", "--key", "root/signing.key", "--out", "edge.runtime"],
+        ["bundle", "cost", "net-float32.onnx"],
+        ["bundle", "cost", *bundle],
+        ["board", "estimate", *bundle, "--for", "raspberry-pi-cpu"],
         ["bench", *bundle, "--against", "net-int8.tflite", "--rounds", "3", "--seconds", "0.01"],
-        ["report", "bench", "--results", ROOT / "docs/results/bench", "--out", "tables"],
+        ["run", "report", "bench", "--results", ROOT / "docs/results/bench", "--out", "tables"],
         ["doctor"],
     ]
-    offline = [["fleet", "fleet.toml", "status"], ["status", "--on", "ssh://pi@127.0.0.1:1"]]
+    offline = [["fleet", "fleet.toml", "status"], ["board", "status", "--on", "ssh://pi@127.0.0.1:1"]]
     found = packages_after([*lines, *offline], folder.path.parent, EDGEVEIL_BENCH_PYTHON=sys.executable)
     for words, (code, packages) in zip([*lines, *offline], found, strict=True):
         assert code == (4 if words in offline else 0), words

@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 
 import pytest
 
@@ -16,7 +17,7 @@ def _nobody_there(monkeypatch):
 
 @pytest.fixture
 def signing(edgeveil, tmp_path):
-    assert edgeveil("keygen", tmp_path / "keys", "--no-passphrase")[0] == 0
+    assert edgeveil("key", "new", tmp_path / "keys", "--no-passphrase")[0] == 0
     return tmp_path / "keys/signing.pub"
 
 
@@ -24,7 +25,7 @@ def test_a_root_key_without_a_passphrase_asks_for_none(edgeveil, signing, tmp_pa
     code, out, _ = edgeveil("trust", "init", tmp_path / "root", "--key", signing, "--no-passphrase")
     assert (code, is_encrypted(tmp_path / "root/signing.key")) == (0, False)
     assert "version 1," in out
-    code, out, _ = edgeveil("trust", "require", tmp_path / "root", 5)
+    code, out, _ = edgeveil("trust", "set", tmp_path / "root", "--require", 5)
     assert code == 0
     assert "least security version 5" in out
     code, out, _ = edgeveil("trust", "show", tmp_path / "root", "--json")
@@ -37,13 +38,13 @@ def test_a_root_key_with_a_passphrase_is_opened_by_it_alone(edgeveil, signing, t
     root = tmp_path / "root"
     assert edgeveil("trust", "init", root, "--key", signing, "--passphrase-file", words)[0] == 0
     assert is_encrypted(root / "signing.key")
-    code, _, err = edgeveil("trust", "require", root, 5)
+    code, _, err = edgeveil("trust", "set", root, "--require", 5)
     assert code == 2
-    assert "--passphrase-file" in err
+    assert "EDGEVEIL_PASSPHRASE_FILE" in err
     assert "--no-passphrase" in err
     monkeypatch.setenv("EDGEVEIL_PASSPHRASE", "tulip 8")
-    assert "The passphrase is not the right one" in edgeveil("trust", "require", root, 5)[2]
-    assert edgeveil("trust", "require", root, 5, "--passphrase-file", words)[0] == 0
+    assert "The passphrase is not the right one" in edgeveil("trust", "set", root, "--require", 5)[2]
+    assert edgeveil("trust", "set", root, "--require", 5, "--passphrase-file", words)[0] == 0
 
 
 @pytest.mark.parametrize("command", [("keygen",), ("trust", "init")])
@@ -51,5 +52,6 @@ def test_a_passphrase_and_none_exclude_each_other(edgeveil, signing, tmp_path, c
     key = ("--key", signing) if command[0] == "trust" else ()
     code, _, err = edgeveil(*command, tmp_path / "new", *key, "--passphrase-file", signing, "--no-passphrase")
     assert code == 2
-    assert err == "error: --passphrase-file and --no-passphrase exclude each other: give one of them.\n"
+    assert err.endswith("error: EDGEVEIL_PASSPHRASE_FILE and --no-passphrase exclude each other: give one of them.\n")
+    assert "EDGEVEIL_PASSPHRASE_FILE" not in os.environ, "for that command alone"
     assert not (tmp_path / "new").exists()

@@ -79,7 +79,7 @@ def test_a_codebook_of_recordings_runs_on_a_device(data, run, tmp_path, monkeypa
     assert audited["data"]["series"] == {"steps": 32, **manifest["input"]["series"]}
     assert "boosted signal features" in {one.name for one in findings(audited)}
     assert kept(audited).value > 0.8
-    edgeveil("keygen", tmp_path / "keys", "--development")
+    edgeveil("key", "new", tmp_path / "keys", "--development")
     sealed = tmp_path / "moves.veil"
     edgeveil("seal", exported, "--key", tmp_path / "keys" / "signing.key", "--out", sealed)
     with zipfile.ZipFile(sealed) as bundle:

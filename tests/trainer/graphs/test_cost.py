@@ -1,4 +1,4 @@
-"""edgeveil cost: figures by hand, the same ones from Keras, TFLite and ONNX, and what a bundle says."""
+"""edgeveil bundle cost: figures by hand, the same ones from Keras, TFLite and ONNX, and what a bundle says."""
 
 import json
 
@@ -80,7 +80,7 @@ def test_the_command_reads_a_file_an_export_folder_and_a_bundle(tmp_path):
     bundle = seal(tmp_path / "export", tmp_path / "trust" / "signing.key", tmp_path / "x.veil", allow_unaudited=True)
 
     def said(*arguments):
-        done = CliRunner().invoke(app, ["cost", *map(str, arguments), "--json"], catch_exceptions=False)
+        done = CliRunner().invoke(app, ["bundle", "cost", *map(str, arguments), "--json"], catch_exceptions=False)
         return json.loads(done.stdout)["costs"]
 
     sealed, exported = said(bundle, "--trust", tmp_path / "trust"), said(tmp_path / "export")
@@ -89,7 +89,7 @@ def test_the_command_reads_a_file_an_export_folder_and_a_bundle(tmp_path):
     assert {c["macs"] for c in sealed.values()} == {manifest["models"]["generator"]["macs"]}
     file = next((tmp_path / "export").rglob("*int8*.tflite"))
     assert said(file)[file.name] == sealed["generator/tflite-int8"]
-    assert "MACs" in CliRunner().invoke(app, ["cost", str(file)]).stdout
+    assert "MACs" in CliRunner().invoke(app, ["bundle", "cost", str(file)]).stdout
 
 
 def test_a_keras_file_costs_what_its_model_does(tmp_path):

@@ -68,20 +68,20 @@ def test_the_command_says_it_and_ends_with_3_where_a_cpu_is_needed(odd, tmp_path
         (tmp_path / f"{name}.tflite").write_bytes(data)
     run = CliRunner().invoke
     asked = ["--npu", NPUS[0], "--npu", NPUS[2]]
-    done = run(app, ["cost", str(tmp_path / "int8.tflite"), *asked, "--json"])
+    done = run(app, ["bundle", "cost", str(tmp_path / "int8.tflite"), *asked, "--json"])
     assert done.exit_code == 0, done.output
     placed = json.loads(done.stdout)["costs"]["int8.tflite"]["ethos_u"]
     assert [one["npu"] for one in placed] == [NPUS[0], NPUS[2]]
-    text = run(app, ["cost", str(tmp_path / "int8.tflite"), *asked]).stdout
+    text = run(app, ["bundle", "cost", str(tmp_path / "int8.tflite"), *asked]).stdout
     assert f"{placed[0]['on_npu']} of {placed[0]['on_npu']} operations on the NPU; ESTIMATED by Vela" in text
-    done = run(app, ["cost", str(tmp_path / "float32.tflite"), "--npu", NPUS[0]])
+    done = run(app, ["bundle", "cost", str(tmp_path / "float32.tflite"), "--npu", NPUS[0]])
     assert isinstance(done.exception, LimitNotMet)
     assert "on the CPU: " in done.stdout
 
 
 def test_what_has_no_int8_file_is_refused(tmp_path):
     conv_generator((8, 8, 1), width=4, halvings=1, blocks=1).save(tmp_path / "g.keras")
-    done = CliRunner().invoke(app, ["cost", str(tmp_path / "g.keras"), "--npu", NPUS[0]])
+    done = CliRunner().invoke(app, ["bundle", "cost", str(tmp_path / "g.keras"), "--npu", NPUS[0]])
     assert isinstance(done.exception, BadInput)
     assert "An int8 TFLite file was expected" in str(done.exception)
 

@@ -146,7 +146,7 @@ def test_an_unknown_name_gets_the_near_one():
 def test_data_in_place_of_a_recipe_are_told_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(BadInput, match=r"recipe new --data csv:mine\.csv"):
+    with pytest.raises(BadInput, match=r"recipe new csv:mine\.csv"):
         Recipe.find("mine.csv")
     with pytest.raises(BadInput, match=r"`edgeveil recipe list --all` names") as refused:
         Recipe.find("nothing-like-it")

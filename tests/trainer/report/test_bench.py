@@ -1,4 +1,4 @@
-"""edgeveil report bench: tables and pictures of recorded results."""
+"""edgeveil run report bench: tables and pictures of recorded results."""
 
 import json
 import re
@@ -74,7 +74,9 @@ def results(tmp_path):
 
 def test_the_command_writes_tables_and_pictures(results, tmp_path):
     done = CliRunner().invoke(
-        app, ["report", "bench", "--results", str(results), "--out", str(tmp_path / "out")], catch_exceptions=False
+        app,
+        ["run", "report", "bench", "--results", str(results), "--out", str(tmp_path / "out")],
+        catch_exceptions=False,
     )
     assert done.exit_code == 0
     text = (tmp_path / "out" / "bench.md").read_text()

@@ -51,31 +51,31 @@ def runs(tmp_path):
 
 
 def test_all_runs_below_a_folder_with_what_they_keep_and_the_worst_that_was_found(runs, edgeveil):
-    code, out, _ = edgeveil("runs", "list", runs)
+    code, out, _ = edgeveil("run", "list", runs)
     head, two, one = out.splitlines()
     assert code == 0
     assert head.startswith("run ")
     assert "61.0% (chance 55.0%)" in one
     assert "95.3%" in one
     assert "not audited" in two
-    found = {row["run"]: row for row in json.loads(edgeveil("runs", "list", runs, "--json")[1])["runs"]}
+    found = {row["run"]: row for row in json.loads(edgeveil("run", "list", runs, "--json")[1])["runs"]}
     assert [attack["accuracy"] for attack in found[str(runs / "one")]["audits"]] == [0.61, 0.58]
     assert found[str(runs / "deep" / "two")]["state"] == "training"
     assert found[str(runs / "one")]["minutes"] == 2.0
 
 
 def test_what_differs_is_shown_and_nothing_else(runs, edgeveil):
-    code, out, _ = edgeveil("runs", "compare", runs / "one", runs / "deep" / "two")
+    code, out, _ = edgeveil("run", "compare", runs / "one", runs / "deep" / "two")
     assert code == 0
     rows = {line.split("  ")[0].strip(): line for line in out.splitlines()}
     assert {"budget.epochs", "perturber.kind", "perturber.alpha"} <= set(rows)
     assert "name" not in rows
-    found = json.loads(edgeveil("runs", "compare", runs / "one", runs / "deep" / "two", "--json")[1])
+    found = json.loads(edgeveil("run", "compare", runs / "one", runs / "deep" / "two", "--json")[1])
     assert found["differences"]["perturber.alpha"] == [None, 3.0]
 
 
 def test_one_run_with_its_recipe(runs, edgeveil):
-    code, out, _ = edgeveil("runs", "show", runs / "one")
+    code, out, _ = edgeveil("run", "show", runs / "one")
     assert code == 0
     assert "perturber.kind" in out
     assert out.count("audit of tflite-int8") == 2
@@ -83,7 +83,7 @@ def test_one_run_with_its_recipe(runs, edgeveil):
 
 def test_what_is_no_run_is_one_sentence(runs, edgeveil, tmp_path):
     for words in (("show", runs / "junk"), ("list", tmp_path / "nowhere"), ("compare", runs / "one")):
-        code, out, err = edgeveil("runs", *words)
+        code, out, err = edgeveil("run", *words)
         assert (code, out, err.count("\n")) == (2, "", 1), words
     (runs / "one" / "recipe.toml").write_text("= no toml")
     with pytest.raises(BadInput, match="recipe of the run"):
@@ -91,6 +91,6 @@ def test_what_is_no_run_is_one_sentence(runs, edgeveil, tmp_path):
 
 
 def test_a_folder_without_runs_says_how_to_make_one(edgeveil, tmp_path):
-    code, out, err = edgeveil("runs", "list", tmp_path)
+    code, out, err = edgeveil("run", "list", tmp_path)
     assert (code, out) == (0, "")
     assert "edgeveil train RECIPE" in err

@@ -49,7 +49,7 @@ def test_the_flag_reaches_it(tmp_path, monkeypatch):
     path, asked = write_npz(tmp_path), []
     monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: asked.append(1) or [Tried("table1-wifi", 0.9)])
     for name, more in (("one", []), ("two", ["--no-trial"])):
-        words = ["recipe", "new", "--data", f"npz:{path}", "--out", str(tmp_path / f"{name}.toml"), *more]
+        words = ["recipe", "new", f"npz:{path}", "--out", str(tmp_path / f"{name}.toml"), *more]
         main.app(words, standalone_mode=False)
     assert len(asked) == 1
     assert Recipe.find(tmp_path / "one.toml").classifiers.architecture == "table1-wifi"

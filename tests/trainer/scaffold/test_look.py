@@ -1,4 +1,4 @@
-"""``edgeveil data look`` says what data hold, what could be y and z, and what is wrong."""
+"""``edgeveil data inspect`` says what data hold, what could be y and z, and what is wrong."""
 
 import json
 
@@ -143,10 +143,10 @@ def test_one_column_is_not_both_kept_and_hidden(tmp_path):
 
 def test_the_command_ends_with_two_where_something_is_wrong(tmp_path, edgeveil):
     source = write_table(tmp_path)
-    code, out, err = edgeveil("data", "look", source, "--json")
+    code, out, err = edgeveil("data", "inspect", source, "--json")
     assert (code, json.loads(out)["rows"]) == (0, 240)
-    assert err.startswith("Next: edgeveil recipe new --data csv:")
-    code, out, err = edgeveil("data", "look", source, "--target", "Activity", "--sensitive", "Sex")
+    assert err.startswith("Next: edgeveil recipe new csv:")
+    code, out, err = edgeveil("data", "inspect", source, "--target", "Activity", "--sensitive", "Sex")
     assert code == 2
     assert "wrong:" in out
     assert err.count("\n") == 1

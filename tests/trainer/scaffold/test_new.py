@@ -281,12 +281,12 @@ def test_people_under_a_depth_camera_are_cut_out(depth, tmp_path):
     ("words", "match"),
     [
         ({"capture": "64x48x3", "crop": "people"}, r"found in depth, .*; these are uint8 \(48, 64, 3\). Name"),
-        ({"capture": "64x48"}, "--capture: expected pixels as in 640x480x3"),
+        ({"capture": "64x48"}, "--camera frame: expected pixels as in 640x480x3"),
         ({"capture": "48x64x3"}, "expected what the pictures are, 64x48x3; got 48x64x3"),
         ({"capture": "64x48x3", "size": "2x2"}, "at least 4x4"),
         ({"capture": "64x48x3", "crop": "65x10"}, "a part of the camera's 64x48"),
         ({"capture": "64x48x3", "crop": "10x10+60+0"}, "a part of the camera's 64x48"),
-        ({"size": "12x12"}, "--size does not go with images: they are of --capture"),
+        ({"size": "12x12"}, "--camera size does not go with images: they are of --camera frame"),
         ({"leave_out": ("x",)}, "--leave-out does not go with images"),
     ],
 )
@@ -311,5 +311,6 @@ def test_large_pictures_without_a_capture_are_told_of_it(tmp_path):
     folder = write_folder(tmp_path / "large", people=24, each=4, height=144, width=192)
     note, *_ = write_recipe(camera(folder), tmp_path / "mine.toml", kind="label-only")
     assert note == (
-        "The network is as large as the pictures, 192 x 144. A smaller one for them: --capture 192x144x3 --size 32x24."
+        "The network is as large as the pictures, 192 x 144. A smaller one for them: "
+        "--camera frame=192x144x3 --camera size=32x24."
     )

@@ -41,7 +41,7 @@ def test_arrays_of_windows(windows, tmp_path):
     found = look(given)
     assert (found.rows, found.shape, found.wrong) == (240, (16, 2), [])
     assert "24 subjects, none of them in two slices" in found.text()
-    assert "--rate 20.0 --channels ax:g,ay:g --hop 8 --out mine.toml" in next_command(given, found)
+    assert "--series rate=20.0 --series channels=ax:g,ay:g --series hop=8 --out mine.toml" in next_command(given, found)
     write_recipe(given, tmp_path / "mine.toml")
     recipe = Recipe.find(tmp_path / "mine.toml")
     assert (recipe.data.series.channels, recipe.data.series.units) == (["ax", "ay"], ["g", "g"])
@@ -68,7 +68,7 @@ def test_a_zero_is_refused_and_not_left_out(name, windows, tmp_path):
 @pytest.mark.parametrize(
     ("steps", "said"),
     [
-        (Steps(), '--rate, --channels, --window, --hop, --time must be said .* has the columns "t", "ax",'),
+        (Steps(), 'rate, channels, window, hop, time must be said .* has the columns "t", "ax",'),
         (Steps(rate=20.0, channels="ax", window=16, hop=8, time="t"), 'a name and a unit for each.*got "ax"'),
     ],
 )
@@ -78,13 +78,13 @@ def test_what_is_missing_of_recordings_is_said(steps, said, recordings):
 
 
 def test_what_does_not_go_with_the_data_is_refused(windows, recordings):
-    with pytest.raises(BadInput, match="--channels must be said"):
+    with pytest.raises(BadInput, match="channels must be said"):
         look(Given(f"npz:{windows}", steps=Steps(rate=20.0)))
-    with pytest.raises(BadInput, match="--window and --time are of recordings"):
+    with pytest.raises(BadInput, match="--series window and time are of recordings"):
         look(Given(f"npz:{windows}", steps=CUT))
-    with pytest.raises(BadInput, match=r"--rate 20\.0 is of a series"):
+    with pytest.raises(BadInput, match=r"--series rate=20\.0 is of a series"):
         look(Given(f"csv:{recordings / '00.csv'}", "does", "sex", steps=STEPS))
-    with pytest.raises(BadInput, match="--capture is for a camera's pictures"):
+    with pytest.raises(BadInput, match="--camera is for a camera's pictures"):
         look(Given(f"npz:{windows}", capture="16x16x1", steps=STEPS))
 
 
@@ -93,6 +93,6 @@ def test_numbers_that_look_like_pictures_may_be_a_series(windows, tmp_path):
         few = {name: arrays[name] for name in ("y", "z")}
         np.savez(tmp_path / "narrow.npz", x=arrays["x"], **few)
         np.savez(tmp_path / "wide.npz", x=np.concatenate([arrays["x"]] * 3, axis=2), **few)
-    with pytest.raises(BadInput, match="say that they are a series: --rate and --channels"):
+    with pytest.raises(BadInput, match="say that they are a series: --series rate"):
         look(Given(f"npz:{tmp_path / 'narrow.npz'}"))
-    assert "of a series say --rate 50 --channels" in look(Given(f"npz:{tmp_path / 'wide.npz'}")).text()
+    assert "of a series say --series rate=50 --series channels" in look(Given(f"npz:{tmp_path / 'wide.npz'}")).text()

@@ -70,18 +70,18 @@ def test_a_bundle_is_sealed_and_trusted_by_a_key_on_a_token(token, tmp_path, edg
     pin.write_text(PIN + "\n")
     pin.chmod(0o600)
     by_file = f"{token}&pin-source=file:{pin}"
-    assert edgeveil("keygen", tmp_path / "keys", "--token", token, "--passphrase-file", pin)[0] == 0
+    assert edgeveil("key", "new", tmp_path / "keys", token, "--passphrase-file", pin)[0] == 0
     code, _, err = edgeveil("seal", export, "--key", by_file, "--out", tmp_path / "b.veil")
     assert (code, "Sealed" in err) == (0, True)
     assert read_bundle(tmp_path / "b.veil", open_trust(tmp_path / "keys")).key == Signer.open(by_file).key.key
     # A root key on the token: the folder holds none.
     ann = by_file.replace("object=maker", "object=ann")
-    assert edgeveil("keygen", tmp_path / "ann", "--token", ann)[0] == 0
+    assert edgeveil("key", "new", tmp_path / "ann", ann)[0] == 0
     made = TrustFolder.init(tmp_path / "root", [tmp_path / "keys/signing.pub"], roots=[tmp_path / "ann/signing.pub"])
     assert made.file is None
     assert edgeveil("trust", "sign", tmp_path / "root", "--key", ann)[0] == 0
     assert open_trust(tmp_path / "root").version == 1
-    assert edgeveil("audit", export, "--sign", ann)[0] == 0
+    assert edgeveil("audit", "sign", export, "--key", ann)[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def perturbed(
 
 def engine_of(engine: Engine, at_once: int) -> AbstractContextManager[Run]:
     """What runs the jobs: processes of this machine, or the cluster at RAY_ADDRESS, which must share the folders."""
-    return processes(at_once) if engine == "local" else ray_tasks(at_once, instead="--engine local")
+    return processes(at_once) if engine == "local" else ray_tasks(at_once, instead="EDGEVEIL_JOBS=N")
 
 
 def _answers(run: Run, jobs: Sequence[Job], *, done: int) -> Iterator[dict[str, Any]]:
@@ -235,7 +235,7 @@ def _answers(run: Run, jobs: Sequence[Job], *, done: int) -> Iterator[dict[str, 
                 return
     raise DeviceFailed(
         f"{len(waiting)} of {len(jobs)} chunks were not made: their workers died {TRIES} times. Run the same command "
-        "with --resume, with fewer --jobs if memory was short."
+        "with --resume, with a lower EDGEVEIL_JOBS if memory was short."
     )
 
 

@@ -151,7 +151,7 @@ class Cipher:
         except (InvalidTag, ValueError, binascii.Error):
             raise BadInput(
                 "A pseudonym was expected that this key made for this recipient, field and epoch; this one does not "
-                "decrypt. Check --recipient, --field and --epoch."
+                "decrypt. Check --scope RECIPIENT/FIELD/EPOCH."
             ) from None
 
 

@@ -52,10 +52,7 @@ class Point:
 
 def parse(text: str) -> Axis:
     """``key=v1,v2``: values are TOML (numbers, true, "text", [lists]); bare words are text. Raises ``BadInput``."""
-    key, equals, values = text.partition("=")
-    key = key.strip().removeprefix("recipe.")
-    if not equals or not re.fullmatch(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*", key) or not values.strip():
-        raise BadInput(f'--axis: expected KEY=VALUE,VALUE such as perturber.price=0.5,1,2; got "{text}".')
+    key, values = _halves(text, "--axis: expected KEY=VALUE,VALUE such as perturber.price=0.5,1,2")
     try:
         found = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError:
@@ -65,17 +62,31 @@ def parse(text: str) -> Axis:
     return Axis(key, tuple(found))
 
 
+def settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Keys of a recipe and their values from ``key=value`` each: TOML, and bare words are text. Raises ``BadInput``."""
+    halves = (_halves(text, "--set: expected KEY=VALUE such as budget.epochs=3") for text in texts)
+    return {key: _value(value) for key, value in halves}
+
+
+def _halves(text: str, expected: str) -> tuple[str, str]:
+    key, equals, values = text.partition("=")
+    key = key.strip().removeprefix("recipe.")
+    if not equals or not re.fullmatch(r"[a-z][a-z0-9_-]*(\.[a-z][a-z0-9_-]*)*", key) or not values.strip():
+        raise BadInput(f'{expected}; got "{text}".')
+    return key, values
+
+
 def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
     """Every recipe at every combination of the axes whose key it has; a recipe without any is one point.
 
     Raises ``BadInput`` for a key that no recipe has, for a key given twice, and for a value that a recipe refuses.
     """
-    keys = [axis.key for axis in axes]
-    for key in keys:
-        if keys.count(key) > 1:
+    asked = [axis.key for axis in axes]
+    for key in asked:
+        if asked.count(key) > 1:
             raise BadInput(f"--axis {key}: give each key once, with all of its values.")
         if not any(has(recipe, key) for recipe in recipes):
-            known = sorted({name for recipe in recipes for name in _keys(recipe)})
+            known = sorted({name for recipe in recipes for name in keys(recipe)})
             names = ", ".join(recipe.name for recipe in recipes)
             raise BadInput(
                 f"--axis {key}: no such key in {names}{nearest(key, known)}. `edgeveil recipe show {recipes[0].name}` "
@@ -98,8 +109,10 @@ def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
         section = table
         for part in path:
             section = section.setdefault(part, {})
+            if not isinstance(section, dict):
+                raise BadInput(f"{key}: {part} of {recipe.name} is a value, not a section. Write the keys before it.")
         section[last] = value
-    return Recipe.check(table, origin=recipe.name)
+    return Recipe.of_table(table, origin=recipe.name)
 
 
 def has(recipe: Recipe, key: str) -> bool:
@@ -118,12 +131,13 @@ def _value(text: str) -> Any:
         return text
 
 
-def _keys(section: BaseModel, before: str = "") -> list[str]:
+def keys(section: BaseModel, before: str = "") -> list[str]:
+    """Every key of a recipe or section as ``--set`` and ``--axis`` take it."""
     found = []
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            found += _keys(value, f"{before}{name}.")
+            found += keys(value, f"{before}{name}.")
         else:
             found.append(before + name)
     return found
@@ -170,7 +184,7 @@ def measured(
     function = f"{__name__}:compute"
     (out / "logs").mkdir(parents=True, exist_ok=True)
     if engine == "ray":
-        opened = ray_tasks(jobs, fresh=True, instead="--engine processes")
+        opened = ray_tasks(jobs, fresh=True, instead="EDGEVEIL_JOBS=N")
     else:
         opened = processes(jobs, fresh=True, logs=out / "logs")
     with opened as run:
@@ -252,7 +266,7 @@ def sweep(
     if crashed:
         raise DeviceFailed(
             f"{len(crashed)} of {len(wanted)} points did not finish ({crashed[0]}). The others are kept. Run the same "
-            "command to try these again, with fewer --jobs if memory was short."
+            "command to try these again, with a lower EDGEVEIL_JOBS if memory was short."
         )
     return frontier
 

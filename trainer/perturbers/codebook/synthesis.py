@@ -207,11 +207,11 @@ def receiver_pool(run: Run, size: int) -> np.ndarray:
     section = run.recipe.perturber
     if not isinstance(section, Codebook) or section.synthesis != "donor":
         raise BadInput(
-            "--pool is for a codebook whose pictures are real samples: in this run's recipe `perturber.synthesis` is "
-            'not "donor". Leave --pool out.'
+            "--emit code:N is for a codebook whose pictures are real samples: in this run's recipe "
+            '`perturber.synthesis` is not "donor". Leave N out.'
         )
     if not 1 <= size <= MOST:
-        raise BadInput(f"--pool expected 1 to {MOST} samples of each code; got {size}.")
+        raise BadInput(f"--emit code:N expected 1 to {MOST} samples of each code; got {size}.")
     dataset = run.dataset()
     allowed = check_consent(dataset.consent, public=section.public_data)
     first, second = fit_and_validation(dataset, "classifiers")[0], fit_and_validation(dataset, "perturber")[0]

@@ -151,7 +151,7 @@ def test_a_receiver_may_draw_any_sample_of_a_code(fitted):
         assert all(code in codes_of[x.tobytes()] for x in pool[code])  # real samples of this very code
     typical = {x.tobytes() for x in perturber.tables["pictures"]}
     assert len({x.tobytes() for samples in pool for x in samples}) > 2 * len(typical)
-    with pytest.raises(BadInput, match=r"--pool expected 1 to 4096 samples of each code; got 5000"):
+    with pytest.raises(BadInput, match=r"--emit code:N expected 1 to 4096 samples of each code; got 5000"):
         receiver_pool(run, 5000)
 
 

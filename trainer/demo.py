@@ -1,11 +1,10 @@
-"""The main job on an embedded default, from data to a report: what scripts/demo runs inside .venv.
+"""The main job on an embedded default, from data to a report: what ``edgeveil demo`` runs.
 
 scikit-learn's own handwritten digits; keeps parity, hides "less than five". Two perturbers are trained and attacked:
 the paper's generator, and the codebook that is recommended instead. One picture says why; what is sealed, run and
 benchmarked is the codebook.
 """
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from edgeveil.devices.zipapp import build_zipapp
-from edgeveil.edge_runtime.errors import DeviceFailed, EdgeVeilError
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, about_label_only, findings
@@ -30,7 +29,6 @@ from edgeveil.trainer.report import pictures
 from edgeveil.trainer.report.frontier import through, write_report
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
-from edgeveil.trainer.tensorflow_quiet import quiet_process
 from edgeveil.trainer.train import train
 
 PROFILES = ["coral-dev-board", "raspberry-pi3-ncs2", "jetson-nano", "raspberry-pi-cpu", "workstation"]
@@ -47,7 +45,7 @@ def step(number: int, title: str, started: float) -> None:
 def edge(pyz: Path, *arguments: str) -> str:
     """Run the zipapp that boards run, and return its JSON; what it says goes to stderr as it comes."""
     command = [sys.executable, str(pyz), *arguments, "--json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)  # noqa: S603 - ours
     if done.returncode not in (0, 3):
         raise DeviceFailed(f"The edge runtime ended with code {done.returncode}: {' '.join(command)}")
     return done.stdout
@@ -56,6 +54,8 @@ def edge(pyz: Path, *arguments: str) -> str:
 def demo(out: Path, *, quick: bool) -> str:
     """Fill ``out`` with the run, export, keys, bundle and results; returns the closing words."""
     started = time.monotonic()
+    if out.exists() and not (out / "prgan").is_dir() and (not out.is_dir() or any(out.iterdir())):
+        raise BadInput(f"{out} was expected to be new or of an earlier demo, and holds something else. Name another.")
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
 
@@ -119,7 +119,7 @@ def demo(out: Path, *, quick: bool) -> str:
 def compared(paper: Run, beside: dict, run: Run, document: dict, out: Path) -> bytes:
     """Some test digits as they are, as both perturbers send them, and as label-only does, with what was found of each.
 
-    ``beside`` and ``document`` are the audits of the exports of ``paper`` and ``run``.
+    The documents are the audits of the exports of ``paper`` and ``run``.
     """
     dataset = run.dataset()
     test = dataset.part("test")
@@ -158,9 +158,9 @@ Done in {seconds:.0f} s. {out}/ holds
   prgan-export/  the paper's generator and its audit.json     trust/       the public key that a board would hold
 
 Try next
-  .venv/bin/edgeveil bundle inspect {out}/demo.veil --trust {out}/trust
-  .venv/bin/edgeveil train digits-label-only --out runs/label-only
-  .venv/bin/edgeveil recipe new --data npz:YOUR.npz --out yours.toml
+  edgeveil bundle inspect {out}/demo.veil --trust {out}/trust
+  edgeveil train digits-label-only
+  edgeveil recipe new YOUR.npz
 
 Open {out}/report.html"""
 
@@ -174,25 +174,3 @@ def counted(document: dict) -> str:
     if found is None:
         return "Its codes were not counted: there are too few test rows for a certificate."
     return f"Counted on {found.rows} test rows, its codes tell {found.shown()} bits about what is hidden beyond chance."
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Parse, run the demo, print its closing words; exit codes as for every command."""
-    parser = argparse.ArgumentParser(prog="scripts/demo", description=__doc__, epilog="Example: scripts/demo --quick")
-    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder to (re)write; default runs/demo")
-    parser.add_argument("--quick", action="store_true", help="a small training budget: shows the way, not the numbers")
-    options = parser.parse_args(arguments)
-    quiet_process()
-    try:
-        print(demo(options.out, quick=options.quick))
-    except EdgeVeilError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return error.exit_code
-    except KeyboardInterrupt:
-        print(f"Interrupted; what was finished lies in {options.out}.", file=sys.stderr)
-        return 130
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

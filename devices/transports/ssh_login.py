@@ -1,0 +1,281 @@
+"""Where an SSH address leads, and who logs in there: ``~/.ssh/config``, the agent, key files and their passphrases."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import getpass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from glob import glob
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from edgeveil.edge_runtime.errors import BadInput, reason
+
+CONFIG = "~/.ssh/config"
+DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
+TRIES = 3  # for a passphrase, as ssh
+_OPENSSH = b"openssh-key-v1\0"
+
+Ask = Callable[[str], str]  # shows a prompt, and returns the secret that was typed
+
+
+@dataclass(frozen=True)
+class Place:
+    """One host on the way to a board. ``name``: as it was written; ``key_name``: as known_hosts has it.
+
+    ``identity``: the key that was asked for; ``identities``: those of the configuration; ``only``: no others are tried.
+    """
+
+    name: str
+    host: str
+    port: int
+    user: str
+    key_name: str
+    known_hosts: tuple[Path, ...]
+    identity: Path | None
+    identities: tuple[Path, ...]
+    only: bool
+    jumps: tuple[str, ...]
+
+    def __str__(self) -> str:
+        """For messages."""
+        return f"{self.user}@{self.name}"
+
+
+def route(
+    host: str,
+    *,
+    port: int | None = None,
+    user: str | None = None,
+    identity: Path | None = None,
+    known_hosts: Path | None = None,
+) -> list[Place]:
+    """The hosts that lead to ``host``, itself the last: those of ``ProxyJump`` in ``~/.ssh/config`` come first.
+
+    What is given goes before what the file says. Raises ``BadInput`` for a file that cannot be read or followed.
+    """
+    config = _config()
+    end = _place(config, host, port, user, identity, known_hosts)
+    return [*_jumps(config, end, (host,)), end]
+
+
+def has_alias(name: str) -> bool:
+    """Whether ``~/.ssh/config`` has a ``Host`` of exactly that name. Raises ``BadInput`` if it cannot be read."""
+    return Path(CONFIG).expanduser().is_file() and name in _config().get_hostnames()
+
+
+def _config() -> Any:
+    import paramiko
+
+    try:
+        return paramiko.SSHConfig.from_text("".join(_lines(Path(CONFIG).expanduser())))
+    except (OSError, ValueError, paramiko.SSHException) as error:
+        raise BadInput(f"{CONFIG} cannot be read: {reason(error)}. Correct it.") from None
+
+
+def _lines(path: Path) -> Iterator[str]:
+    """The lines of a configuration, with those of the files that it includes before its first host."""
+    at_top = True
+    for line in path.read_text().splitlines(keepends=True) if path.is_file() else ():
+        word, _, rest = line.strip().replace("=", " ", 1).partition(" ")
+        at_top = at_top and word.lower() not in ("host", "match")
+        if word.lower() == "include" and at_top:
+            for pattern in rest.split():
+                for file in sorted(glob(str(path.parent / Path(pattern).expanduser()))):  # noqa: PTH207 - it may be absolute
+                    yield from (*_lines(Path(file)), "Host *\n")
+        else:
+            yield line
+    yield "\n"
+
+
+def _place(
+    config: Any,
+    name: str,
+    port: int | None,
+    user: str | None,
+    identity: Path | None = None,
+    known_hosts: Path | None = None,
+) -> Place:
+    import paramiko
+
+    try:
+        asked = config.lookup(name)
+        port = port or int(asked.get("port", 22))
+    except (ImportError, ValueError, paramiko.SSHException) as error:
+        raise BadInput(f"{CONFIG} cannot be followed for {name}: {error}. Correct it.") from None
+    jumps = asked.get("proxyjump", "none")
+    if jumps == "none" and asked.get("proxycommand"):
+        raise BadInput(f"{CONFIG} reaches {name} by ProxyCommand, which EdgeVeil does not run: use ProxyJump there.")
+    host, hosts = asked["hostname"], asked.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2").split()
+    plain = asked.get("hostkeyalias") or host
+    return Place(
+        name=name,
+        host=host,
+        port=port,
+        user=user or asked.get("user") or getpass.getuser(),
+        key_name=plain if port == 22 or "hostkeyalias" in asked else f"[{host}]:{port}",
+        known_hosts=tuple(Path(one).expanduser() for one in hosts) if known_hosts is None else (known_hosts,),
+        identity=identity,
+        identities=tuple(Path(one).expanduser() for one in asked.get("identityfile", ())),
+        only=identity is not None or asked.get("identitiesonly", "no") == "yes",
+        jumps=() if jumps == "none" else tuple(part.strip() for part in jumps.split(",")),
+    )
+
+
+def _jumps(config: Any, end: Place, seen: tuple[str, ...]) -> list[Place]:
+    """The hosts before ``end``. As in ssh, the first of several alone may have jumps of its own."""
+    places: list[Place] = []
+    for text in end.jumps:
+        url = urlsplit(text if "://" in text else f"ssh://{text}")
+        try:
+            name, port = host_of(url), url.port
+        except ValueError:
+            name, port = "", None
+        if not name or name in seen:
+            raise BadInput(f"{CONFIG}: ProxyJump {text} of {end.name} leads nowhere, or in a circle. Correct it.")
+        hop = _place(config, name, port, url.username)
+        places += [*(() if places else _jumps(config, hop, (*seen, name))), hop]
+    return places
+
+
+def host_of(url: Any) -> str:
+    """The host of a URL in its own letters: an alias may have capital ones."""
+    host = url.hostname or ""
+    at = url.netloc.lower().rfind(host)
+    return url.netloc[at : at + len(host)]
+
+
+class Login:
+    """Logs in at ``place``: keys of the agent and of files, then passphrases of these, then a password.
+
+    paramiko calls ``authenticate`` (its ``auth_strategy``). ``ask`` is None where nobody can be asked.
+    """
+
+    def __init__(self, place: Place, password: str | None, ask: Ask | None) -> None:
+        self._place, self._password, self._ask = place, password, ask
+        self._locked: list[Path] = []  # key files that have a passphrase
+
+    def authenticate(self, transport: Any) -> None:
+        """Log in. Raises paramiko's ``AuthenticationException`` if refused, and ``BadInput`` for a locked key."""
+        import paramiko
+
+        agent = None
+        with contextlib.suppress(OSError, paramiko.SSHException):
+            agent = paramiko.Agent()
+        try:
+            for key in self._keys(agent.get_keys() if agent is not None else ()):
+                if self._accepted(transport, transport.auth_publickey, key):
+                    return
+            for password in self._passwords(transport):
+                if self._accepted(transport, transport.auth_password, password):
+                    return
+        finally:
+            if agent is not None:
+                agent.close()
+        if self._locked and self._ask is None:
+            raise BadInput(
+                f"The private key {self._locked[0]} has a passphrase, and there is no terminal to ask on: load it into "
+                f"the agent (ssh-add {self._locked[0]})."
+            )
+        raise paramiko.AuthenticationException("no key or password was accepted")
+
+    def _accepted(self, transport: Any, log_in: Callable[[str, Any], list[str]], secret: Any) -> bool:
+        """Whether that completed the login; False too where a second way must follow."""
+        import paramiko
+
+        try:
+            return not log_in(self._place.user, secret)
+        except paramiko.SSHException:
+            if not transport.is_active():
+                raise
+            return False
+
+    def _keys(self, held: Any) -> Iterator[Any]:
+        """The keys to try, in order; those that the agent holds are not read from their files."""
+        place, agent = self._place, {key.asbytes(): key for key in held}
+        named = place.identities if place.identity is None else (place.identity,)
+        yield from self._from_files(named, agent)
+        if not place.only:
+            yield from agent.values()
+        if not named:
+            yield from self._from_files([Path(name).expanduser() for name in DEFAULT_KEYS], agent)
+        if self._ask is None:
+            return
+        for path in self._locked:
+            for _ in range(TRIES):
+                with contextlib.suppress(ValueError):
+                    yield _read_key(path, self._ask(f"Passphrase of {path}: "))
+                    break
+
+    def _from_files(self, paths: Any, agent: dict[bytes, Any]) -> Iterator[Any]:
+        for path in paths:
+            if path != self._place.identity and not path.is_file():
+                continue  # as ssh: the configuration may name keys of other machines
+            try:
+                public = _public(path.read_bytes())
+                key = agent.pop(public, None) if public else None
+                yield key if key is not None else _read_key(path, None)
+            except OSError as error:
+                self._refuse(path, f"The private key {path} cannot be read: {reason(error)}. Correct its path.")
+            except _Locked:
+                self._locked.append(path)
+            except ValueError as error:
+                self._refuse(path, f"{path} is {error}. Give the private key that the board knows.")
+
+    def _refuse(self, path: Path, why: str) -> None:
+        """An error in the one key that was asked for; another is left out."""
+        if path == self._place.identity:
+            raise BadInput(why)
+
+    def _passwords(self, transport: Any) -> Iterator[str]:
+        import paramiko
+
+        if self._password is not None:
+            yield self._password
+        elif self._ask is not None and self._place.identity is None:
+            try:
+                transport.auth_none(self._place.user)
+            except paramiko.BadAuthenticationType as error:
+                if {"password", "keyboard-interactive"} & set(error.allowed_types):
+                    yield self._ask(f"Password of {self._place}: ")
+
+
+class _Locked(Exception):
+    """A key with a passphrase."""
+
+
+def _read_key(path: Path, passphrase: str | None) -> Any:
+    """The key in a file. Raises ``_Locked`` if it has a passphrase, ``ValueError`` if it is none or that is wrong."""
+    import paramiko
+
+    for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
+        try:
+            key = kind.from_private_key_file(str(path), passphrase)
+        except paramiko.PasswordRequiredException:
+            raise _Locked from None
+        except (ValueError, IndexError, paramiko.SSHException) as error:
+            problem = str(error)
+            continue
+        certificate = Path(f"{path}-cert.pub")
+        if certificate.is_file():
+            key.load_certificate(str(certificate))
+        return key
+    raise ValueError(problem)
+
+
+def _public(private: bytes) -> bytes | None:
+    """The public key in an OpenSSH private key, which is there in clear; None for another format."""
+    import paramiko
+
+    with contextlib.suppress(ValueError, IndexError):
+        body = base64.b64decode(b"".join(private.split(b"-----")[2].split()))
+        if body.startswith(_OPENSSH):
+            message = paramiko.Message(body[len(_OPENSSH) :])
+            for _ in range(3):  # cipher, how its key is derived, and with what
+                message.get_string()
+            message.get_int()  # how many keys
+            return message.get_string()
+    return None
