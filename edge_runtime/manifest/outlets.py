@@ -20,8 +20,8 @@ class Outlet(NamedTuple):
 
     Of a manifest's document: ``values`` are the entries that it carries. ``bits`` is what one record carries beyond
     them, ``told`` how, one of ``LEVELS``: no attack of an audit reads that, and a policy may limit it by the outlet's
-    name. ``uncounted`` is why an owner who limits what a board tells cannot take it; empty where it is counted, or tells
-    nothing of a reading.
+    name. ``uncounted`` is why an owner who limits what a board tells cannot take it; empty where it is counted, or is
+    of no reading.
     """
 
     name: str
