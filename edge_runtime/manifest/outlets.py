@@ -20,7 +20,7 @@ class Outlet(NamedTuple):
 
     Of a manifest's document: ``values`` are the entries that it carries. ``bits`` is what one record carries beyond
     them, ``told`` how, one of ``LEVELS``: no attack of an audit reads that, and a policy may limit it by the outlet's
-    name. ``uncounted`` is why an owner who limits what a board tells cannot take it; empty where it is counted, or is
+    name. ``uncounted`` is why an owner who limits what a board tells cannot take it; empty where it is counted or
     of no reading.
     """
 
