@@ -1,4 +1,8 @@
-"""Outlets of a bundle that no attack of the audit reads: named for the verdict and the card."""
+"""Outlets of a bundle that no attack of the audit reads: named for the verdict and the card.
+
+They come from the runtime's one list (``edge_runtime.manifest.outlets``), so that a new entry of it is said here as
+well. A bundle with one of them is never *bounded*, and the verdict's line names it.
+"""
 
 from __future__ import annotations
 
