@@ -413,7 +413,7 @@ def _status(there: Board) -> Mapping[str, Any]:
     try:
         found = json.loads(printed)
         index = found.get("index")
-        # An older runtime said no age.
+        # Older runtimes do not report the index age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
         # An older one said nothing of what was spent.
         kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}

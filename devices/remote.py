@@ -51,7 +51,9 @@ class RemoteWorkspace:
         size, sha = read_back(transport, path)
         for number in range(-(-size // PIECE)):
             command = ["dd", f"if={path}", f"bs={PIECE}", f"skip={number}", "count=1"]
-            pieces.append(check(transport.run(command), f"Reading {path}"))
+            done = transport.run(command)
+            check(done, f"Reading {path}")
+            pieces.append(done.raw)
         data = b"".join(pieces)
         if not sha or (len(data), digest(data)) != (size, sha):
             raise DeviceFailed(f"{path} is missing, or changed while it was fetched from {transport.name}. Try again.")

@@ -72,7 +72,7 @@ def is_private(text: str) -> bool:
 
 
 def check_private(text: str, accepted: bool) -> None:
-    """Raise ``BadInput`` where raw pictures would cross a network unencrypted and nobody ``accepted`` that."""
+    """Raise ``BadInput`` where raw pictures would cross a network unencrypted and no one ``accepted`` that."""
     if not (accepted or is_private(text)):
         raise BadInput(
             "raw pictures from {} would cross a network where others can read them: use a camera on this device, "

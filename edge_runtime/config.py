@@ -6,6 +6,7 @@
 The bundle signs what may be emitted, how often and of which size; no setting here can make it more.
 """
 
+import errno
 import os
 from typing import Any, Dict, List, NamedTuple, Optional
 
@@ -15,8 +16,8 @@ from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER
 from edgeveil.edge_runtime.util import strict_json
+from edgeveil.edge_runtime.util.filesystem import STATE_BYTES, read_strict
 
-_MOST_BYTES = 1 << 20
 REQUIRED = ("bundle", "trust", "source", "sink")
 LOG_KINDS = ("memory", "text", "json")
 # Each lets something of the raw picture go further than usual: only a person at the device may set it, as a flag.
@@ -57,6 +58,7 @@ class Settings(NamedTuple):
     subject_column: Optional[int]
     camera_aid: bool
     accept_raw_on_network: bool
+    as_root: bool
 
 
 class Setting(NamedTuple):
@@ -107,6 +109,7 @@ SETTINGS = {
     ),
     "camera-aid": Setting(bool, False, "", "for 15 minutes, show coarse levels of the raw picture on the preview page"),
     "accept-raw-on-network": Setting(bool, False, "", "read a camera over a network where others can read it"),
+    "as-root": Setting(bool, False, "", "let the process with the network be root"),
 }
 
 
@@ -120,8 +123,13 @@ def read(path: Optional[str]) -> Dict[str, Any]:
         if not os.path.lexists(path):
             return {}
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MOST_BYTES)
+        if path.startswith("/dev/fd/"):  # a descriptor that was given to this process
+            with open(path, "rb") as file:
+                data: Optional[bytes] = file.read(STATE_BYTES)
+        else:
+            data = read_strict(path, links=True)
+        if data is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
     except OSError as error:
         raise BadInput(
             "the configuration {} cannot be read: {}. Correct that, or name another with --config.".format(

@@ -88,11 +88,19 @@ class PrivacyStop(EdgeVeilError):
 
 
 class FrameDropped(Exception):
-    """One frame could not be perturbed. ``reason`` is the counter it goes to; there is no message on purpose."""
+    """One frame could not be perturbed. ``reason`` is the counter it goes to; the sentence has no value of it."""
 
     def __init__(self, reason: str) -> None:
         super(FrameDropped, self).__init__(reason)
         self.reason = reason
+
+    def __str__(self) -> str:
+        why = {
+            "dtype": "its type is not that of the bundle's input (manifest.input.dtype)",
+            "shape": "its shape is not that of the bundle's input (manifest.input.shape)",
+            "not-finite": "it holds a value that is no number",
+        }.get(self.reason, "docs/reference/edge-runtime.md describes this reason")
+        return "This frame was dropped ({}): {}.".format(self.reason, why)
 
 
 def reason(error: BaseException) -> str:

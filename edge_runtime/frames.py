@@ -4,7 +4,10 @@ Python cannot keep a determined programmer from memory. These types prevent mist
 copied, printed or turned into an array, and a sink accepts only a perturbed one.
 """
 
+import hashlib
+import re
 import types
+import unicodedata
 from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence
 
 import numpy as np
@@ -14,6 +17,7 @@ from edgeveil.edge_runtime.errors import PrivacyStop
 # Held by pipeline.py alone; a test looks for any other use.
 _PIPELINE = object()
 _set = object.__setattr__  # a PerturbedFrame has none of its own
+_WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -21,6 +25,32 @@ def _refuse(what: str) -> Callable[..., NoReturn]:
         raise PrivacyStop("a raw frame cannot be {}: perturb it and use what comes out".format(what))
 
     return method
+
+
+class Subject(int):
+    """The number of a subject: of the one spelling of its name. ``former`` is that of the spelling as it stands, by
+    which a ledger of an older runtime counted."""
+
+    former: int
+
+    @classmethod
+    def of(cls, name: str) -> "Subject":
+        """The subject of this name. Spellings of one name are one subject, with one budget."""
+        made = cls(_number(one_spelling(name)))
+        made.former = _number(name)
+        return made
+
+
+def one_spelling(name: str) -> str:
+    """The name in Unicode's compatibility form, with folded case and single spaces, as tables are published; a whole
+    number without leading zeros and fraction."""
+    text = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    whole = _WHOLE.fullmatch(text)
+    return text if whole is None else whole.group(1)
+
+
+def _number(name: str) -> int:
+    return int.from_bytes(hashlib.sha256(name.encode("utf-8", "surrogateescape")).digest()[:8], "big")
 
 
 class RawFrame(object):

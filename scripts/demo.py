@@ -71,7 +71,7 @@ def demo(out: Path, *, quick: bool) -> str:
     print(folder.text(), file=sys.stderr)
     export(paper.folder, ["workstation"], out / "prgan-export")
 
-    step(4, f"audit {ARTEFACT} of both: adversaries fixed, transfer and adaptive, beside label-only", started)
+    step(4, f"audit {ARTEFACT} of both: adversaries fixed, transfer and adaptive, next to label-only", started)
     beside = audit(out / "prgan-export", artefact=ARTEFACT, budget="quick", seed=0)
     save(beside, out / "prgan-export")
     document = audit(out / "export", artefact=ARTEFACT, budget="quick", seed=0, label_only=about_label_only(beside))

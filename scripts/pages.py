@@ -196,7 +196,7 @@ def table(part: Mapping[str, Any], names: Mapping[str, Any]) -> Iterator[str]:
     """The lines of a part's table, of every turn of its loops that ``where`` lets through."""
     columns = part["columns"]
     yield f"| {' | '.join(columns)} |"
-    yield f"|{' --- |' * len(columns)}"
+    yield f"|{'---|' * len(columns)}"
     for turn in looped(part["rows"], names):
         if value_of(part.get("where", "true"), turn):
             cells = (value_of(expression, turn) for expression in columns.values())
@@ -288,7 +288,7 @@ def page(name: str) -> str:
 def index() -> str:
     """The list of pages, and of records that no page shows."""
     shown, others = set[Path](), dict[str, list[str]]()
-    lines = ["# Results", "", "| page | records |", "| --- | --- |"]
+    lines = ["# Results", "", "| page | records |", "|---|---|"]
     for name in names_of_pages():
         description = described(name)
         patterns = list(description["records"].values())

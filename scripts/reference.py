@@ -25,6 +25,7 @@ from edgeveil.trainer.attacks.registry import FAMILIES, adversaries
 from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.messages import members, tags
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
+from edgeveil.trainer.report.card_page import environment
 from edgeveil.trainer.report.pictures import filled
 from scripts.record import ROOT, Script, run
 
@@ -34,6 +35,7 @@ KINDS = {"sources": (SOURCES, "what it is"), "sinks": (SINKS, "output")}
 BOARDS = ROOT / "docs/boards"
 FORMAT = ROOT / "docs/reference/bundle-format.md"
 ATTACKS = ROOT / "docs/explanation/adversaries.md"
+GLOSSARY = ROOT / "docs/reference/glossary.md"
 LEARNS_FROM = {"fixed": "nothing", "transfer": "clean samples", "adaptive": "x'"}
 AGAIN = 3  # keys that two sections describe alike
 PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false"}
@@ -153,7 +155,7 @@ def families() -> str:
     ours = adversaries()[: len(FAMILIES[0].kinds())]
     texts = [(one, (one.__doc__ or "").splitlines()[0].replace("|", "\\|")) for one in ours]
     rows = (f"| {one.name} | {LEARNS_FROM[one.kind]} | {what} |\n" for one, what in texts)
-    return f"| family | learns from | what it is |\n| --- | --- | --- |\n{''.join(rows)}"
+    return f"| family | learns from | what it is |\n|---|---|---|\n{''.join(rows)}"
 
 
 def kinds_page(name: str, text: str) -> str:
@@ -186,7 +188,7 @@ def stages_page(text: str) -> str:
         takes = "; ".join(f"`{key}` {', '.join(kinds.split())}" for key, kinds in one.reads.items())
         takes = takes.removeprefix("`input` ")
         rows.append(f"| `{name}` | {keys} | {takes} | {made.get(name, one.__doc__.splitlines()[0])} |\n")
-    head = "| stage | keys | takes | makes |\n| --- | --- | --- | --- |\n"
+    head = "| stage | keys | takes | makes |\n|---|---|---|---|\n"
     return filled(text, {"stages": lambda: (head + "".join(rows)).replace("|  |", "| |")})
 
 
@@ -238,8 +240,7 @@ def _board(profile: Profile) -> Iterator[str]:
     yield "Latencies published by others ([sources](../reference/benchmarks.md#published-data)), not measured here:"
     yield ""
     if count:
-        table = "[published.csv](../../devices/published.csv)"
-        yield f"* {count} rows of {table}, device/runtime {', '.join(f'`{one}`' for one in groups)}"
+        yield f"* {count} rows of `devices/published.csv`, device/runtime {', '.join(f'`{one}`' for one in groups)}"
     for source in dict.fromkeys(one.source for one in profile.published):
         rows = (one for one in profile.published if one.source == source)
         yield f"* {source}: " + "; ".join(f"{p.network} {p.input} {p.precision} {p.ms:g} ms" for p in rows)
@@ -252,11 +253,19 @@ def boards() -> str:
     return "\n".join(["# Boards, one by one", "", "<!-- recorded: boards -->", *lines, "<!-- end -->", ""])
 
 
+def glossary() -> str:
+    """The words of trainer/report/templates/words.html: those that pages of an audit have, and the others."""
+    words: typing.Any = environment().get_template("words.html").module
+    parts = ("".join(f"* **{word}**: {meaning}\n" for word, meaning in part) for part in (words.measured, words.others))
+    return "\nAlso:\n\n".join(parts)
+
+
 def main() -> None:
     """Bring the pages up to date."""
     Script(__file__, __doc__).parse_args()
     write_atomic(str(PAGE), page(PAGE.read_text(encoding="utf-8")).encode())
     write_atomic(str(ATTACKS), filled(ATTACKS.read_text(encoding="utf-8"), {"families": families}).encode())
+    write_atomic(str(GLOSSARY), filled(GLOSSARY.read_text(encoding="utf-8"), {"words": glossary}).encode())
     write_atomic(str(FORMAT), stages_page(FORMAT.read_text(encoding="utf-8")).encode())
     for name in KINDS:
         path = ROOT / f"docs/reference/{name}.md"

@@ -15,8 +15,12 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # as load_tensorflow does, 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from tests.support import machine_identifier, once, programs, seeds
 
+ASKED: set[Path] = set()
 LEFT_OUT = pytest.StashKey[int]()
 seeds.move()
+# Nothing of a test must outlast a power cut. What reaches a disk, and when, is asked of one that writes down what it is
+# told (tests/support/boards/power_cut.py), and processes that tests start wait for the real one.
+os.fsync = lambda _handle: None
 # A shell starts what it runs in the background with Ctrl-C ignored, and children inherit that; some tests press it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -79,7 +83,18 @@ def pytest_testnodedown(node):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
+    """A test marked ``programs`` has none of them until it, or what its file shares, asks (``programs.need``)."""
     programs.marked = item.get_closest_marker("programs") is not None
+    programs.asked = False
+    whole = any(item.get_closest_marker(name) for name in ("pythons", "slow")) or item.path in ASKED
+    programs.hide(programs.marked and not whole)
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_call(item):
+    if programs.asked:  # by a fixture: the file's other tests may have it too
+        ASKED.add(item.path)
+    return (yield)
 
 
 @pytest.hookimpl(wrapper=True)

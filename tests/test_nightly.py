@@ -1,4 +1,4 @@
-"""What is left to the night: it is collected there alone, the summary counts it, and no guard waits for it."""
+"""What is left to the night: it is left out by day, the summary counts it, and no guard waits for it."""
 
 import ast
 import os
@@ -26,13 +26,23 @@ def test_one_case_at_night(case): pass
 """
 
 
-def collected(*words):
-    """The tests of the marked files that pytest takes with these words."""
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-n", "0", *words, *map(str, MARKED)]
+TELLS = """
+def pytest_deselected(items):
+    print(*(f"left out: {item.nodeid}" for item in items), sep="\\n")
+"""
+
+
+def collected(folder):
+    """The tests of the marked files that pytest takes, and those that it leaves out."""
+    (folder / "tells.py").write_text(TELLS)
+    command = [sys.executable, "-m", "pytest", "-p", "tells", "--collect-only", "-q", "-n", "0", *map(str, MARKED)]
     env = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+    env["PYTHONPATH"] = os.pathsep.join([str(folder), env.get("PYTHONPATH", "")])
     done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    return {line for line in done.stdout.splitlines() if line.startswith("tests/")}
+    lines = done.stdout.splitlines()
+    left = {line.partition(": ")[2] for line in lines if line.startswith("left out: ")}
+    return {line for line in lines if line.startswith("tests/")}, left
 
 
 def functions_at_night(path):
@@ -52,8 +62,8 @@ def named(tests):
 
 
 @pytest.mark.skipif(not MARKED, reason="no test is left to the night")
-def test_each_is_collected_at_night_alone_and_every_guard_by_day():
-    day, night = collected(), collected("--nightly")
+def test_each_is_left_out_by_day_and_no_test_of_a_guard(tmp_path):
+    day, night = collected(tmp_path)
     assert night
     assert day & night == set()
     assert named(night) == set().union(*map(functions_at_night, MARKED))

@@ -1,5 +1,6 @@
 """What is installed: one name, edgeveil, with all of the four roots and nothing else of the checkout."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import tomllib
 
 from edgeveil import __version__, edge_runtime
 from tests.support import bundles
-from tests.support.checkout import ROOT
+from tests.support.checkout import ROOT, docs_tool
 
 ROOTS = ("trainer", "models", "devices", "edge_runtime")
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -24,7 +25,7 @@ MINE = "WHOSE = 'mine'\n"
 
 def said(*command, cwd, path=""):
     """What a command prints. ``path`` is searched for modules first; nothing else of the checkout is."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(path), "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(path)}
     done = subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -77,11 +78,12 @@ def python(tmp_path):
 
 def check_installed(python, clean):
     """The commands and the imports of an installed project, beside a user's own modules."""
-    for root in ROOTS:
-        code = f"import {root}, edgeveil.{root} as ours; print({root}.WHOSE, ours.__name__)"
-        assert said(str(python), "-c", code, cwd=clean) == f"mine edgeveil.{root}\n"
-    code = "import edgeveil; print(edgeveil.load_recipe('digits').name, edgeveil.Perturber.__name__)"
-    assert said(str(python), "-c", code, cwd=clean) == "digits-codebook Perturber\n"
+    each = (f"import {root}, edgeveil.{root} as ours; print({root}.WHOSE, ours.__name__)" for root in ROOTS)
+    code = "\n".join(
+        ["import edgeveil", *each, "print(edgeveil.load_recipe('digits').name, edgeveil.Perturber.__name__)"]
+    )
+    expected = [*(f"mine edgeveil.{root}" for root in ROOTS), "digits-codebook Perturber"]
+    assert said(str(python), "-c", code, cwd=clean).splitlines() == expected
     for command in ("edgeveil", "edgeveil-edge"):
         assert said(str(python.parent / command), "--version", cwd=clean) == f"{command} {__version__}\n"
     assert "mnist-codebook" in said(str(python.parent / "edgeveil"), "recipe", "list", cwd=clean)
@@ -110,12 +112,12 @@ def test_the_version_is_the_same_everywhere():
 
 
 def test_a_wheel_installs_beside_a_users_own_modules(wheel, clean, python):
-    said(*PIP, "--python", str(python), "install", *OFFLINE, str(wheel), cwd=clean)
+    said(*PIP, "--python", str(python), "install", "--no-compile", *OFFLINE, str(wheel), cwd=clean)
     check_installed(python, clean)
 
 
 def test_an_editable_install_works_beside_a_users_own_modules(source, clean, python):
-    said(*PIP, "--python", str(python), "install", *OFFLINE, "--editable", str(source), cwd=clean)
+    said(*PIP, "--python", str(python), "install", "--no-compile", *OFFLINE, "--editable", str(source), cwd=clean)
     check_installed(python, clean)
     where = said(str(python), "-c", "import edgeveil.models as m; print(m.__file__)", cwd=clean)
     assert Path(where.strip()) == source / "models/__init__.py"
@@ -128,7 +130,7 @@ def test_the_bare_wheel_runs_on_a_board_and_says_what_the_workstation_lacks(whee
     site = said(str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip()
     for name in ("numpy", "numpy.libs"):
         Path(site, name).symlink_to(Path(sysconfig.get_path("purelib"), name))
-    said(*PIP, "--python", str(python), "install", *OFFLINE, str(wheel), cwd=clean)
+    said(*PIP, "--python", str(python), "install", "--no-compile", *OFFLINE, str(wheel), cwd=clean)
     done = subprocess.run([programs / "edgeveil", "--help"], cwd=clean, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
@@ -150,3 +152,56 @@ def test_a_root_under_its_old_name_says_its_new_one(root):
     assert done.stderr.splitlines()[-1] == (
         f"ImportError: {root} is imported as edgeveil.{root} since 0.2; CHANGELOG.md lists where each module moved"
     )
+
+
+def test_the_wheel_is_one_that_an_index_takes(wheel):
+    for tool, words in (("twine", ("check", "--strict")), ("check-wheel-contents", ())):
+        done = subprocess.run([docs_tool(tool), *words, str(wheel)], cwd=wheel.parent, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+# The container images: every step names what is there.
+
+
+def steps():
+    """(instruction, rest) of each step of the Containerfile, on one line."""
+    text = (ROOT / "containers/Containerfile").read_text().replace("\\\n", " ")
+    lines = (line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#"))
+    return [(name, " ".join(rest.split())) for name, rest in lines]
+
+
+def ignored(name):
+    """Whether .dockerignore, which names what is let through, leaves it out."""
+    through = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    return not any(name == one or name.startswith(f"{one}/") for one in through)
+
+
+def test_every_step_of_the_containers_names_what_is_there():
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    stages, bases, copied, started = {"python:3.11-slim-bookworm"}, [], [], []
+    for name, rest in steps():
+        if name == "FROM":
+            base, _, stage = rest.partition(" AS ")
+            assert base in stages
+            stages.add(stage)
+            bases.append(stage)
+        elif name == "COPY" and not rest.startswith("--from="):
+            copied += rest.split()[:-1]
+        elif name == "ENTRYPOINT":
+            started += json.loads(rest)
+        elif name == "RUN":
+            asked = [Path(one).name for one in re.findall(r"--requirement (\S+)", rest)]
+            assert all("--hash=" in (ROOT / "requirements" / one).read_text() for one in asked), rest
+            assert "install" not in rest or rest.count("pip install") == rest.count("--require-hashes") + rest.count(
+                "--no-index /tmp/wheel"
+            )
+    assert bases == ["wheel", "edge", "trainer", "trainer-gpu"]
+    assert [one for one in copied if ignored(one) or not (ROOT / one).exists()] == []
+    assert set(ROOTS) <= set(copied)
+    assert set(started) == set(scripts)
+    page, workflow = (ROOT / "docs/how-to/containers.md").read_text(), (ROOT / ".github/workflows/ci.yml").read_text()
+    assert all(f"`{stage}`" in page and stage in workflow for stage in bases[1:])
+
+
+def test_the_workflow_calls_what_ci_runs():
+    assert "run: bash .ci/run\n" in (ROOT / ".github/workflows/ci.yml").read_text()

@@ -32,7 +32,7 @@ def locked(out: Path, verb: str) -> Iterator[None]:
         yield
     finally:
         if handle >= 0:
-            # While it is held: whoever takes it next sees that it has gone, and makes another.
+            # While it is held: anyone who takes it next sees that it has gone, and makes another.
             path.unlink(missing_ok=True)
             os.close(handle)
         with suppress(OSError):  # the folders are in use, as they should be

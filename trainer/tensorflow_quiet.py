@@ -74,7 +74,7 @@ def _spill() -> Iterator[int]:
 def load_tensorflow() -> None:
     """Import TensorFlow without the notice that it prints to stderr at every log level, and without its warnings later.
 
-    OpenMP, which scikit-learn will load, is told not to spin while its threads wait (``OMP_WAIT_POLICY`` in the
+    OpenMP, which scikit-learn will load, is set not to spin while its threads wait (``OMP_WAIT_POLICY`` in the
     environment takes precedence): on busy cores boosted trees take a tenth of the time.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")

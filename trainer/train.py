@@ -47,10 +47,10 @@ EXTREMES = "The bounds are extremes of training rows, and they ship: public ones
 
 def promised(fitted: FittedPerturber, asked: Spending) -> FittedPerturber:
     """The same perturber with the manifest's ``spending``. Raises ``BadInput`` where one release costs more than a
-    unit may spend, or where what leaves is not covered."""
+    unit may spend, or where what is sent is not covered."""
     cost = epsilon_of(fitted.stages, fitted.outputs, fitted.tables)
     if not cost.is_finite():
-        raise BadInput("What leaves has no epsilon: a category never comes of another. Leave [spending] out.")
+        raise BadInput("What is sent has no epsilon: a category never comes of another. Leave [spending] out.")
     micro, most = micro_epsilon(cost), int(Decimal(repr(asked.most)) * MICRO)
     if micro > most:
         raise BadInput(

@@ -291,6 +291,8 @@ def _edgeveil(root: str) -> Optional[Dict[str, Any]]:
     makers = payload["roles"]["maker"] if "roles" in payload else payload  # schema 2, schema 1
     return {
         "committed": (state or {}).get("committed"),
+        "ledger": (state or {}).get("ledger", ""),
+        "spent": (state or {}).get("spent", 0),
         "failed": (state or {}).get("failed", {}),
         "floor": max((state or {}).get("floor", 0), payload.get("security_version", 0)),
         "root_key": ((_text(os.path.join(folder, "root.pub")) or "").split() + ["", ""])[1] or None,

@@ -183,7 +183,7 @@ def _accelerated(
 
 
 def _left_out(facts: Facts, bundle: BundleFacts, profile: Profile, chosen: Backend) -> str | None:
-    """Why the interpreter of the accelerator that is there was not chosen; None where nobody could expect it."""
+    """Why the interpreter of the accelerator that is there was not chosen; None where no one could expect it."""
     best = next((backend for backend in profile.backends if backend.accelerator), None)
     if best is None or best.name == chosen.name or not facts.accelerator:
         return None

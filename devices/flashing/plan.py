@@ -41,7 +41,8 @@ from edgeveil.edge_runtime.releases.store import MOST_FAILURES
 ServiceFiles = Callable[[str], Mapping[str, bytes]]  # by the device that runs the model: path on the board -> content
 OWN_INIT = (
     "have its init run `python3 runtime/current/edgeveil-edge.pyz recover` in EdgeVeil's folder there (with `--root "
-    "FOLDER`, unless it is /opt/edgeveil), then the same with `run --config ...`"
+    "FOLDER`, unless it is /opt/edgeveil), then the same with `inside --inside-at DIR`, and with `run --inside-at DIR` "
+    "as a user without rights"
 )
 UPDATE_UNIT = "-update.service"
 _STATE = "/var/lib/edgeveil"
@@ -96,7 +97,9 @@ def plan(
             )
         )
     files = service_files(runs.device) if wanted.service else {}
-    ledger: list[Step] = [MakeLedger(profile.service)] if bundle.spends and not facts.ledger else []
+    notes += check_ledger(facts, bundle, wanted)
+    missing = bundle.spends and (wanted.new_ledger or not facts.ledger)
+    ledger: list[Step] = [MakeLedger(profile.service, wanted.new_ledger)] if missing else []
     if wanted.service and (steps or ledger or there is None or not there.serves(files)):
         # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
@@ -203,6 +206,26 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
     return [f"this release has failed its trial here before ({failed}): edgeveil status shows why"] if failed else []
 
 
+def check_ledger(facts: Facts, bundle: BundleFacts, wanted: Wanted) -> list[str]:
+    """A note on what is forgotten. A board that had a ledger gets another one on request alone."""
+    there = facts.edgeveil
+    had = there is not None and there.ledger != ""
+    counted = f"epsilon {there.spent / 1e6:g} at its last start" if there is not None and had else "an unknown epsilon"
+    if bundle.spends and had and not facts.ledger and not wanted.new_ledger:
+        raise Refused(
+            "ledger-lost",
+            f"Expected the ledger of this board, which had counted {counted}; it is lost. Put it back, or forget what "
+            "was spent with --new-ledger: each limit then begins anew.",
+        )
+    if wanted.new_ledger and not (bundle.spends and wanted.service):
+        raise Refused(
+            "no-ledger", "Expected a service and a bundle that promises an epsilon with --new-ledger. Leave it out."
+        )
+    if wanted.new_ledger and (had or facts.ledger):
+        return [f"--new-ledger forgets what this board counted: {counted}, and all since. Each limit begins anew"]
+    return []
+
+
 def check_systemd(facts: Facts, wanted: Wanted) -> None:
     """Check for systemd if the service is wanted."""
     if wanted.service and not facts.systemd:
@@ -274,7 +297,7 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
             raise Refused(
                 "another-folder",
                 f"The service {name} of this board has the folder {one.root}, and --root names {root}. Leave --root "
-                f"out to flash that one; a service beside it has a folder of its own: --root /opt/{FIRST}-NAME.",
+                f"out to flash that one; a service next to it has a folder of its own: --root /opt/{FIRST}-NAME.",
             )
     for one in others:
         if wanted.source and _same_camera(wanted.source, one.source):
@@ -312,7 +335,7 @@ def _pages_and_camera(owner: Service, source: str | None, services: tuple[OnBoar
         yield f"the pages of {name} are at {pages_at(owner.root, services)}"
     own = next((one.source for one in services if one.name == name), "")
     if source and own not in ("", for_others(source)):
-        beside = f"a service beside it has a folder of its own: --root /opt/{FIRST}-NAME"
+        beside = f"a service next to it has a folder of its own: --root /opt/{FIRST}-NAME"
         yield f"{name} reads {for_others(own)} no more; {beside}"
 
 

@@ -58,6 +58,8 @@ class Installed:
     service_active: bool = True
     device: str | None = None  # the device in its service's settings; "": they cannot be read
     failed: Mapping[str, int] = field(default_factory=dict)  # manifest hash -> failed trials of that release
+    ledger: str = ""  # the identity of the ledger that it counts in, there or not
+    spent: int = 0  # the 1e-6 epsilon in it at the last start
     unfinished: bool = False  # whether a flash ended before it had restarted the service
 
     def serves(self, files: Mapping[str, bytes]) -> bool:
@@ -212,6 +214,7 @@ class Wanted:
     update_from: str | None = None
     device: str | None = None
     accept_raw_on_network: bool = False
+    new_ledger: bool = False  # whether the owner forgets what the board's ledger counted
 
     @property
     def mqtt(self) -> bool:

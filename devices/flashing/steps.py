@@ -97,11 +97,13 @@ class WriteService:
 class MakeLedger:
     """Make the empty ledger that a bundle with a promised epsilon is charged to. One that is there is never replaced.
 
-    ``owner`` has the user of the process that charges it.
+    ``owner`` has the user of the process that charges it. ``anew``: one that is there gets a dated name, and the board
+    forgets what was spent.
     """
 
     kind: ClassVar[str] = "ledger"
     owner: Service
+    anew: bool = False
 
     @property
     def place(self) -> str:
@@ -189,7 +191,8 @@ def _text(step: Step) -> str:
             users += f", and {owner.camera_user} for the camera's address" if camera else ""
             return f"write {names}{users}, and have the service start at boot"
         case MakeLedger():
-            return f"make an empty ledger, {step.place}, which counts the epsilon that is spent"
+            new = "set the ledger aside and " if step.anew else ""
+            return f"{new}make an empty ledger, {step.place}, which counts the epsilon that is spent"
         case StartService():
             return "start the service, and wait until it sends something new"
 
@@ -251,15 +254,17 @@ def _execute(step: Step, board: Board, device: str, progress: Progress) -> None:
                 board.place(data, path, "640" if group else "644", group)
             for command in service_files.enable_commands(files, owner.name):
                 check(board.sudo.run(command, timeout_s=START_S), " ".join(command[:2]))
-        case MakeLedger(owner):
-            make_ledger(board, step.place, owner.user)
+        case MakeLedger(owner, anew):
+            make_ledger(board, step.place, owner.user, anew=anew)
+            if anew:
+                runtime_output(board.edge("recover", "--new-ledger", "--root", board.root))
         case StartService():
             board.control("restart", device)
 
 
-def make_ledger(board: Board, place: str, user: str) -> None:
-    """Make the empty ledger at ``place``, as ``user``. Raises ``BadInput`` where there is a file."""
-    command = [*board.python(), "-", posixpath.join(board.root, RUNTIME), place, user]
+def make_ledger(board: Board, place: str, user: str, *, anew: bool = False) -> None:
+    """Make the empty ledger at ``place``, as ``user``. Raises ``BadInput`` where there is a file, but for ``anew``."""
+    command = [*board.python(), "-", posixpath.join(board.root, RUNTIME), place, user, *["anew"] * anew]
     runtime_output(board.sudo.run(command, data=read_agent("make_ledger")))
 
 

@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from edgeveil.edge_runtime.errors import DeviceFailed
 
 Progress = Callable[[int, int], None]  # (bytes there, bytes in all)
 
 
-class Completed(NamedTuple):
-    """How a command ended on the board."""
+# All that a terminal obeys but newline and tab: C0 and DEL, then C1 as UTF-8 has it, which what is left could form.
+_C0, _C1 = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]"), re.compile(rb"\xc2+[\x80-\x9f]")
 
-    code: int
-    out: bytes
-    err: bytes
+
+class Completed:
+    """How a command ended on the board: its exit code, and the text of its output and of stderr.
+
+    Text has no control characters but newline and tab: an answer must not command the owner's terminal. ``raw`` are
+    the bytes of the output, for a file that is fetched.
+    """
+
+    def __init__(self, code: int, out: bytes, err: bytes) -> None:
+        self.code, self.raw = code, out
+        self.out, self.err = (_C1.sub(b"", _C0.sub(b"", text)) for text in (out, err))
+
+    def __repr__(self) -> str:
+        return f"Completed(code={self.code!r}, out={self.out!r}, err={self.err!r})"
 
     def last_line(self) -> str:
         """Its last line of output, for a message."""

@@ -27,6 +27,8 @@ PIECE = 24 * 1024  # bytes of a file that are acknowledged together: the most th
 TRIES = 8  # logins in a row that fail
 TYPED = 160  # characters of one line that is typed
 START_S = 10  # until our program, typed and started, is taken for lost
+ANSWER_S = 5  # until a line that was typed is taken for lost
+SETTLE_S = 0.5  # of silence, after which a login's last line is a question
 _END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # a shell takes it for a comment: it has no control character that ends one
 _BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
@@ -216,7 +218,7 @@ class _Console:
         self._write(b"\r")
         while time.monotonic() < end:
             # The board first answers what was typed too early; only what it shows after that is a question.
-            while len(self._seen) != len(self._listen(0.5)):
+            while len(self._seen) != len(self._listen(SETTLE_S)):
                 pass
             if self._asks(_LOGIN):
                 named = True
@@ -282,7 +284,7 @@ class _Console:
         )
 
     def _owns(self, place: str) -> bool:
-        """Whether it is a folder, no link, of the user logged in, which nobody else may enter."""
+        """Whether it is a folder, no link, of the user logged in, which no one else may enter."""
         check = f"""[ "$(stat -c %u.%a.%F {place})" = "$(id -u).700.directory" ] && echo ours-''alone"""
         return any(b"ours-alone" in self._command(check) for _ in range(3))
 
@@ -331,7 +333,7 @@ class _Console:
         """Type a line and listen until the shell has answered it with a mark of ours."""
         mark = f"{time.monotonic_ns() % 10**9:09d}"
         # The mark is typed in two parts, so that the echo of the line is not taken for the answer.
-        self._type(f"{text}; echo end-''{mark}", lambda: b"end-" + mark.encode() in self._seen, 5)
+        self._type(f"{text}; echo end-''{mark}", lambda: b"end-" + mark.encode() in self._seen, ANSWER_S)
         if b"end-" + mark.encode() not in self._seen:
             self._write(_BACK_TO_THE_SHELL)
             self._listen(0.3)

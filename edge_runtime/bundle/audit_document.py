@@ -222,7 +222,7 @@ def check_card(manifest: Manifest, members: Mapping[str, bytes], audit: Mapping[
     except (LookupError, TypeError, AttributeError):
         _untrue("the privacy card", "it is empty, or lacks what a card says")
     if not known or hidden != manifest.perturber.sensitive or not same:
-        _untrue("the privacy card", "it says something else than the audit beside it")
+        _untrue("the privacy card", "it says something else than the audit next to it")
 
 
 def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> None:

@@ -22,7 +22,8 @@ STATE_FILE, COPY_FILE = "state.json", "state-copy.json"
 RELEASES, CURRENT, PREVIOUS = "releases", "current", "previous"
 MEND = "Nothing was changed. Run edgeveil-edge recover --repair, and check what it says."
 _KEYS_1 = ["committed", "failed", "floor", "previous", "reason", "schema"]
-_KEYS = sorted(_KEYS_1 + ["accepted"])
+_KEYS_2 = sorted(_KEYS_1 + ["accepted"])
+_KEYS = sorted(_KEYS_2 + ["has_index", "ledger", "spent"])
 
 
 class StateLost(DeviceFailed):
@@ -56,7 +57,11 @@ class FloorReset(NamedTuple):
 
 
 class State(NamedTuple):
-    """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed."""
+    """``state.json``. ``failed`` counts the failed trials of each release, ``reason`` is why the last one failed.
+
+    ``has_index``: it once had the files of ``bundle.index_seen``. ``ledger`` is the identity of the ledger in which it
+    counts, empty where it has none, and ``spent`` the 1e-6 epsilon in it at the last start: a lost one is not empty.
+    """
 
     committed: Optional[str] = None
     previous: Optional[str] = None
@@ -64,6 +69,9 @@ class State(NamedTuple):
     failed: Dict[str, int] = {}  # noqa: RUF012 - never changed in place
     reason: str = ""
     accepted: Accepted = Accepted()
+    has_index: bool = False
+    ledger: str = ""
+    spent: int = 0
 
 
 def read_state(root: str) -> State:
@@ -198,18 +206,19 @@ def merged(state: State, copy: State) -> State:
 
 
 def _encoded(state: State) -> bytes:
-    return strict_json.dumps(dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=2))
+    return strict_json.dumps(dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=3))
 
 
 def _parse(data: bytes) -> State:
     document: Any = strict_json.loads(data)
     schema = document["schema"]
-    # An older board wrote schema 1, which remembers no trust.
-    if sorted(document) != {1: _KEYS_1, 2: _KEYS}[schema]:
+    # An older board wrote schema 1, which remembers no trust, or 2, which remembers no ledger.
+    if sorted(document) != {1: _KEYS_1, 2: _KEYS_2, 3: _KEYS}[schema]:
         raise ValueError("other keys")
     del document["schema"]
     state = State(**dict(document, accepted=_accepted(document.get("accepted", {}))))
-    if type(state.floor) is not int or state.floor < 0 or type(state.failed) is not dict:
+    wrong = (type(state.has_index), type(state.ledger), type(state.spent)) != (bool, str, int)
+    if wrong or type(state.floor) is not int or state.floor < 0 or type(state.failed) is not dict:
         raise ValueError("other types")
     return state
 
@@ -266,7 +275,7 @@ def check_countersigned(
 
 
 def signers_of(manifest: Manifest, members: Dict[str, bytes]) -> List[str]:
-    """The keys that signed the audit in a verified bundle, whoever they are. Raises ``BundleRefused``."""
+    """The keys that signed the audit in a verified bundle, whichever they are. Raises ``BundleRefused``."""
     if manifest.privacy.countersignature is None:
         return []
     envelope = _of_this_audit(manifest, members)

@@ -1,14 +1,21 @@
 """What a board last saw of its update index: ``ROOT/index-seen.json``, and ``ROOT/index-seen-copy.json`` after it.
 
-The higher of the two holds. A freeze is seen by the age of the version: since it came, or since the first flash where
-none ever did. The age is the larger of two. By the board's own clock, where that was set when the version came; it may
-say 1970, or jump. And by the time that the board was up since, which no clock can take back: ``recover`` at each start
-and each ``update`` add it up. What is not counted is the time between the last of these and a loss of power."""
+The higher of the two holds, and one that is whole is enough; a board that had them and has neither refuses its index.
+A version counts as long as all the keys under which it came may still sign an index: where one was taken away, its
+thief may have signed a version that none can follow.
 
+A freeze is seen by the age of the version: since it came, or since the first flash where none ever did. The age is the
+larger of two. By the board's own clock, where that was set when the version came; it may say 1970, or jump. And by the
+time that the board was up since, which no clock can take back: ``recover`` at each start and each ``update`` add it up.
+What is not counted is the time between the last of these and a loss of power.
+"""
+
+import contextlib
 import os
 import time
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
+from edgeveil.edge_runtime.bundle.board_state import MEND, read_state
 from edgeveil.edge_runtime.errors import DeviceFailed
 from edgeveil.edge_runtime.machine import uptime
 from edgeveil.edge_runtime.util import strict_json
@@ -17,7 +24,8 @@ from edgeveil.edge_runtime.util.filesystem import read_strict
 
 SEEN_FILE, COPY_FILE = "index-seen.json", "index-seen-copy.json"
 CLOCKS_FROM_S = 1735689600  # 2025; a board whose clock is not set says less
-_COUNTED = {"up_s", "boot", "counted_s"}  # since schema 3
+_SINCE_4 = {"trust_version", "keys"}
+_FIELDS = {2: _SINCE_4 | {"up_s", "boot", "counted_s"}, 3: _SINCE_4, 4: set()}  # what each schema lacks
 
 
 class Seen(NamedTuple):
@@ -26,6 +34,7 @@ class Seen(NamedTuple):
     ``changed_at``: when this version came; ``asked_at``: when a server last had a valid index; both in seconds since
     1970 by the board's own clock. ``others`` are further products that a board of version 0.1 followed, with their
     versions. ``up_s``: seconds that the board was up since this version came, counted until ``counted_s`` of ``boot``.
+    ``trust_version`` and ``keys``: the trust file and the keys that might sign an index when this one was accepted.
     """
 
     name: str = ""
@@ -38,6 +47,8 @@ class Seen(NamedTuple):
     up_s: int = 0
     boot: str = ""
     counted_s: int = 0
+    trust_version: int = 0
+    keys: Tuple[str, ...] = ()
 
     def counted(self) -> "Seen":
         """With the time that the board was up until now."""
@@ -55,12 +66,35 @@ class Seen(NamedTuple):
         return max(now_s - self.counted_s, 0) if boot == self.boot else now_s
 
 
+class SeenDamaged(DeviceFailed):
+    """Neither of the two files is whole, and one is there."""
+
+
 def read_seen(root: str) -> Optional[Seen]:
-    """The last index that was accepted; None where nothing was ever written. Raises ``DeviceFailed`` for damage."""
-    seen, copy = _read(root, SEEN_FILE), _read(root, COPY_FILE)
-    if seen is None or copy is None:
-        return seen or copy
-    both = [{**one.others, one.name: one.version} for one in (seen, copy)]
+    """The last index that was accepted; None where nothing was ever written.
+
+    Raises ``SeenDamaged``, and ``DeviceFailed`` for a board that had them and lost both.
+    """
+    whole: List[Seen] = []
+    damaged: List[str] = []
+    for name in (SEEN_FILE, COPY_FILE):
+        try:
+            seen = _read(root, name)
+            whole += [] if seen is None else [seen]
+        except (OSError, ValueError, AttributeError, TypeError, IndexError) as error:
+            what = error.strerror if isinstance(error, OSError) else "it is damaged"
+            damaged.append("{} cannot be read ({})".format(os.path.join(root, name), what))
+    if not whole and damaged:
+        raise SeenDamaged("{}: no index is taken. {}".format(damaged[0], MEND))
+    if not whole and read_state(root).has_index:
+        message = "{} and {} are missing, and this board had them: no index is taken. {}"
+        raise DeviceFailed(message.format(os.path.join(root, SEEN_FILE), COPY_FILE, MEND))
+    if not whole:
+        return None
+    seen, copy = whole[0], whole[-1]
+    if seen.trust_version != copy.trust_version:
+        return max(whole, key=lambda one: one.trust_version)  # versions begin anew where a key was taken away
+    both = [{**one.others, one.name: one.version} for one in whole]
     highest = {name: max(one.get(name, 0) for one in both) for one in both for name in one}
     same = not seen.name or seen.name == copy.name
     best = max(seen, copy, key=lambda one: (one.version, one.up_s)) if same else seen
@@ -68,9 +102,24 @@ def read_seen(root: str) -> Optional[Seen]:
     return best._replace(version=highest.get(best.name, best.version), others=others)
 
 
+def has_seen(root: str) -> bool:
+    """Whether one of the two files is there, whole or not."""
+    return any(os.path.lexists(os.path.join(root, name)) for name in (SEEN_FILE, COPY_FILE))
+
+
+def forget_damaged(root: str) -> None:
+    """Remove what cannot be read of the two files, where neither is whole: the age then counts from now on."""
+    try:
+        read_seen(root)
+    except DeviceFailed:
+        for name in (SEEN_FILE, COPY_FILE):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(os.path.join(root, name))
+
+
 def write_seen(root: str, seen: Seen) -> None:
     """Write it in both places, one after the other."""
-    data = strict_json.dumps(dict(seen._asdict(), schema=3))
+    data = strict_json.dumps(dict(seen._asdict(), schema=4))
     for name in (SEEN_FILE, COPY_FILE):
         write_atomic(os.path.join(root, name), data, mode=0o644)
 
@@ -92,29 +141,20 @@ def index_seen(root: str) -> Optional[Dict[str, Any]]:
 
 
 def _read(root: str, name: str) -> Optional[Seen]:
-    path = os.path.join(root, name)
-    try:
-        data = read_strict(path)
-        if data is None:
-            return None
-        document = strict_json.loads(data)
-        schema = document.pop("schema", 1)
-        if schema in (2, 3):
-            seen = Seen(**document)
-            if set(document) != set(Seen._fields) - (_COUNTED if schema == 2 else set()) or {
-                type(number) for number in (seen.version, seen.changed_at, seen.up_s, seen.counted_s)
-            } != {int}:
-                raise ValueError("other keys or types")
-            return seen
-        # Version 0.1: a version for each name.
-        versions = {str(name): int(version) for name, version in document.items()}
-        product = sorted(versions)[0]
-        return Seen(product, version=versions.pop(product), others=versions)
-    except (OSError, ValueError, AttributeError, TypeError, IndexError) as error:
-        what = error.strerror if isinstance(error, OSError) else "it is damaged"
-        raise DeviceFailed(
-            "{} cannot be read ({}): nothing was fetched. Check the disk and what this board runs, then remove that "
-            "file and repeat edgeveil-edge update: what {} says holds.".format(
-                path, what, COPY_FILE if name == SEEN_FILE else SEEN_FILE
-            )
-        ) from None
+    """One of the two files; None where there is none. Raises what reading and parsing it do."""
+    data = read_strict(os.path.join(root, name))
+    if data is None:
+        return None
+    document = strict_json.loads(data)
+    schema = document.pop("schema", 1)
+    if schema in _FIELDS:
+        seen = Seen(**dict(document, keys=tuple(document.get("keys", ()))))
+        numbers = (seen.version, seen.changed_at, seen.up_s, seen.counted_s, seen.trust_version)
+        wrong = {type(number) for number in numbers} != {int} or {type(key) for key in seen.keys} - {str}
+        if wrong or set(document) != set(Seen._fields) - _FIELDS[schema]:
+            raise ValueError("other keys or types")
+        return seen
+    # Version 0.1: a version for each name.
+    versions = {str(name): int(version) for name, version in document.items()}
+    product = sorted(versions)[0]
+    return Seen(product, version=versions.pop(product), others=versions)

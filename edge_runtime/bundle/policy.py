@@ -105,8 +105,10 @@ def announce(bundle: Any, artefact: str = "", device: str = CPU, audited: bool =
 # ``countersigned`` (false where it is left out) asks that an auditor other than the bundle's maker signed the audit
 # (``edgeveil.edge_runtime.bundle.board_state``). ``spend`` asks that a bundle counts what it tells, and limits that
 # (``edgeveil.edge_runtime.bundle.policy``); with it, ``hide`` may be empty. ``on_shift`` says what a stream does whose
-# codes are not those of the audit any more (``edgeveil.edge_runtime.bundle.policy``). The first flash writes the file
-# as root. No bundle and no trust file can change it, only a newer policy that the device's root keys signed
+# codes are not those of the audit any more (``edgeveil.edge_runtime.bundle.policy``). ``counts`` is how counts of
+# people may leave, which no attack reads: "none", "noise" (of at most 1 epsilon a record) or "exact"; where it is left
+# out, "noise" next to demands of ``hide``, else "exact". The first flash writes the file as root. No bundle and no
+# trust file can change it, only a newer policy that the device's root keys signed
 # (``edgeveil.edge_runtime.bundle.trust_store.update_policy``).
 
 
@@ -139,8 +141,10 @@ class Policy(object):
         countersigned: bool = False,
         spend: "Optional[Limit]" = None,
         on_shift: "Optional[OnShift]" = None,
+        most: Optional[Mapping[str, str]] = None,
     ) -> None:
         self.demands, self.countersigned, self.spend, self.on_shift = demands, countersigned, spend, on_shift
+        self.most = most or {}  # one of outlets.LEVELS, by the name of an outlet
 
     def check(
         self,
@@ -159,6 +163,10 @@ class Policy(object):
         problem = "" if self.spend is None else outlets.uncounted(manifest.document)
         if problem:
             _refuse('it must count what it tells ("spend"), and ' + problem)
+        for outlet, level in outlets.unattacked(manifest.document):
+            allowed = self.most.get(outlet.name, outlets.NOISE if self.demands else outlets.EXACT)
+            if outlets.LEVELS.index(level) > outlets.LEVELS.index(allowed):
+                _refuse(_UNATTACKED.format(name=outlet.name, level=_LEAVE[level], allowed=_LEAVE[allowed]))
         if self.on_shift is not None:
             problem = check_shift(self.on_shift, manifest, audit)
             if problem:
@@ -174,6 +182,13 @@ class Policy(object):
             problems = [_problem(name, device, place, manifest, audit, demand) for name in names]
             if None not in problems:
                 _refuse(str(problems[0]))
+
+
+_LEAVE = {outlets.NONE: "not at all", outlets.NOISE: "with noise", outlets.EXACT: "exactly"}
+_UNATTACKED = (
+    "its {name} leave {level}, and the policy takes them {allowed} (no attack of an audit reads them: where something "
+    'must be hidden they need noise, of at most 1 epsilon a record, unless the policy has "{name}":"exact")'
+)
 
 
 class NoPolicyForAudit(Policy):
@@ -198,14 +213,19 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         document = strict_json.loads(data)
     except strict_json.BadJson as error:
         raise BadInput("{}{}. Correct it.".format(advice, error)) from None
-    keys = set(document) - {"countersigned", "on_shift", "spend"} if type(document) is dict else None
+    limited = [outlet.name for outlet in outlets.OUTLETS if outlet.told is not outlets.untold]
+    keys = set(document) - {"countersigned", "on_shift", "spend", *limited} if type(document) is dict else None
     if keys != {"hide", "schema"} or type(document["schema"]) is not int or document["schema"] != 1:
         raise BadInput(advice + "it has other keys or another schema. Correct it.")
     hide = document["hide"]
     spend = on_shift = None
     if "spend" in document:
         spend = read_spend(document["spend"], path)
-    least = 1 if spend is None and "on_shift" not in document else 0
+    most = {name: document[name] for name in limited if name in document}
+    for name, level in most.items():
+        if level not in outlets.LEVELS:
+            raise BadInput("{}'{}' is none of {}. Correct it.".format(advice, name, ", ".join(outlets.LEVELS)))
+    least = 1 if spend is None and not most and "on_shift" not in document else 0
     if type(hide) is not list or not least <= len(hide) <= _MOST_ENTRIES:
         raise BadInput("{}'hide' is no list of {} to {} demands. Correct it.".format(advice, least, _MOST_ENTRIES))
     demands = [_demand(entry, "hide[{}] of {}".format(place, path)) for place, entry in enumerate(hide)]
@@ -218,14 +238,14 @@ def read_policy(data: bytes, path: str = POLICY_FILE) -> Policy:
         raise BadInput(advice + "'countersigned' needs an audit: set 'audited' to true in each demand. Correct it.")
     if "on_shift" in document:
         on_shift = read_shift(document["on_shift"], path)
-    return Policy(demands, countersigned, spend, on_shift)
+    return Policy(demands, countersigned, spend, on_shift, most)
 
 
 def open_policy(path: str) -> Optional[Policy]:
     """The policy at ``path``, None where there is no such file. Raises ``BadInput`` for one that cannot be read."""
     if not os.path.lexists(path):
         return None
-    data = read(path)
+    data = read(path, links=True)
     if data is None:
         raise BadInput("The policy {} cannot be read. Make it readable: nothing runs without it.".format(path))
     return read_policy(data, path)

@@ -48,6 +48,11 @@ class Bundle(NamedTuple):
     development: bool  # signed by a throw-away key: the user must be warned
     audit: Optional[Mapping[str, Any]] = None  # the audit document, checked; None where the bundle was not audited
 
+    def __repr__(self) -> str:
+        size, audited = sum(map(len, self.members.values())), "not audited" if self.audit is None else "audited"
+        form = "<Bundle {}: {} files, {:.1f} MB, {}, signed by {}...>"
+        return form.format(self.manifest.name, len(self.members), size / 1e6, audited, self.key[:16])
+
 
 def read_bundle(path_or_bytes: Union[str, "os.PathLike[str]", bytes], trust: Trust) -> Bundle:
     """Read and verify one bundle.
@@ -143,7 +148,7 @@ def check_beginning(handle: int, trust: Trust) -> Optional[_Signed]:
 
 
 def unverified_manifest(path: str) -> bytes:
-    """The bytes of a bundle's manifest, whoever signed it; raises as ``read_bundle`` does."""
+    """The bytes of a bundle's manifest, whichever key signed it; raises as ``read_bundle`` does."""
     handle = open_file(path)
     try:
         return _manifest_and_signature(read_first(os.pread(handle, _BEGINNING_BYTES, 0), 2))[0]

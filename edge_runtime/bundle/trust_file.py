@@ -148,7 +148,7 @@ def next_trust_file(current: TrustFile, data: bytes, first: Key) -> TrustFile:
 
 
 def parse_trust_file(data: bytes, first: Key) -> TrustFile:
-    """As ``read_trust_file``, whoever signed it: for one that waits for signatures, or to find it in a chain."""
+    """As ``read_trust_file``, whichever key signed it: for one that waits for signatures, or to find it in a chain."""
     return _parse(envelopes.parse(KIND, data), first)
 
 

@@ -38,11 +38,11 @@ from edgeveil.edge_runtime.bundle.trust_file import (
 )
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing import envelope as envelopes
-from edgeveil.edge_runtime.signing.envelope import MAX_BYTES
 from edgeveil.edge_runtime.signing.keys import Key, parse_public_key, read_public_key
 from edgeveil.edge_runtime.signing.roles import Role
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
+from edgeveil.edge_runtime.util.filesystem import read_strict
 from edgeveil.edge_runtime.util.validate import ANY, check, record, whole
 
 ROOT_KEY, TRUST_FILE, CHAIN_FILE = "root.pub", "trust.json", "trust-chain.json"
@@ -117,16 +117,8 @@ def open_trust(
 
 def read_part(folder: str, name: str) -> Optional[bytes]:
     """The bytes of one of a device's files; None only where there is nothing of that name. Raises ``BadInput``."""
-    path = os.path.join(folder, name)
     try:
-        os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        _refuse_part(folder, name, "cannot be read ({})".format(error.strerror))
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
+        return read_strict(os.path.join(folder, name))
     except OSError as error:
         _refuse_part(folder, name, "cannot be read ({})".format(error.strerror))
 
@@ -319,7 +311,7 @@ def _peek(folder: str, data: bytes) -> object:
 
 
 def _said(data: Optional[bytes]) -> Optional[Tuple[int, bytes]]:
-    """Version and ``policy.json`` of a signed policy, whoever signed it; None for anything else."""
+    """Version and ``policy.json`` of a signed policy, whichever key signed it; None for anything else."""
     try:
         return _policy_of(envelopes.unverified(POLICY_KIND, envelopes.parse(POLICY_KIND, data or b"")))
     except BadInput:

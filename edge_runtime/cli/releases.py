@@ -58,6 +58,9 @@ def add_commands(commands: Any) -> None:
     recover.add_argument(
         "--repair", action="store_true", help="write lost or damaged state anew, from what is left of it"
     )
+    recover.add_argument(
+        "--new-ledger", action="store_true", help="count in the ledger that is there now; what was spent is forgotten"
+    )
     runtime = command(
         "runtime",
         _runtime,
@@ -243,6 +246,8 @@ def _recover(arguments: argparse.Namespace) -> None:
             _adopt(arguments.root)
         except BadInput as refused:
             _note("note: {}".format(refused))  # a board comes up with what it has
+        if arguments.new_ledger:
+            releases.count_anew()
         done = releases.recover()
         runtimes.tidy()
         try:

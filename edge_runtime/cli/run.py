@@ -10,11 +10,13 @@ from edgeveil.edge_runtime import config, ext
 from edgeveil.edge_runtime.cli.options import Document, add_bundle, add_command, add_json, add_setting, print_document
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, LimitNotMet
-from edgeveil.edge_runtime.kinds import check_replay, check_sink, check_source, needs_daemon
+from edgeveil.edge_runtime.kinds import SINKS, check_replay, check_sink, check_source, fact_of, needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
+from edgeveil.edge_runtime.sandbox import hardening
+from edgeveil.edge_runtime.sinks.uri import without_secrets
 from edgeveil.edge_runtime.util.validate import counted
 
-# Reasons for which a frame may rightly not come out: nobody in it, the end, a newer one, or no budget for it.
+# Reasons for which a frame may rightly not come out: no one in it, the end, a newer one, or no budget for it.
 _USUAL = ("nobody", "stopped", "newer-frame", "newer-set", SPENT)
 _INSIDE = (
     "source",
@@ -87,6 +89,9 @@ def _run(arguments: argparse.Namespace) -> int:
         check_sink(sink)
         _refuse_overwriting(settings, sink)
     if config.needs_service(settings):
+        _refuse_root(settings)
+        if settings.inside_at:  # else it starts the inside, perhaps as another user
+            hardening.no_new_privileges()
         from edgeveil.edge_runtime.outside import service
 
         document = service.run(settings)
@@ -107,6 +112,17 @@ def _run(arguments: argparse.Namespace) -> int:
             )
         )
     return code
+
+
+def _refuse_root(settings: Settings) -> None:
+    """Whoever takes over the process with the network has what its user has."""
+    on_network = [one for one in settings.sink if not fact_of(SINKS, one, "file")]
+    if os.geteuid() == 0 and on_network and not settings.as_root:
+        raise BadInput(
+            "expected another user than root for the process with the network, which sends to {}: start edgeveil-edge "
+            "inside --inside-at DIR as root, and this with the same --inside-at as a user of its own "
+            "(docs/how-to/flash-a-board.md), or give --as-root".format(without_secrets(on_network[0]))
+        )
 
 
 def _inside(arguments: argparse.Namespace) -> int:
@@ -133,7 +149,6 @@ def _file_to_file(settings: Settings) -> Document:
     from edgeveil.edge_runtime.pipeline import batch
     from edgeveil.edge_runtime.pipeline.crops import Capture
     from edgeveil.edge_runtime.pipeline.perturber import Perturber
-    from edgeveil.edge_runtime.sandbox import hardening
     from edgeveil.edge_runtime.sinks import open_sinks
     from edgeveil.edge_runtime.sources import open_source
 
@@ -159,7 +174,7 @@ def _file_to_file(settings: Settings) -> Document:
 
 
 def _payment(settings: Settings, perturber: Any) -> Dict[str, Any]:
-    """The option of ``batch.run`` that pays for what leaves, where this bundle promises what that costs."""
+    """The option of ``batch.run`` that pays for what is sent, where this bundle promises what that costs."""
     spending, by_subject = perturber.manifest.spending, settings.subject_column is not None
     if by_subject and (spending is None or spending.unit == "release"):
         raise BadInput(

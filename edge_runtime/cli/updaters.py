@@ -2,7 +2,7 @@
 
 Mender's client calls ``mender STATE FOLDER`` as its update module (protocol 3), RAUC ``rauc slot-install`` as the slot
 hook of its own bundle. Both bring the file; it is verified, tried and committed by ``install``, as from anywhere else:
-nobody who holds their servers or keys can make a board run what its own trust does not take.
+no one who holds their servers or keys can make a board run what its own trust does not take.
 """
 
 import argparse

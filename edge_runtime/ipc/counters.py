@@ -94,10 +94,14 @@ def shared_page() -> int:
 
 
 def page_at(path: str) -> int:
-    """As ``shared_page``, in a file at ``path``, which is created if needed."""
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o660)
-    if os.fstat(handle).st_size < _PAGE:
-        os.ftruncate(handle, _PAGE)
+    """As ``shared_page``, in a file at ``path``, which is created if needed. Raises ``BadInput``."""
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o660)
+        if os.fstat(handle).st_size < _PAGE:
+            os.ftruncate(handle, _PAGE)  # fails for a pipe or a device
+    except OSError as error:
+        problem = "expected a page of counters at {}, or nothing: {}. Remove what is there."
+        raise BadInput(problem.format(path, (error.strerror or "").lower())) from None
     return handle
 
 

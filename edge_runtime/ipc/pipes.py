@@ -23,7 +23,7 @@ def open_for_inside(folder: str) -> Dict[str, int]:
         for name in (RECORDS, NOTES):
             path = os.path.join(folder, name)
             _check_pipe(path)
-            found[name] = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+            found[name] = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         found[COUNTERS] = page_at(os.path.join(folder, COUNTERS))
     except OSError as error:
         problem = (error.strerror or "no such file").lower()
@@ -44,7 +44,7 @@ def make_pipe(path: str) -> None:
 
 
 def _check_pipe(path: str) -> None:
-    if not stat.S_ISFIFO(os.stat(path).st_mode):
+    if not stat.S_ISFIFO(os.lstat(path).st_mode):
         raise BadInput("expected a pipe at {}; found something else. Remove it.".format(path))
 
 

@@ -4,6 +4,7 @@ Places are [row, column] in pixels of the sensor's frame. A record has ``values`
 ``names``: of each line ``in`` and ``out``, of each zone ``occupancy`` and, with ``dwell_s``, a number for each bin.
 """
 
+import math
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from edgeveil.edge_runtime.util import validate as field
@@ -13,6 +14,7 @@ LEAST_PERIOD_S = 10  # a shorter one would say when one person passed
 MOST_PERIOD_S = 86400
 MICRO = 10**6  # steps of epsilon in 1
 MOST_EACH = 100
+MOST_SEEN = 16  # people in one frame that are counted, and in one zone; crossings and stays a second
 _MOST_PLACES, _MOST_CORNERS, _MOST_BINS = 8, 32, 12
 
 Point = Tuple[float, float]
@@ -63,6 +65,34 @@ class CountRules(NamedTuple):
         """The most by which one track changes a record with noise: the sum over all its numbers."""
         most = self.noise.most_each if self.noise else 1
         return 2 * most * len(self.lines) + (1 + (most if self.dwell_s else 0)) * len(self.zones)
+
+    @property
+    def most(self) -> List[int]:
+        """The most that each number of a record is before its noise."""
+        return [MOST_SEEN * (1 if what == "occupancy" else self.period_s) for _, _, what in self.names]
+
+    @property
+    def bits(self) -> float:
+        """What a record carries at most, wherever its maker's network puts people."""
+        scale = 0.0 if self.noise is None else self.sensitivity * MICRO / float(self.noise.micro_epsilon)
+        return sum(_carried(most, scale) for most in self.most)
+
+
+def _carried(most: int, scale: float) -> float:
+    """Bits of one of the numbers 0 to ``most`` under two-sided geometric noise: of all integers with a mean distance
+    from their middle, this noise's law has the largest entropy."""
+    whole = math.log(most + 1, 2)
+    ratio = math.exp(-1 / scale) if scale else 0.0
+    if ratio < 1e-9:
+        return whole
+    away = 2 * ratio / (1 - ratio * ratio)
+    wide = (most + 1) // 2 + away
+    return min(whole, _entropy((math.sqrt(1 + wide * wide) - 1) / wide) - _entropy(ratio))
+
+
+def _entropy(ratio: float) -> float:
+    """Bits of an integer k with probability proportional to ratio^|k|."""
+    return -math.log((1 - ratio) / (1 + ratio), 2) - 2 * ratio / (1 - ratio * ratio) * math.log(ratio, 2)
 
 
 def _placed(_period_s: int, count: Any, document: Any) -> Iterable[Problem]:

@@ -65,7 +65,7 @@ def detector_field(artefact: Field, member: Field) -> Any:
         sees = capture is not None and len(capture["frame"]["shape"]) > 1 and capture["frame"]["dtype"] == "uint8"
         if not sees or capture["crop"] is not None:
             why = "expected a capture.frame of a camera, uint8, in which it finds people"
-            why = "expected none beside capture.crop, which finds people by their depth" if sees else why
+            why = "expected none next to capture.crop, which finds people by their depth" if sees else why
             return record(dict.fromkeys(table, ANY), rule=lambda *_: [("bad-value", "", why)])
         return record(table, rule=_rising)
 

@@ -73,7 +73,7 @@ class Stage(object):
 
 
 class Output(NamedTuple):
-    """What leaves under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
+    """What is sent under ``name``: a ``frame``, ``label`` or ``code`` of this shape, from the value ``tensor``."""
 
     name: str
     kind: str
@@ -231,6 +231,9 @@ class Member(NamedTuple):
 
 class Manifest(NamedTuple):
     """A whole manifest. ``members`` is empty before sealing; ``document`` is the JSON it was made of."""
+
+    def __repr__(self) -> str:
+        return "<Manifest {}: {} {}>".format(self.name, self.input.dtype, tuple(self.input.shape))
 
     name: str
     created: str

@@ -1,32 +1,61 @@
 """All that goes out of a board, in one list: the capacity, the audit, the owner's policy and the promise go through it.
 
 An outlet that carries values of readings gives them as entries like those of a manifest's ``outputs``: their capacity
-is bounded, the audit attacks them, the promise must cover them. What it carries beyond that it bounds itself.
+is bounded, the audit attacks them, the promise must cover them. Each answers the same questions of what it carries
+beyond that; an entry of the list that leaves an answer out is an error.
 """
 
-from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional
+from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+
+from edgeveil.edge_runtime.manifest.count import MICRO, parse_count
 
 Document = Mapping[str, Any]
 Entry = Mapping[str, Any]
+NONE, NOISE, EXACT = LEVELS = ("none", "noise", "exact")  # how what no attack reads goes out; more with each
+HIDES = MICRO  # with more epsilon than this, 1, a record's noise hides no track: what it is added to counts as exact
 
 
 class Outlet(NamedTuple):
     """``form``: what it is to a receiver. ``bound``: what limits what it tells. ``rule``: the module that holds that.
 
-    ``values`` are the entries that it carries of a manifest's document, ``uncounted`` why an owner who limits what is
-    told cannot take it; empty where it is counted, or tells nothing of a reading.
+    Of a manifest's document: ``values`` are the entries that it carries. ``bits`` is what one record carries beyond
+    them, ``told`` how, one of ``LEVELS``: no attack of an audit reads that, and a policy may limit it by the outlet's
+    name. ``uncounted`` is why an owner who limits what is told cannot take it; empty where it is counted, or tells
+    nothing of a reading.
     """
 
     name: str
     form: str
     bound: str
     rule: str
-    values: Callable[[Document], List[Entry]] = lambda _manifest: []
-    uncounted: Callable[[Document], str] = lambda _manifest: ""
+    values: Callable[[Document], List[Entry]]
+    bits: Callable[[Document], float]
+    told: Callable[[Document], str]
+    uncounted: Callable[[Document], str]
+
+
+def _outputs(manifest: Document) -> List[Entry]:
+    return [entry for entry in manifest["outputs"] if entry["kind"] != "label"]
+
+
+def _labels(manifest: Document) -> List[Entry]:
+    return [entry for entry in manifest["outputs"] if entry["kind"] == "label"]
 
 
 def _unpromised(manifest: Document) -> str:
     return "" if manifest.get("spending") else "promises nothing of that"
+
+
+def _count_bits(manifest: Document) -> float:
+    rules = parse_count(manifest.get("count"))
+    return 0.0 if rules is None else rules.bits
+
+
+def _counts_told(manifest: Document) -> str:
+    rules = parse_count(manifest.get("count"))
+    if rules is None:
+        return NONE
+    return NOISE if rules.noise is not None and rules.noise.micro_epsilon <= HIDES else EXACT
 
 
 def _exact_counts(manifest: Document) -> str:
@@ -34,47 +63,61 @@ def _exact_counts(manifest: Document) -> str:
     return "its counts of people leave without noise" if count and count["noise"] is None else ""
 
 
+def untold(_manifest: Document) -> str:
+    """Attacks read all of it, or it tells nothing of a reading: no policy names it."""
+    return NONE
+
+
+_ATTACKED: Any = {"bits": lambda _manifest: 0.0, "told": untold, "uncounted": _unpromised}
+_NO_READING: Any = dict(_ATTACKED, values=lambda _manifest: [], uncounted=lambda _manifest: "")
+
 OUTLETS = [
     Outlet(
         "outputs",
         "arrays of one shape and type, one set a tick",
         "the audit, the capacity of codes, the map back to x, the promise",
         "edge_runtime.pipeline.reconstruction",
-        lambda manifest: [entry for entry in manifest["outputs"] if entry["kind"] != "label"],
-        _unpromised,
+        values=_outputs,
+        **_ATTACKED,
     ),
     Outlet(
         "label",
         "an index of a class, with each tick",
         "the number of classes, the promise",
         "edge_runtime.pipeline.reconstruction",
-        lambda manifest: [entry for entry in manifest["outputs"] if entry["kind"] == "label"],
-        _unpromised,
+        values=_labels,
+        **_ATTACKED,
     ),
     Outlet(
         "counts",
-        "whole numbers, one record a period",
-        "the least period, two-sided geometric noise and its budget of a day",
+        "whole numbers of people, one record a period",
+        "the least period, 16 people, two-sided geometric noise and its budget of a day, the policy's counts",
         "edge_runtime.manifest.count",
-        uncounted=_exact_counts,
+        lambda _manifest: [],
+        _count_bits,
+        _counts_told,
+        _exact_counts,
     ),
     Outlet(
         "drops",
         "reasons and numbers on pages of the device itself; on the network the ticks hide them",
         "ticks of one size and time, whatever was dropped",
         "edge_runtime.outside.emission",
+        **_NO_READING,
     ),
     Outlet(
         "status",
         "running, degraded or spent; the shift of the codes",
         "no sooner than the end of a coarse period; the shift is computed of the outputs alone",
         "edge_runtime.outside.emission",
+        **_NO_READING,
     ),
     Outlet(
         "card",
         "figures of the audit, the same for every frame",
         "made before the first frame, and signed",
         "edge_runtime.bundle.audit_document",
+        **_NO_READING,
     ),
 ]
 
@@ -86,8 +129,19 @@ def values(manifest: Document) -> List[Entry]:
     return sorted(found, key=lambda entry: place.get(id(entry), len(place)))
 
 
+def bits(manifest: Document) -> float:
+    """What one record of each outlet carries together, beyond ``values``."""
+    return sum(outlet.bits(manifest) for outlet in OUTLETS)
+
+
+def unattacked(manifest: Document) -> List[Tuple[Outlet, str]]:
+    """The outlets of which no attack reads all, each with how that goes out: with noise, or exactly."""
+    found = [(outlet, outlet.told(manifest)) for outlet in OUTLETS]
+    return [(outlet, level) for outlet, level in found if level != NONE]
+
+
 def uncounted(manifest: Document) -> str:
-    """Why an owner who limits what is told cannot take all that leaves; empty where each outlet is counted."""
+    """Why an owner who limits what is revealed cannot take all that is sent; empty where each outlet is counted."""
     return next((problem for outlet in OUTLETS for problem in [outlet.uncounted(manifest)] if problem), "")
 
 

@@ -1,6 +1,6 @@
 """The promise of a manifest: what one release tells at most about anything, checked in the integers that ship.
 
-An output is *covered* where it is made of reports, constants and fresh noise alone. What leaves is then differentially
+An output is *covered* where it is made of reports, constants and fresh noise alone. What is sent is then differentially
 private, whatever the receiver knows: a stage that turns an uncovered value into a covered one *charges* its epsilon,
 which its kind computes, and all that comes after costs nothing. Reports that leave together add up. What
 a stream keeps is charged when it is drawn: to release it again, or to answer of it anew, costs nothing.

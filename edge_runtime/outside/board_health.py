@@ -97,7 +97,7 @@ class Notifier(object):
             self.say("WATCHDOG=1")
 
 
-# What a service manager is told of a service, and when: systemd, by ``sd_notify``.
+# What a service manager learns of a service, and when: systemd, by ``sd_notify``.
 
 
 ASK_S = 10.0  # how often a manager is asked for more time to open

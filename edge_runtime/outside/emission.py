@@ -12,6 +12,7 @@ import collections
 from typing import Any, Callable, Deque, Dict, List, Optional, Tuple
 
 from edgeveil.edge_runtime import ext
+from edgeveil.edge_runtime.bundle.board_state import board_of, read_state
 from edgeveil.edge_runtime.bundle.opened import Opened
 from edgeveil.edge_runtime.config import Settings
 from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, PrivacyStop
@@ -21,6 +22,7 @@ from edgeveil.edge_runtime.ipc.record import FLAT, Counted, PaidDraws, Record
 from edgeveil.edge_runtime.manifest.count import CountRules
 from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.manifest.spending import repeats_paid
+from edgeveil.edge_runtime.paths import service_of
 from edgeveil.edge_runtime.sinks.count_report import COUNTED, MISSING, PART, CountReport
 from edgeveil.edge_runtime.sinks.count_report import SPENT as count_report_SPENT
 from edgeveil.edge_runtime.sinks.group import OnFailure, SinkGroup
@@ -239,7 +241,10 @@ def open_count_allowance(settings: Settings, opened: Opened) -> Any:
 def _allowance(settings: Settings, price: Optional[Price], **options: Any) -> Any:
     if price is None:
         return Unlimited()
-    return ext.allowance.open_allowance(settings.ledger, price, **options)
+    root = board_of(settings.trust)
+    own = root is not None and settings.ledger == ext.book.ledger_of(service_of(root))
+    known = read_state(str(root)).ledger if own else ""
+    return ext.allowance.open_allowance(settings.ledger, price, known, **options)
 
 
 # The counts of each period leave at the first tick after its end that is due, whatever was seen or went wrong.
@@ -255,7 +260,7 @@ class CountEmission(object):
     """Gives one ``CountReport`` a period to the sinks. ``last`` is the latest, None before the first.
 
     ``clock`` is the one that the inside counts periods by. ``take`` says whether one record is paid for, ``spent``
-    whether none can be.
+    whether none can be, ``label_only`` whether y alone may leave: a period is missing then, and costs nothing.
     """
 
     def __init__(
@@ -267,7 +272,9 @@ class CountEmission(object):
         clock: Callable[[], float],
         take: Callable[[int], bool],
         spent: Callable[[], bool],
+        label_only: Callable[[], bool] = lambda: False,
     ) -> None:
+        self._label_only = label_only
         self._rules, self._sinks, self._counters, self._clock = rules, sinks, counters, clock
         self._take, self._spent = take, spent
         self._came: Optional[Counted] = None
@@ -293,7 +300,7 @@ class CountEmission(object):
         came = self._came if self._came is not None and self._came.period == over else None
         self._next, self._came = over + 1, None
         state, values = MISSING, None
-        if came is not None and self._take(1):
+        if came is not None and not self._label_only() and self._take(1):
             state, values = (COUNTED if came.whole else PART), came.values
         elif self._spent():
             state = count_report_SPENT

@@ -145,6 +145,7 @@ class Service(object):
         )
         self.count_allowance = emission.open_count_allowance(settings, opened)
         pay = {"take": self.count_allowance.take, "spent": self.count_allowance.spent}
+        pay["label_only"] = lambda: self.shift.label_only
         self.counts = manifest.counts and emission.CountEmission(
             manifest.counts, self.sinks, self.counters, clock=self.clock, **pay
         )

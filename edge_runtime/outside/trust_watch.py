@@ -1,13 +1,15 @@
 """Reads a running service's trust again, so that a key that was revoked meanwhile ends it."""
 
+import contextlib
 import os
 from typing import Any, Callable, Dict, Optional, Tuple
 
-from edgeveil.edge_runtime.bundle.index_seen import index_seen
+from edgeveil.edge_runtime.bundle.index_seen import SeenDamaged, index_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BundleRefused, EdgeVeilError, PrivacyStop
+from edgeveil.edge_runtime.machine import up_s
 
 EVERY_S, DAY_S = 60.0, 86400
 
@@ -22,6 +24,7 @@ class TrustWatch(object):
 
     def __init__(self, folder: str, say: Callable[..., None], clock: Callable[[], float]) -> None:
         self.folder, self.problem = folder, ""
+        self._root = os.path.dirname(os.path.abspath(folder))
         self._trust: Optional[Trust] = None
         self._say, self._clock = say, clock
         self.index: Optional[Dict[str, Any]] = None
@@ -31,6 +34,13 @@ class TrustWatch(object):
 
     def read(self) -> Trust:
         """The trust, read and verified: once at a start and once at a reload. Raises as ``open_trust`` does."""
+        trust = self._read()
+        if trust.index_stale_days is not None:
+            with contextlib.suppress(SeenDamaged):
+                index_seen(self._root)  # without both records a board does not start
+        return trust
+
+    def _read(self) -> Trust:
         self._seen = None
         seen = self._look()
         self._trust = open_trust(self.folder)
@@ -47,20 +57,23 @@ class TrustWatch(object):
         if not now and self._clock() < self._due_s:
             return
         self._due_s = self._clock() + EVERY_S
+        problem = ""
         try:
             trust = self._trust
             if self._look() != self._seen or trust is None or self.problem:
-                trust = self.read()
+                trust = self._read()
             self._hold(trust, bundle)
-            self.index = index_seen(os.path.dirname(os.path.abspath(self.folder)))
         except PrivacyStop:
             raise
         except EdgeVeilError as error:
-            if not self.problem:
-                self._say("trust-unreadable", message="{} What runs goes on; nothing new is accepted.".format(error))
-            self.problem = str(error)
-            return
-        self.problem = ""
+            problem = str(error)
+        try:
+            self.index = index_seen(self._root)
+        except EdgeVeilError as error:
+            self.index, problem = None, problem or str(error)
+        if problem and not self.problem:
+            self._say("trust-unreadable", message="{} What runs goes on; nothing new is accepted.".format(problem))
+        self.problem = problem
         self._hold_fresh()
 
     def gauges(self) -> Dict[str, float]:
@@ -85,15 +98,19 @@ class TrustWatch(object):
             ) from None
 
     def _hold_fresh(self) -> None:
-        """Its age is counted from the first flash on, and by the time that the board is up (``bundle.index_seen``)."""
-        if self._stale_days is None or self.index is None or self.index["age_s"] <= self._stale_days * DAY_S:
+        """Its age is counted from the first flash on, and by the time that the board is up (``bundle.index_seen``).
+
+        Where that cannot be read, it is the time since the board's start: damage must not stop the count.
+        """
+        index = self.index or {"name": "", "version": 0, "age_s": up_s()}
+        if self._stale_days is None or index["age_s"] <= self._stale_days * DAY_S:
             return
-        what = "The update index of this board is of version {}".format(self.index["version"])
+        what = "The update index of this board is of version {}".format(index["version"])
         raise PrivacyStop(
             "{} for {:.0f} days, and its trust file allows {}. It may be kept from newer ones. Run edgeveil-edge "
             "update, or ask the owner for a newer index.".format(
-                what if self.index["name"] else "No update index came to this board",
-                self.index["age_s"] / DAY_S,
+                what if index["name"] else "No update index came to this board",
+                index["age_s"] / DAY_S,
                 self._stale_days,
             )
         )

@@ -84,7 +84,7 @@ def compile_stage(stage: Stage, context: Any) -> Run:
     """One stage of the manifest as a function ``run(flow)``.
 
     ``context`` has ``input`` and ``dtype`` (the name and type of x), ``runners``, ``table(name)``, ``track_memory``,
-    ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to) and ``promises``: what leaves
+    ``drawn`` (draw stages by output), ``pools`` (of draws, which a draw stage adds to) and ``promises``: what is sent
     keeps a promise. Raises ``BadInput``.
     """
     return kind_of(stage.entry).compile(stage, context)

@@ -9,6 +9,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.count import MOST_SEEN
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
 from edgeveil.edge_runtime.pipeline.person_finder import GRID, HEAD_MM, Finder, Floor, window
@@ -178,7 +179,6 @@ class Tracker(object):
 
 
 RED, GREEN, BLUE = 77, 150, 29  # 256 times the weights of BT.601's luma
-MOST_SEEN = 16  # people in one frame that are counted
 
 
 class Capture(object):

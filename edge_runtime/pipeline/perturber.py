@@ -113,7 +113,7 @@ class Perturber(object):
 
     ``manifest`` is the verified manifest, ``artefact`` the artefact that runs (``"numpy"`` for a pipeline without
     models), ``info`` facts for reports, ``dropped`` the number of dropped frames by reason. ``price`` is what a release
-    costs, where the bundle promises that, ``count_price`` what the counts of a period do: whoever passes them on
+    costs, where the bundle promises that, ``count_price`` what the counts of a period do: anyone who passes them on
     charges it first (``ledger``). ``detector`` is the open network that finds the people who are counted, None where
     there is none.
     """
@@ -149,6 +149,9 @@ class Perturber(object):
         }
         self._passthrough = PassthroughCheck(bundle.manifest)
         self._golden = {name: data for name, data in bundle.members.items() if name.startswith("golden/")}
+
+    def __repr__(self) -> str:
+        return "<Perturber {}: {} on {}>".format(self.manifest.name, self.artefact, self.info["device"])
 
     @classmethod
     def open(

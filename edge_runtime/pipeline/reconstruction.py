@@ -205,16 +205,17 @@ def _scaled(given: np.ndarray, new: np.ndarray) -> Tuple[np.ndarray, np.ndarray]
     return (given - middle) / spread, (new - middle) / spread
 
 
-# How many bits labels and codes can carry, against the bits of a reading.
+# How many bits labels, codes and a period's counts can carry, against the bits of a reading.
 #
 # A frame has the form of x, so that its capacity says nothing; what it carries is measured
 # (``pipeline.reconstruction``). Labels and codes are small by design: an index has as many values as what it is an
-# index of, a code as many as its type and shape. Together they must carry less than one reading, or they could hold it
-# in any encoding.
+# index of, a code as many as its type and shape, a count as many as people or crossings are counted at most, less its
+# noise. Together they must carry less than one reading, or they could hold it in any encoding.
 
 
 def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.ndarray]) -> None:
-    """Raise ``PrivacyStop`` if labels and codes can hold a reading, or ``outputs`` (n, ...) more than they declare."""
+    """Raise ``PrivacyStop`` if labels, codes and counts can hold a reading, or ``outputs`` (n, ...) more than they
+    declare."""
     values = index_values(manifest, artefact)
     bits = 0.0
     for output in outlets.values(manifest.document):
@@ -234,12 +235,13 @@ def refuse_capacity(manifest: Manifest, artefact: str, outputs: Mapping[str, np.
     if manifest.spending is not None:
         # What is epsilon-private tells at most epsilon nats, whatever its form.
         bits = min(bits, manifest.spending.micro_epsilon * 1e-6 / math.log(2))
+    bits += outlets.bits(manifest.document)
     reading = reading_bits(manifest.input)
     if bits >= reading:
         raise PrivacyStop(
-            "labels and codes can carry {:.0f} bits, and a reading has {:.0f}: raw data could leave in them, and the "
-            "manifest does not allow that. Do not use the bundle; its maker should quantise the code or make it "
-            "shorter.".format(bits, reading)
+            "labels, codes and counts can carry {:.0f} bits, and a reading has {:.0f}: raw data could leave in them, "
+            "and the manifest does not allow that. Do not use the bundle; its maker should quantise the code or make "
+            "it shorter.".format(bits, reading)
         )
 
 

@@ -1,8 +1,9 @@
 """Runs a command that is not trusted: as a user of its own, without a network, with few processes and little memory.
 
-As root, the command gets new namespaces: no network but a loopback that is down, no other process to see, and the
-folder of the releases read-only. When it ends, every process of its user is ended. An ordinary user cannot give it
-another user, so that nothing but the installed runtime may run in this way there.
+As root, the command gets new namespaces: no network but a loopback that is down, no other process to see, folders for
+temporary files that go with it, and the folder of the releases read-only. It can make no user namespace. When it ends,
+every process of its user is ended. An ordinary user cannot give it another user, so that nothing but the installed
+runtime may run in this way there.
 """
 
 import contextlib
@@ -27,6 +28,8 @@ LOCKS = "/run"  # of root alone, and empty after a start
 PROCESSES, FILES, FILE_BYTES, SHOWN_BYTES = 64, 256, 64 * 2**20, 4096
 _NEWNS, _NEWIPC, _NEWUSER, _NEWPID, _NEWNET = 0x20000, 0x08000000, 0x10000000, 0x20000000, 0x40000000
 _READ_ONLY, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 32, 4096, 16384, 1 << 18
+_NO_SETUID, _NO_DEVICES, _NO_PROGRAMS = 2, 4, 8
+_TEMPORARY, _EMPTY = ("/tmp", "/var/tmp", "/dev/shm"), "mode=755,size=1m"  # noqa: S108 - empty ones of its own
 _KEPT = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "OPENBLAS_CORETYPE", "PATH", "PYTHONPATH")
 
 
@@ -55,6 +58,7 @@ def run(
     kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
     kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
     kept.update(environment)
+    needed = _named(command, kept)
     with _own_user() as uid, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         try:
             process = subprocess.Popen(  # noqa: S603 - that is what this is for
@@ -65,7 +69,7 @@ def run(
                 env=kept,
                 cwd="/",
                 start_new_session=True,
-                preexec_fn=_confined(os.path.realpath(root), uid, limit_s, list(groups), network),
+                preexec_fn=_confined(os.path.realpath(root), uid, limit_s, list(groups), network, needed),
             )
         except subprocess.SubprocessError:
             raise DeviceFailed("it could not be confined ({})".format(_last(error))) from None
@@ -128,7 +132,17 @@ def _end_all(uid: int) -> None:
     os.waitpid(child, 0)
 
 
-def _confined(root: str, uid: int, limit_s: int, groups: List[int], network: bool) -> Callable[[], None]:
+def _named(command: Sequence[str], environment: Dict[str, str]) -> List[str]:
+    """The folders of what a command names: they stay in reach where they lie among temporary files."""
+    words = [word for word in command if word.startswith("/")] + environment.get("PYTHONPATH", "").split(":")
+    words += [word.partition(":")[2] for word in command if ":/" in word]
+    paths = [os.path.realpath(word) for word in words if word and os.path.exists(word)]
+    return sorted({path if os.path.isdir(path) else os.path.dirname(path) for path in paths})
+
+
+def _confined(
+    root: str, uid: int, limit_s: int, groups: List[int], network: bool, needed: List[str]
+) -> Callable[[], None]:
     memory = process_limit_bytes()
     is_root = os.geteuid() == 0
     library = ctypes.CDLL(None, use_errno=True)
@@ -144,17 +158,21 @@ def _confined(root: str, uid: int, limit_s: int, groups: List[int], network: boo
         os.umask(0o022)  # the folders that are made for mounts, whatever shell this came from
         alone = network or _unshare(library, _NEWNET if is_root else _NEWUSER | _NEWNET)
         if is_root:
-            if _unshare(library, _NEWNS):
-                _mount_read_only(library, root)
+            # A camera's daemon and accelerators may have their sockets and memory among the temporary files.
+            hidden = [] if groups else [path for path in _TEMPORARY if path not in needed]
+            apart = _unshare(library, _NEWNS) and _mount_read_only(library, root, needed, hidden)
             _unshare(library, _NEWIPC)
             if _unshare(library, _NEWPID):
                 _wait_for_child()
+                if apart:
+                    _mount(library, "proc", "/proc", "proc", _NO_SETUID | _NO_DEVICES | _NO_PROGRAMS)
             os.setgroups(groups)
             os.setgid(uid)
             os.setuid(uid)
         _limit(memory, limit_s)
         hardening.no_new_privileges()
         hardening.end_with_parent()
+        seccomp.restrict(allowed_calls.no_namespaces(), platform.machine())
         if not alone:
             seccomp.restrict(allowed_calls.no_network(), platform.machine())
 
@@ -193,33 +211,37 @@ def _wait_for_child() -> None:
     os._exit(os.WEXITSTATUS(status) if os.WIFEXITED(status) else 128 + os.WTERMSIG(status))
 
 
-def _mount_read_only(library: ctypes.CDLL, root: str) -> None:
-    """Make ``root`` read-only here, and reachable with Python's own folders wherever they lie.
+def _mount_read_only(library: ctypes.CDLL, root: str, needed: List[str], hidden: List[str]) -> bool:
+    """Make ``root`` read-only here, and reachable with Python's own folders and ``needed`` wherever they lie; the
+    folders ``hidden`` are empty ones of its own.
 
-    Where ``/`` is no mount of its own, as after chroot, nothing is mounted: it could not be kept from the others. The
-    user may still write nothing there.
+    Where ``/`` is no mount of its own, as after chroot, nothing is mounted, and the answer is no: it could not be kept
+    from the others. The user may still write nothing there.
     """
     try:
         _mount(library, None, "/", None, _RECURSIVE | _PRIVATE)
     except OSError as error:
         if error.errno != errno.EINVAL:
             raise
-        return
+        return False
     python = os.path.dirname(sys.executable)
     seen = sorted({os.path.realpath(path) for path in (root, sys.prefix, sys.base_prefix)} | {os.path.abspath(python)})
-    closed: Dict[str, List[Tuple[str, int]]] = {}
-    for path in seen:
-        ancestor = _closed_ancestor(path)
+    temporary = [path for path in hidden if os.path.isdir(path) and os.path.realpath(path) == path]
+    closed: Dict[str, List[Tuple[str, int]]] = {path: [] for path in temporary}
+    for path in sorted({*seen, *needed}):
+        ancestor = next((one for one in temporary if path.startswith(one + "/")), "")
+        ancestor = ancestor or (_closed_ancestor(path) if path in seen else "")
         if ancestor:
             closed.setdefault(ancestor, []).append((path, os.open(path, os.O_PATH | os.O_DIRECTORY)))
     for ancestor, inside in closed.items():
-        _mount(library, "tmpfs", ancestor, "tmpfs", 0, "mode=755,size=1m")
+        _mount(library, "tmpfs", ancestor, "tmpfs", 0, "mode=1777,size=64m" if ancestor in temporary else _EMPTY)
         for path, handle in inside:
             os.makedirs(path, 0o755, exist_ok=True)
             _mount(library, "/proc/self/fd/{}".format(handle), path, None, _BIND | _RECURSIVE)
             os.close(handle)
     _mount(library, root, root, None, _BIND)
     _mount(library, None, root, None, _BIND | _REMOUNT | _READ_ONLY)
+    return True
 
 
 def _closed_ancestor(path: str) -> str:

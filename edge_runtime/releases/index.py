@@ -8,7 +8,7 @@ The index is an envelope (``signing.envelope``) of kind ``index`` by the role ``
       {"name":...,"manifest_sha256":...,"sha256":...,"size":...,"security_version":...,"url":"mnist-7.veil"}]}
 
 ``name`` is the product. The first index pins product and audience on the board: an index of another product or for
-another audience is refused, whoever signed it, unless the trust file names that one. ``version`` only rises, and the
+another audience is refused, by any signer, unless the trust file names that one. ``version`` only rises, and the
 last one accepted is stored (``bundle.index_seen``), so that an old index cannot be served for ever. Schema 1 has no
 audience.
 """
@@ -20,7 +20,7 @@ import re
 import signal
 import stat
 import time
-from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import unverified_manifest
@@ -77,13 +77,15 @@ def _of_schema(index: Any, _: Any) -> Table:
 
 
 class Index(NamedTuple):
-    """A verified index, newest release first. ``sha256`` is that of its file."""
+    """A verified index, newest release first. ``sha256`` is that of its file, ``trust_version`` that of the trust."""
 
     name: str
     version: int
     releases: List[Entry]
     audience: str
     sha256: str
+    trust_version: int = 0
+    keys: Tuple[str, ...] = ()  # those that may sign an index today
 
 
 def read_index(data: bytes, trust: Trust) -> Index:
@@ -92,7 +94,18 @@ def read_index(data: bytes, trust: Trust) -> Index:
     field.check(payload, "index", field.record(_of_schema), file="index.json", cure="Make it again (edgeveil index).")
     releases = [Entry(**entry) for entry in payload["releases"]]
     audience = payload.get("audience", "")
-    return Index(payload["name"], payload["version"], releases, audience, hashlib.sha256(data).hexdigest())
+    sha, keys = hashlib.sha256(data).hexdigest(), signers_of(trust)
+    return Index(payload["name"], payload["version"], releases, audience, sha, trust.version, keys)
+
+
+def signers_of(trust: Trust) -> Tuple[str, ...]:
+    """The keys that may sign an index."""
+    return tuple(sorted({key.key for key in trust.roles[RELEASE].keys} - trust.revoked))
+
+
+def _counts(seen: Seen, index: Index) -> bool:
+    """Whether the versions that were seen still bound those to come: each key that might sign them still may."""
+    return set(seen.keys) <= set(index.keys)
 
 
 def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
@@ -117,7 +130,7 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
                 field.show(index.audience or "any audience"), field.show(trust.audience or pinned or "of no audience")
             ),
         )
-    if seen is None:
+    if seen is None or not _counts(seen, index):
         return
     if index.version < known.get(index.name, 0):
         _refuse(
@@ -133,8 +146,8 @@ def check_index(index: Index, seen: Optional[Seen], trust: Trust) -> None:
 def record_seen(root: str, index: Index, before: Optional[Seen]) -> None:
     """Remember an index that was accepted."""
     now, (boot, up_s) = int(time.time()), uptime()
-    new = Seen(index.name, index.audience, index.version, index.sha256, now, now, {}, 0, boot, up_s)
-    if before is not None:
+    new = Seen(index.name, index.audience, index.version, index.sha256, now, now, {}, 0, boot, up_s, *index[-2:])
+    if before is not None and _counts(before, index):
         if (before.name, before.version) == (index.name, index.version):
             known = before.counted()
             new = new._replace(changed_at=before.changed_at or now, up_s=known.up_s)
@@ -342,6 +355,9 @@ def update(
     # A lock of its own: other commands need not wait for a slow server.
     with root_lock.held(root, "update", name=LOCK_FILE):
         seen = count_up(root)
+        if seen.name and not seen.keys:  # of a runtime that did not write them
+            seen = seen._replace(trust_version=trust.version, keys=signers_of(trust))
+            write_seen(root, seen)
         index = read_index(source.read_small(INDEX_FILE), trust)
         check_index(index, seen, trust)
         entry = index.releases[0]  # the newest; the others are for readers
@@ -374,7 +390,7 @@ def count_up_unless_updating(root: str) -> None:
 
 
 def _check_is(entry: Entry, manifest: bytes) -> None:
-    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says, whose signature is next."""
+    """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says; its signature is next."""
     try:
         said = strict_json.loads(manifest)
         same = (said["name"], said["security_version"]) == (entry.name, entry.security_version)

@@ -6,7 +6,7 @@
     ROOT/runtime/current, ROOT/runtime/previous   links to two of them
 
 A runtime update is an archive of ``runtime.json`` and ``edgeveil-edge.pyz``. The first is an envelope of kind
-``runtime`` by the role ``runtime``, or by the root keys where nobody has it; its payload has ``schema`` 1, ``name``,
+``runtime`` by the role ``runtime``, or by the root keys where no one has it; its payload has ``schema`` 1, ``name``,
 ``version`` (it only rises), ``sha256`` and ``bytes`` of the second. The first flash puts its own runtime there, and so
 does the first command of a new runtime on a board of version 0.1, which ran that of the bundle. Where the root-signed
 trust file names runtimes, no other one is installed, and none but these changes what the board runs.
@@ -96,7 +96,11 @@ def check_running(trust: Trust) -> None:
     """Raise ``BundleRefused`` where the trust names runtimes, and the code that runs here is none of them."""
     path = paths.zipapp()
     if trust.runtimes:
-        check_approved(hashlib.sha256(b"" if path is None else read_strict(path) or b"").hexdigest(), trust)
+        check_approved(hashlib.sha256(b"" if path is None else _zipapp(path)).hexdigest(), trust)
+
+
+def _zipapp(path: str) -> bytes:
+    return read_strict(os.path.realpath(path), MAX_BYTES) or b""
 
 
 def check_approved(sha: str, trust: Trust) -> None:
@@ -146,7 +150,7 @@ class Runtimes(object):
         path = paths.zipapp()
         if path is None or self.current is not None:
             return None
-        data = read_strict(path) or b""
+        data = _zipapp(path)
         sha = hashlib.sha256(data).hexdigest()
         check_approved(sha, trust)
         self._stage(sha, data, None)
@@ -179,7 +183,7 @@ class Runtimes(object):
         back = self.previous
         if back is None or back == self.current:
             raise BadInput("There is no runtime before this one to go back to.")
-        data = read_strict(self.path(back))
+        data = read_strict(self.path(back), MAX_BYTES)
         if data is None or hashlib.sha256(data).hexdigest() != back:
             raise BadInput("The runtime before this one is not whole: install one (edgeveil-edge runtime FILE).")
         check_approved(back, trust)
@@ -272,7 +276,12 @@ def open_releases(root: str) -> Releases:
     """The ``Releases`` under ``root``, with the device's own trust and policy. Raises ``BadInput``."""
     if not os.path.isdir(root):
         raise BadInput("There is no {} on this board: flash it first, over a channel you trust.".format(root))
-    return Releases(root, lambda floor: open_trust(os.path.join(root, "trust"), floor=floor))
+    service = paths.service_of(root)
+    return Releases(
+        root,
+        lambda floor: open_trust(os.path.join(root, "trust"), floor=floor),
+        ledger=lambda: ext.book.of_service(service),
+    )
 
 
 def trial(

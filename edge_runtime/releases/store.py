@@ -16,7 +16,7 @@ accepted) rises in the same step, and the board never goes back below it.
 
 import contextlib
 import os
-from typing import Callable, Iterator, List, Optional
+from typing import Callable, Iterator, List, Optional, Tuple
 
 from edgeveil.edge_runtime.bundle.board_state import (
     COPY_FILE,
@@ -29,9 +29,11 @@ from edgeveil.edge_runtime.bundle.board_state import (
     read_state,
     write_state,
 )
+from edgeveil.edge_runtime.bundle.index_seen import forget_damaged, has_seen
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed, EdgeVeilError
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.util import root_lock
 from edgeveil.edge_runtime.util.filesystem import Filesystem, names, read, remove_tree, target
 
@@ -45,10 +47,20 @@ class RolledBack(DeviceFailed):
 
 
 class Releases(object):
-    """The releases under ``root``. ``trust`` gives the ``Trust`` for a floor; ``filesystem`` makes all changes."""
+    """The releases under ``root``. ``trust`` gives the ``Trust`` for a floor; ``filesystem`` makes all changes.
 
-    def __init__(self, root: str, trust: Callable[[int], Trust], filesystem: Optional[Filesystem] = None) -> None:
+    ``ledger`` gives identity and content of the board's ledger (``ext.ledger.book.of_service``).
+    """
+
+    def __init__(
+        self,
+        root: str,
+        trust: Callable[[int], Trust],
+        filesystem: Optional[Filesystem] = None,
+        ledger: Callable[[], Tuple[str, int]] = lambda: ("", 0),
+    ) -> None:
         self.root, self._trust, self._filesystem = root, trust, filesystem or Filesystem()
+        self._ledger = ledger
         self._holding = False
 
     @contextlib.contextmanager
@@ -86,7 +98,7 @@ class Releases(object):
 
     def read(self, sha: str) -> Optional[Bundle]:
         """The release ``sha`` if it is there whole, signed by a key trusted today; else None. No floor is applied."""
-        data = read(os.path.join(self.folder(sha), BUNDLE))
+        data = read(os.path.join(self.folder(sha), BUNDLE), MAX_BUNDLE_BYTES)
         if data is None:
             return None
         try:
@@ -112,6 +124,13 @@ class Releases(object):
         """
         with self.changing("recover"):
             return self._recover()
+
+    def count_anew(self) -> None:
+        """From now on the ledger that is there is the board's: what another one counted is forgotten."""
+        with self.changing("recover --new-ledger"):
+            identity, spent = self._ledger()
+            write_state(self._filesystem, self.root, self.state()._replace(ledger=identity, spent=spent))
+            self._filesystem.sync_folder(self.root)
 
     def rollback(self) -> str:
         """Go back to the previous release, for good; returns its hash. Raises ``BundleRefused`` or ``BadInput``."""
@@ -174,7 +193,7 @@ class Releases(object):
             if name.endswith(".tmp"):
                 remove_tree(self._filesystem, os.path.join(self.root, name))
         self._link_runtimes()
-        state = self._with_trust(state)
+        state = self._remembering(self._with_trust(state))
         if state != State() and [read_one(self.root, name) for name in (STATE_FILE, COPY_FILE)] != [state, state]:
             write_state(self._filesystem, self.root, state)
         if current != state.committed:
@@ -197,13 +216,22 @@ class Releases(object):
             return state  # a board comes up with what it has, and remembers what it lacks
         return accept(state, trust.accepted, trust.floor_reset) if trust.accepted.trust else state
 
+    def _remembering(self, state: State) -> State:
+        """With what this board has besides: once it was there, its loss is no new beginning."""
+        if state.committed is None:
+            return state
+        identity, spent = self._ledger()
+        if state.ledger in ("", identity):
+            state = state._replace(ledger=identity, spent=spent)
+        return state._replace(has_index=state.has_index or has_seen(self.root))
+
     def _rollback(self) -> str:
         self._recover()
         state = self.state()
         if state.previous is None:
             raise BadInput("There is no previous release to go back to.")
         # Verified as a new one would be: with today's keys, floor and policy.
-        data = read(os.path.join(self.folder(state.previous), BUNDLE))
+        data = read(os.path.join(self.folder(state.previous), BUNDLE), MAX_BUNDLE_BYTES)
         if data is not None:
             read_bundle(data, self._trust(state.floor))
         if self.read(state.previous) is None:
@@ -253,7 +281,9 @@ class Releases(object):
             reset = 0 if trust.floor_reset is None else trust.floor_reset.version  # it was here before, and is no news
             accepted = trust.accepted._replace(floor_reset=reset)
             state = State(committed=current if current and whole.get(current) else None, accepted=accepted)
-        state = state._replace(floor=max([one.floor for one in found] + versions + [0]))
+        forget_damaged(self.root)
+        floor = max([one.floor for one in found] + versions + [0])
+        state = state._replace(floor=floor, has_index=has_seen(self.root))
         write_state(self._filesystem, self.root, state)
         self._sync_links(state)
         return "The state was written anew from {}: release {:.12}, floor {}, trust of version {}, {} policy.".format(
@@ -321,7 +351,7 @@ class Releases(object):
         failed = {name: count for name, count in state.failed.items() if name != sha}
         previous = state.committed if state.committed != sha else state.previous
         floor = max(state.floor, bundle.manifest.security_version)
-        committed = State(sha, previous, floor, failed, "", state.accepted)
+        committed = state._replace(committed=sha, previous=previous, floor=floor, failed=failed, reason="")
         write_state(self._filesystem, self.root, committed)
         self._sync_links(committed)
 

@@ -63,6 +63,7 @@ _WRITING, _CREATING = 0o3, 0o100 | 0o1000 | 0o20000000  # the access mode; O_CRE
 _INET, _INET6, _NETLINK, _ROUTE, _UEVENT, _GENERIC, _TCP, _UDP = 2, 10, 16, 0, 15, 16, 6, 17
 _UNIX = 1
 _THREAD = 0x10000  # CLONE_THREAD: a thread, and no process
+_NEWUSER = 0x10000000  # CLONE_NEWUSER
 # F_DUPFD, F_GETFD, F_SETFD, F_GETFL, F_SETFL, F_DUPFD_CLOEXEC, F_SETPIPE_SZ, F_GETPIPE_SZ: none of them signals, or
 # locks a file, which others would notice
 _FCNTL = (0, 1, 2, 3, 4, 1030, 1031, 1032)
@@ -97,6 +98,11 @@ def measured(source: str, names: Iterable[str], device: str) -> bool:
 def no_network() -> Rules:
     """For a program that may start others, and reaches no network."""
     return Rules(None, REFUSED, {"socket": [_one_of(0, (_NETLINK,)), _one_of(2, (_UEVENT,))]})
+
+
+def no_namespaces() -> Rules:
+    """For a program that may start others, and makes no user namespace, in which it would have every right."""
+    return Rules(None, frozenset(["setns", "unshare"]), {"clone": [Condition(0, ((_NEWUSER, 0),))]})
 
 
 def by_daemon() -> Rules:

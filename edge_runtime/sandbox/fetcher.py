@@ -21,7 +21,7 @@ _TLS = ("/etc/ssl/certs", "/etc/ssl/openssl.cnf")
 
 
 def enter(source: str, account: Optional[Account], *, own_port: Optional[int] = None) -> None:
-    """Cut this process off from all but the network, as ``account``, or as nobody where it was started as root.
+    """Cut this process off from all but the network, as ``account``, or as ``nobody`` where it was started as root.
 
     ``source`` is the address of the camera, ``own_port`` one of the loopback that this process listens on. All code
     must be loaded: the user may not be able to read it. Raises ``OSError`` if the system refuses the account,

@@ -45,7 +45,7 @@ def find_account(name: str) -> Account:
 
 
 def nobody() -> Account:
-    """The account of nobody, with no group but its own."""
+    """The account ``nobody``, with no group but its own."""
     return Account(_NOBODY, _NOBODY, [], "/nonexistent")
 
 
@@ -77,9 +77,9 @@ def become(account: Account, *, files_of_root: bool = False) -> None:
 
 
 def leave_root(account: Optional[Account], refusal: str, *, files_of_root: bool = False) -> bool:
-    """Run as ``account``, or as nobody where root started this process; returns whether it is nobody.
+    """Run as ``account``, or as ``nobody`` where root started this process; returns whether it is that user.
 
-    ``files_of_root`` as ``become``, for nobody alone. Raises ``BadInput`` with ``refusal`` if it would remain root.
+    ``files_of_root`` as ``become``, for ``nobody`` alone. Raises ``BadInput`` with ``refusal`` if it would remain root.
     """
     as_nobody = account is None and os.geteuid() == 0
     if account is not None:
@@ -165,8 +165,8 @@ class Isolation(object):
         """Cut this process off from every network and file, and run as ``account``; returns the means, in words.
 
         Call it while the process has one thread: all of it applies to a thread and its children. ``namespace`` False
-        omits the namespace (``needs_network``). Started as root, it becomes the user nobody unless ``account`` says
-        another; until ``settle`` it may open what root's own files are, so that its source need not belong to nobody.
+        omits the namespace (``needs_network``). Started as root, it becomes the user ``nobody`` unless ``account`` says
+        another; until ``settle`` it may open what root's own files are, so its source need not belong to ``nobody``.
         Raises ``OSError`` if the system refuses the account, ``BadInput`` if it would remain root.
         """
         bound = hardening.ends_with_parent()
@@ -246,7 +246,7 @@ def _candidates(backend: str) -> List[str]:
 
 
 def enter(account: Optional[Account]) -> None:
-    """Cut this process off from all but sockets of the file system and devices, as ``account`` or as nobody.
+    """Cut this process off from all but sockets of the file system and devices, as ``account`` or as ``nobody``.
 
     All code must be loaded and the pipeline be made: afterwards no program starts. Raises ``OSError`` if the system
     refuses the account, ``BadInput`` if it would remain root.

@@ -95,7 +95,7 @@ def verify(kind: str, envelope: Envelope) -> Any:
 
 
 def unverified(kind: str, envelope: Envelope) -> Any:
-    """The payload, whoever signed it: for one that waits for signatures, or that names the keys to verify it by."""
+    """The payload, by any signer: for one that waits for signatures, or that names the keys to verify it by."""
     try:
         return strict_json.loads(envelope.payload)
     except strict_json.BadJson as error:

@@ -6,6 +6,7 @@ from typing import NamedTuple, Union
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.signing import ed25519
+from edgeveil.edge_runtime.util.filesystem import read_strict
 
 _LINE = re.compile(r"edgeveil-ed25519 ([0-9a-f]{64}) ([A-Za-z0-9][A-Za-z0-9._@-]{0,63})( development)?\n?")
 
@@ -25,10 +26,11 @@ def read_public_key(path: Union[str, "os.PathLike[str]"]) -> Key:
     """The key in one ``.pub`` file. Raises ``BadInput`` for anything else, and for weak keys."""
     path = os.fspath(path)
     try:
-        with open(path, "rb") as file:
-            data = file.read(_MAX_FILE_BYTES)
+        data = read_strict(path, _MAX_FILE_BYTES, links=True)
     except OSError as error:
         raise BadInput("The key file {} cannot be read: {}.".format(path, error.strerror)) from None
+    if data is None:
+        raise BadInput("The key file {} cannot be read: no such file.".format(path))
     return parse_public_key(data, path)
 
 

@@ -29,7 +29,7 @@ class Role(NamedTuple):
             reason, problem = "below-threshold", "has {} of the {} signatures that it needs. Have more keys of it sign"
             problem = problem.format(count, self.threshold)
         else:
-            names = ", ".join("{:.16}...".format(key) for key in sorted(signed)) or "nobody"
+            names = ", ".join("{:.16}...".format(key) for key in sorted(signed)) or "no one"
             reason, problem = "untrusted-key", "is signed by {}, which may not. Get the right one from its owner"
             problem = problem.format(names)
         raise BundleRefused(reason, "This {}, for the role {}, {}.".format(what, name, problem))

@@ -1,4 +1,4 @@
-"""What leaves of one period: a JSON document of one size, whatever was counted. docs/reference/schemas has its schema.
+"""What is sent of one period: a JSON document of one size, whatever was counted. docs/reference/schemas has its schema.
 
 {"kind": "edgeveil-count", "schema": 1, "bundle": "hall", "id": "...", "period": 28333, "period_s": 60,
  "state": "counted", "tick": 1200, "tick_ns": 1795433640000000000, "epsilon": null,

@@ -43,7 +43,7 @@ _PAGE = """<!doctype html>
 <main>
 <h1>Output of this sensor <span id="state" role="status">...</span></h1>
 {notes}
-<p class="soft">This is what leaves. The raw picture is never shown, here or anywhere.</p>
+<p class="soft">This is what is sent. The raw picture is never shown, here or anywhere.</p>
 <div id="parts">
 <section id="pictures">{pictures}</section>
 <section>
@@ -176,7 +176,7 @@ def card_lines(
         ("how", perturber.kind),
     ]
     if perturber.substituted:
-        lines.append(("what leaves", "records of other people, put in the place of each reading"))
+        lines.append(("what is sent", "records of other people, put in the place of each reading"))
     if manifest.development:
         lines.append(("development bundle", "signed by a throw-away key; not for real data"))
     if audit is None:

@@ -1,7 +1,7 @@
 """The HTTP server of the pages (preview, health), for this device alone or for who has the token. It is read-only.
 
 Strangers hold nothing up: a request must come within a few seconds as a whole, and where there are too many
-connections the oldest that has not shown the token is closed, so whoever shows it at once is always answered.
+connections the oldest that has not shown the token is closed, so anyone who shows it at once is always answered.
 """
 
 import collections
@@ -25,6 +25,7 @@ MOST_HEAD_BYTES = 8192
 REQUEST_S, ANSWER_S = 5.0, 10.0  # for the whole head of a request, and for the whole answer
 _COOKIE = "edgeveil_{}={}"  # by port: browsers keep cookies by host alone
 _TOKEN = r"[A-Za-z0-9_.~-]{16,128}"  # noqa: S105 - what one looks like; goes into an address and a cookie as it is
+_HOST = re.compile(r"(\[[0-9A-Fa-f:]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'"
@@ -150,7 +151,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if self.server.token is not None and "token" in query:
             # Out of the address, so that it stays in no history and no screenshot.
             cookie = self._cookie(self.server.token) + "; HttpOnly; SameSite=Strict; Path=/"
-            place = "/" + parts.path.lstrip("/")  # two slashes at the start would name another host
+            # Two slashes at the start would name another host, and browsers take \\ for one.
+            place = "/" + parts.path.lstrip("/\\")
+            place = place if re.fullmatch("[A-Za-z0-9._/-]*", place) else "/"
             self._answer(Answer("text/plain", b"", 303), {"Location": place, "Set-Cookie": cookie})
             return
         is_local = self.client_address[0] in ("127.0.0.1", "::1", "::ffff:127.0.0.1")
@@ -161,14 +164,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Why this request is not answered; empty where it is. Nothing else is done with a request before."""
         token = self.server.token
         if token is None:
-            text = self.headers.get("Host", "")
-            try:
-                host = urlsplit("//" + text).hostname
-            except ValueError:
-                host = None
-            if not text.isprintable():
-                host = None  # urlsplit leaves tabs and line ends out
-            return b"" if host in LOOPBACK else b"This page is for this device alone.\n"
+            host = _HOST.fullmatch(self.headers.get("Host", ""))  # urlsplit finds a host in more than that
+            here = host is not None and host.group(1).strip("[]").lower() in LOOPBACK
+            return b"" if here else b"This page is for this device alone.\n"
         cookies = self.headers.get("Cookie", "").split(";")[:32]
         given = [_same(part.strip(), self._cookie(token)) for part in cookies]
         given.append(_same(self.headers.get("Authorization", ""), "Bearer " + token))

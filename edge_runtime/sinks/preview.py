@@ -148,7 +148,7 @@ def _invitation(bind: str, port: int, has_token: bool) -> str:
     alone = ipaddress.ip_address(bind).is_loopback
     everywhere = ipaddress.ip_address(bind).is_unspecified
     host = "THIS-DEVICE" if everywhere else "[{}]".format(bind) if ":" in bind else bind
-    return "open http://{}:{}/{} to watch what leaves and read its privacy card; nothing can be changed there{}".format(
+    return "open http://{}:{}/{} to see what is sent and read its privacy card; nothing can be changed there{}".format(
         host,
         port,
         "?token=TOKEN" if has_token else "",

@@ -19,6 +19,7 @@ from typing import Any, BinaryIO, Callable, Deque, Dict, Iterator, List, NamedTu
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import writing
+from edgeveil.edge_runtime.util.filesystem import open_strict, read_strict
 
 # Records in files of about a megabyte, appended and read back; a file goes when none of its records is needed.
 #
@@ -28,7 +29,7 @@ from edgeveil.edge_runtime.util.atomic import writing
 
 _HEAD = struct.Struct(">4sIdI")  # magic, size, time, CRC-32 of size, time and record
 _NAME = re.compile(r"([0-9]{12})\.spool")
-SEGMENT_BYTES = 2**20
+SEGMENT_BYTES, MOST_SEGMENT_BYTES = 2**20, 2**28  # the last record of a file may be a large one
 
 Stored = NamedTuple("Stored", [("segment", int), ("offset", int), ("size", int)])
 Found = NamedTuple("Found", [("stored", Stored), ("wall_s", float), ("data", bytes)])
@@ -45,11 +46,13 @@ class Segments(object):
         self.folder = folder
         with writing(folder):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-            self._lock = open(os.path.join(folder, "lock"), "w")  # noqa: SIM115 - held while the spool is
+            self._lock = os.open(
+                os.path.join(folder, "lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600
+            )
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            self._lock.close()
+            os.close(self._lock)
             raise BadInput(
                 "the spool {} is in use by another sink or process: give each its own".format(folder)
             ) from None
@@ -98,7 +101,7 @@ class Segments(object):
         try:
             if self._reading != stored.segment or self._reads is None:
                 self._close_reads()
-                self._reads = open(self._path(stored.segment), "rb")  # noqa: SIM115
+                self._reads = os.fdopen(open_strict(self._path(stored.segment)), "rb")
                 self._reading = stored.segment
             self._reads.seek(stored.offset)
             data = self._reads.read(stored.size)
@@ -117,7 +120,7 @@ class Segments(object):
         """Sync the files and unlock the folder."""
         self._finish()
         self._close_reads()
-        self._lock.close()
+        os.close(self._lock)
 
     def discard(self) -> None:
         """Remove every file."""
@@ -128,8 +131,7 @@ class Segments(object):
 
     def _records(self, segment: int) -> Iterator[Found]:
         try:
-            with open(self._path(segment), "rb") as file:
-                whole = file.read()
+            whole = read_strict(self._path(segment), MOST_SEGMENT_BYTES) or b""
         except OSError:
             return
         at = 0

@@ -99,7 +99,7 @@ class Format(object):
 
 def about(manifest: Optional[Manifest], audit: Optional[Mapping[str, Any]], runs: Mapping[str, str]) -> Dict[str, Any]:
     """``bundle`` and ``version`` (when it was made), None without a manifest; ``sensitive``; ``attack``, the share that
-    the best attack found guesses, and ``chance`` (by the prior), both None where nobody measured what runs here;
+    the best attack found guesses, and ``chance`` (by the prior), both None where no one measured what runs here;
     ``watched``, whether the codes that leave are compared with those of the audit.
 
     ``audit`` is the checked audit document, ``runs`` has the ``artefact`` and the ``device`` that runs it.
@@ -221,7 +221,7 @@ class Discovery(object):
         about = {"state_topic": self._topic + "/about", "entity_category": "diagnostic"}
         version = "{{ value_json.bundle }} {{ value_json.version }}"
         yield self._entity("sensor", "version", dict(about, name="version", value_template=version))
-        # Unknown where nobody measured it.
+        # Unknown where no one measured it.
         attack = "{{ value_json.attack if value_json.attack is none else (100 * value_json.attack) | round(1) }}"
         yield self._entity(
             "sensor",

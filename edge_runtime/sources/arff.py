@@ -4,12 +4,13 @@ Numeric attributes are numbers; nominal ones whose categories are all numbers ar
 of the category in the header. Strings, dates, relations and sparse rows are refused by name.
 """
 
-import hashlib
 import math
 import re
+import sys
 from typing import Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.frames import Subject
 
 _QUOTED_OR_PLAIN = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\s,{}'"]+"""
 _ATTRIBUTE = re.compile(r"@attribute\s+(" + _QUOTED_OR_PLAIN + r")\s+(\{.*\}|\S+)\s*(?:\S.*)?$", re.IGNORECASE)
@@ -133,12 +134,14 @@ class SubjectColumn(object):
     def __init__(self, number: int, features: int) -> None:
         if not 1 <= number <= features + 1:
             raise BadInput(
-                "expected --subject-column from 1 to {}, for a subject beside {} features; got {}".format(
+                "expected --subject-column from 1 to {}, for a subject next to {} features; got {}".format(
                     features + 1, features, number
                 )
             )
         self._place, self._features = number - 1, features
         self._any = False  # whether a line was whole
+        self._spelled: Dict[int, Tuple[int, int]] = {}  # by subject: the number of its first spelling, and its line
+        self._noted = False
 
     def take(self, lines: List[bytes], first: int) -> Tuple[List[bytes], List[int], List[Tuple[int, str]]]:
         """The lines without the column, the number of each one's subject, and the refused: (line, what is wrong).
@@ -166,5 +169,14 @@ class SubjectColumn(object):
             if problem:
                 refused.append((number, problem))
             rest.append(b"" if problem else b",".join(cells))
-            subjects.append(int.from_bytes(hashlib.sha256(subject).digest()[:8], "big"))
+            subjects.append(self._numbered(subject, number))
         return rest, subjects, refused
+
+    def _numbered(self, name: bytes, line: int) -> int:
+        found = Subject.of(name.decode("utf-8", "surrogateescape"))
+        former, first = self._spelled.setdefault(found, (found.former, line))
+        if former != found.former and not self._noted:
+            self._noted = True
+            message = "note: line {} names the subject of line {} in another spelling: both count as one\n"
+            sys.stderr.write(message.format(line, first))
+        return found

@@ -39,7 +39,7 @@ class Source(object):
     raw_on_network = False
     name = "source"
     beat: Callable[[], None] = staticmethod(lambda: None)  # to call while waiting: the loop sets it
-    total = False  # whether a complete window is given whatever its values are; the loop sets it for a promise
+    total = False  # whether a complete reading is given whatever its values are; the loop sets it for a promise
 
     @classmethod
     def prepare(cls, source: str) -> Any:
@@ -162,7 +162,8 @@ class Camera(Source):
         if picture is None:
             return None
         index, self._next = self._next, self._next + 1
-        self.freshness.check(picture)
+        if not self.total:
+            self.freshness.check(picture)
         return RawFrame(self._fit(picture), index, taken)
 
     def _open(self, where: str) -> None:

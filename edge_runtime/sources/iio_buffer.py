@@ -1,6 +1,6 @@
 """``iio:NAME,RATE,buffered``: samples that the kernel took at a trigger, out of the device's buffer.
 
-The driver sets the time of each. What the device is told: its rate, the channels, the buffer's length, and to begin.
+The driver sets the time of each. The device is given its rate, the channels, the buffer's length, and to begin.
 https://docs.kernel.org/iio/iio_devbuf.html
 """
 

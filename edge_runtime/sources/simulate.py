@@ -46,7 +46,7 @@ class SimulatedSource(Source):
         self._scale = 255.0 / FLOOR_MM if spec["dtype"] == "uint8" else 1.0 / (spec["unit_mm"] or 1.0)
         self._dtype: np.dtype = np.dtype(spec["dtype"])
         self._next = 0
-        self.name = "simulate:depth (SIMULATED: no sensor, nobody was seen)"
+        self.name = "simulate:depth (SIMULATED: no sensor, no one was seen)"
 
     def next(self) -> Optional[RawFrame]:
         """The next picture, when its time has come."""

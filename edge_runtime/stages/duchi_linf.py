@@ -4,7 +4,7 @@ J. C. Duchi, M. I. Jordan, M. J. Wainwright, "Minimax Optimal Procedures for Loc
 section 4.2.3, for the l-infinity ball. With a = ln P/(1-P) of the coin T:
 
 A vector v of d signs, d odd, and a fair vector z of d signs agree in most places or in fewest; never in half of them.
-What leaves is z if "they agree in most" is T, else -z. So it is uniform over the half cube that agrees with v in most
+What is sent is z if "they agree in most" is T, else -z. So it is uniform over the half cube that agrees with v in most
 places with probability P, and over the other with 1 - P: no two v give a report probabilities with another ratio than
 P/(1-P), its inverse or 1. The published form for even d puts the vectors that agree in half of the places into both
 halves, and is not a-private (ln(e^a + 1) = 1.313 at d = 2, a = 1). Here an even d has one more place, which is 1 in

@@ -35,7 +35,7 @@ class Filesystem(object):
 
     def write(self, path: str, data: bytes, mode: int = 0o644) -> None:
         """Write ``data`` to a new or truncated file; neither bytes nor name are on the disk yet."""
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, mode)
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK, mode)
         try:
             os.fchmod(handle, mode)  # whatever the umask: the service's users read what root writes
             write_all(handle, data)
@@ -76,22 +76,55 @@ class Filesystem(object):
         os.rmdir(path)
 
 
-def read(path: str) -> Optional[bytes]:
-    """The bytes of a file, or None where there is no file to read."""
+STATE_BYTES = 1 << 20  # the most that a file of a board's state has, where its reader names no other limit
+
+
+def read(path: str, most_bytes: int = STATE_BYTES, *, links: bool = False) -> Optional[bytes]:
+    """As ``read_strict``; None also for what cannot be read."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        return read_strict(path, most_bytes, links=links)
     except OSError:
         return None
 
 
-def read_strict(path: str) -> Optional[bytes]:
-    """The bytes of a file, or None where there is none. Raises ``OSError`` where there is one that cannot be read."""
+def read_strict(path: str, most_bytes: int = STATE_BYTES, *, links: bool = False) -> Optional[bytes]:
+    """The bytes of a file that a board keeps, or None where there is none. Raises ``OSError`` as ``open_strict``, and
+    for more than ``most_bytes``."""
     try:
-        with open(path, "rb") as file:
-            return file.read()
+        handle = open_strict(path, links=links)
     except (FileNotFoundError, NotADirectoryError):
+        if links and os.path.islink(path):
+            raise
         return None
+    with open(handle, "rb") as file:
+        data = file.read(most_bytes + 1) if os.fstat(handle).st_size <= most_bytes else None
+    if data is None or len(data) > most_bytes:
+        raise OSError(errno.EFBIG, "it has more than {} bytes".format(most_bytes))
+    return data
+
+
+def open_strict(path: str, *, links: bool = False) -> int:
+    """A descriptor of a file that a board keeps, for reading: each of them is opened here, and nothing waits.
+
+    Raises ``OSError`` for anything else under that name, such as a link (but for ``links``), a pipe or a device, and
+    for a file of another user than root, that of this process or of the folder.
+    """
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | (0 if links else os.O_NOFOLLOW))
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            error.strerror = "it is a link"
+        raise
+    try:
+        facts = os.fstat(handle)
+        if not stat.S_ISREG(facts.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file")
+        if facts.st_uid not in (0, os.geteuid(), os.stat(os.path.dirname(os.path.realpath(path))).st_uid):
+            raise OSError(errno.EPERM, "another user owns it")
+    except OSError:
+        os.close(handle)
+        raise
+    return handle
 
 
 def target(path: str) -> Optional[str]:

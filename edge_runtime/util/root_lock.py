@@ -7,6 +7,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import stat
 import time
 from typing import Iterator
 
@@ -25,7 +26,7 @@ def pause(seconds: float) -> None:
 
 @contextlib.contextmanager
 def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_S) -> Iterator[None]:
-    """Hold the lock of ``folder``; ``what`` is the command that others are told of.
+    """Hold the lock of ``folder``; ``what`` is the command that others see.
 
     Waits ``wait_s`` seconds for another holder, then raises ``DeviceFailed`` with its name.
     """
@@ -33,6 +34,8 @@ def held(folder: str, what: str, *, name: str = LOCK_FILE, wait_s: float = WAIT_
     with writing(path):
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
+        if not stat.S_ISREG(os.fstat(handle).st_mode):
+            raise DeviceFailed("{} is no regular file: nothing was done. Remove it.".format(path))
         if os.fstat(handle).st_mode & 0o777 != 0o600:
             os.fchmod(handle, 0o600)  # who may read a file may lock it
         deadline = time.monotonic() + wait_s

@@ -29,7 +29,7 @@ from scripts import record
 def certify_split(
     recipe: Recipe, seed: int, out: Path, *, splits: int, artefact: str, budget: str = "full"
 ) -> dict[str, Any]:
-    """Train, export and count one split. Raises ``BadInput`` where nothing can be counted, or nobody is known."""
+    """Train, export and count one split. Raises ``BadInput`` where nothing can be counted, or no one is known."""
     recipe = recipe.model_copy(update={"seed": seed})
     folder, exported = out / f"{recipe.name}-{seed}", out / f"{recipe.name}-{seed}-export"
     begun = (folder / "run.json").is_file()

@@ -44,7 +44,7 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Figures of every setting on one fold, in their order: what ``measure`` says of the rows held out.
 
-    ``done`` is told the number of each setting and its figures as they come.
+    ``done`` is called with the number of each setting and its figures as they come.
     """
     import keras
 

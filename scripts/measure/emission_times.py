@@ -143,7 +143,7 @@ def measure(
         made = bundles.make_bundle(Path(folder), example=label_example())
         for helper in helpers:
             helper.start()
-        words = ["run", str(made.path), "--trust", str(made.trust), "--health", "off", "--log", "memory"]
+        words = ["run", str(made.path), "--trust", str(made.trust), "--health", "off", "--log", "memory", "--as-root"]
         words += ["--source", f"http://127.0.0.1:{camera.server_port}/", "--fps", str(1 / TICK_S)]
         words += ["--sink", f"tcp://127.0.0.1:{listener.getsockname()[1]}"]
         service = subprocess.Popen(

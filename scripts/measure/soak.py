@@ -3,7 +3,7 @@
 A linear cleaner of made-up vectors runs as a service at 30 ticks a second. Its source, 60 vectors a second, breaks down
 at random: frames that cannot be read or have another shape, a camera that is unplugged, that stands still, a driver
 that fails, hangs in C code or crashes; from without, the inside is stopped and killed, and the bundle is loaded anew.
-A TCP sink on this machine counts what leaves and when. Records docs/results/bench/soak.json.
+A TCP sink on this machine counts what is sent and when. Records docs/results/bench/soak.json.
 """
 
 import ctypes
@@ -67,13 +67,13 @@ FROM_WITHOUT_S = {"kill": 180, "stop": 240, "reload": 150}
 
 
 class Faulty(Source):
-    """Vectors at ``FPS``, and faults as often as ``EVERY_S`` says."""
+    """Vectors at ``FPS``, and faults ``hurry`` times as often as ``EVERY_S`` has them."""
 
     live = True
     name = "faulty"
 
-    def __init__(self, features: int, seed: Sequence[int]) -> None:
-        self.features, self.index, self.pace = features, 0, Pace()
+    def __init__(self, features: int, seed: Sequence[int], hurry: float) -> None:
+        self.features, self.index, self.pace, self.hurry = features, 0, Pace(), hurry
         self.rng = np.random.default_rng(seed)
 
     def next(self) -> RawFrame:
@@ -81,7 +81,7 @@ class Faulty(Source):
         self.pace.wait(self.index / FPS)
         data = self.rng.normal(size=self.features).astype(np.float32)
         for fault, every_s in EVERY_S.items():
-            if self.rng.random() < 1 / (every_s * FPS):
+            if self.rng.random() < self.hurry / (every_s * FPS):
                 data = self.fail(fault, data)
         return RawFrame(data, self.index, now_ns())
 
@@ -126,19 +126,19 @@ def bundle(folder: Path) -> Path:
     return path
 
 
-def install(*seed: int) -> None:
+def install(*seed: int, hurry: float = 1.0) -> None:
     """In this process, ``faulty:N`` is a source of vectors of N numbers."""
     real = sources.open_source
 
     def open_source(text: str, spec: Any, capture: Any = None, **options: Any) -> Source:
         if text.startswith("faulty:"):
-            return Faulty(int(text.partition(":")[2]), seed)
+            return Faulty(int(text.partition(":")[2]), seed, hurry)
         return real(text, spec, capture, **options)
 
     sources.open_source = open_source
 
 
-def commands(seed: int, folder: str) -> Callable[[str], list[str]]:
+def commands(seed: int, folder: str, hurry: float) -> Callable[[str], list[str]]:
     """As ``process_table.command``, with this file's source; every start of a process has faults of its own.
 
     ``folder`` is empty at first, and counts the starts.
@@ -147,7 +147,7 @@ def commands(seed: int, folder: str) -> Callable[[str], list[str]]:
     def command(module: str) -> list[str]:
         code = (
             f"import sys; sys.path[:1] = [{str(record.ROOT)!r}]; "
-            f"from scripts.measure import soak; soak.install({seed}, soak.count_start({folder!r})); "
+            f"from scripts.measure import soak; soak.install({seed}, soak.count_start({folder!r}), hurry={hurry}); "
             f"from edgeveil.edge_runtime.{module} import main; sys.exit(main(sys.argv[1:]))"
         )
         return [sys.executable, "-c", code]
@@ -203,13 +203,13 @@ def rss_bytes(pid: int) -> int:
         return 0
 
 
-def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float, seed: int) -> None:
+def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float, seed: int, hurry: float) -> None:
     """Faults from without, until a time."""
     generator = np.random.default_rng(seed)
     while time.monotonic() < until and process.poll() is None:
         time.sleep(1)
         for fault, every_s in FROM_WITHOUT_S.items():
-            if generator.random() >= 1 / every_s:
+            if generator.random() >= hurry / every_s:
                 continue
             done[fault] = done.get(fault, 0) + 1
             if fault == "reload":
@@ -219,8 +219,8 @@ def trouble(process: subprocess.Popen[str], done: dict[str, int], until: float, 
                 os.kill(pid, signal.SIGKILL if fault == "kill" else signal.SIGSTOP)
 
 
-def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
-    """Run for so long; the document of what happened."""
+def soak(seconds: float, seed: int = 0, hurry: float = 1.0) -> dict[str, Any]:
+    """Run for so long, with ``hurry`` times as many faults; the document of what happened."""
     listener = Listener()
     done: dict[str, int] = {}
     with tempfile.TemporaryDirectory() as name:
@@ -230,18 +230,19 @@ def soak(seconds: float, seed: int = 0) -> dict[str, Any]:
         path = bundle(folder)
         words = ["run", str(path), "--trust", str(folder / "trust"), "--source", f"faulty:{FEATURES}"]
         words += ["--sink", f"tcp://127.0.0.1:{listener.port}", "--fps", str(TICKS), "--duration", str(seconds)]
-        words += ["--health", "off", "--log", "json", "--json", "--hang-after", "2", "--restarts", "10000"]
+        words += ["--as-root", "--health", "off", "--log", "json", "--json", "--hang-after", "2", "--restarts", "10000"]
         words += ["--recheck", "5", "--max-latency", "0.3", "--artefact", "numpy-float32"]
         code = (
             f"import sys; sys.path[:1] = [{str(record.ROOT)!r}]; from scripts.measure import soak; "
             "from edgeveil.edge_runtime import kinds; "
             "kinds.SOURCES.kinds()['faulty'] = kinds.SOURCES['npz']._replace(facts={}); "
             "from edgeveil.edge_runtime.cli.main import main; from edgeveil.edge_runtime.outside import process_table; "
-            f"process_table.command = soak.commands({seed}, {str(starts)!r}); sys.exit(main(sys.argv[1:]))"
+            f"process_table.command = soak.commands({seed}, {str(starts)!r}, {hurry}); sys.exit(main(sys.argv[1:]))"
         )
         log = (folder / "log").open("w+")
         process = subprocess.Popen([sys.executable, "-c", code, *words], stdout=subprocess.PIPE, stderr=log, text=True)
-        threading.Thread(target=trouble, args=(process, done, time.monotonic() + seconds, seed), daemon=True).start()
+        given = (process, done, time.monotonic() + seconds, seed, hurry)
+        threading.Thread(target=trouble, args=given, daemon=True).start()
         memory = []
         began = time.monotonic()
         while process.poll() is None:

@@ -128,7 +128,7 @@ def _moments(shipped: Vectors, x: np.ndarray) -> dict[str, Any]:
 
 
 def categories() -> Iterator[dict[str, Any]]:
-    """The standard error of the share of a category that nobody has, next to the theory's."""
+    """The standard error of the share of a category that no one has, next to the theory's."""
     rng = np.random.default_rng(0)
     for name in ("k-rr", "oue", "hrr"):
         shipped, errors = Categories(name, K, 1.0), []

@@ -1,6 +1,6 @@
 """The mean of eleven values from locally private reports (the slides' example), by each mechanism.
 
-An error's spread over repeats is a fifth of it, so a ratio of two errors is told to some 5 % by 200 of them.
+An error's spread over repeats is a fifth of it, so a ratio of two errors is known to some 5 % by 200 of them.
 """
 
 from __future__ import annotations

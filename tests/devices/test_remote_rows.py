@@ -210,8 +210,6 @@ def test_frames_are_compared_under_the_noise_that_the_board_drew():
 
 @pytest.mark.slow
 def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatch, request):
-    from edgeveil.trainer.attacks.families.fixed import Fixed
-    from edgeveil.trainer.attacks.families.logistic import Logistic
     from edgeveil.trainer.audit.audit import audit
     from edgeveil.trainer.audit.document import add_column, save
     from edgeveil.trainer.export.export import export
@@ -220,8 +218,7 @@ def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatc
     from tests.support.trial import short_audit
 
     running, home = server
-    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
-    short_audit.shorten(monkeypatch)
+    short_audit.shorten(monkeypatch, families=short_audit.FEW)
     run, folder, bundle = tmp_path / "run", tmp_path / "export", tmp_path / "one.veil"
     label_only_run(run)
     export(run, ["workstation"], folder)

@@ -1,5 +1,9 @@
 """The real bundles that the tests of the runtime share."""
 
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from tests.support import tiny_models
@@ -22,3 +26,11 @@ def library(tmp_path_factory):
 def made(tiny, tmp_path_factory):
     """The tiny bundle, and in it what a compiler made of its int8 artefact: every byte complemented."""
     return edge_tpu.bundle(tiny, tmp_path_factory.mktemp("compiled"))
+
+
+@pytest.fixture
+def in_memory():
+    """A folder in memory, where the system has one: for tests that write thousands of small files."""
+    memory = "/dev/shm"  # noqa: S108 - a folder of our own in it
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)

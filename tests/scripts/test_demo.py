@@ -134,11 +134,7 @@ VERBS = {
         (DEVELOPMENT,),
         None,
     ),
-    "bench": (
-        (*EDGE, "bench", *BUNDLE, "--min-count", "50", "--min-seconds", "0.2"),
-        (DEVELOPMENT, INVALID),
-        None,
-    ),
+    "bench": ((*EDGE, "bench", *BUNDLE, "--min-count", "50", "--min-seconds", "0.2"), (DEVELOPMENT, INVALID), None),
 }
 
 
@@ -157,6 +153,7 @@ def test_what_is_asked_for_as_json_is_one_document_on_stdout(verb):
     assert strange(said, *TRAINING) == []
 
 
+@pytest.mark.nightly  # by day a shorter program does: tests/trainer/test_progress.py
 def test_on_a_terminal_one_line_moves(made, tmp_path):
     words = ("export", made / "run", "--for", "workstation", "--out", tmp_path / "export")
     code, written = on_terminal(*EDGEVEIL, *words)

@@ -25,16 +25,15 @@ def prose(description: dict) -> str:
     return NAMED.sub(" ", text)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_page_is_what_its_records_say_and_fits_a_screen(name):
-    text = pages.page(name)
-    assert (ROOT / pages.RESULTS / f"{name}.md").read_text() == text, f"run python -m scripts.pages {name}"
-    assert len(text.splitlines()) <= LINES
+def test_pages_are_what_their_records_say_and_fit_a_screen():
+    for name in NAMES:
+        text = pages.page(name)
+        assert (ROOT / pages.RESULTS / f"{name}.md").read_text() == text, f"run python -m scripts.pages {name}"
+        assert len(text.splitlines()) <= LINES, name
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_no_measured_number_of_a_page_is_typed(name):
-    assert [found[0] for found in MEASURED.findall(prose(pages.described(name)))] == []
+def test_no_measured_number_of_a_page_is_typed():
+    assert {name: found for name in NAMES if (found := MEASURED.findall(prose(pages.described(name))))} == {}
 
 
 def test_a_typed_number_is_found():

@@ -29,7 +29,18 @@ sys.exit(cli.main(json.loads(sys.argv[1])))
 def arguments(made: Any, source: str, *sinks: str, **flags: Any) -> list[str]:
     """The command line of a run without health pages at 25 ticks a second."""
     flags = {"fps": 25, "health": "off", "hang-after": 1, **flags}
-    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json", "--log", "json"]
+    words = [
+        "run",
+        str(made.path),
+        "--trust",
+        str(made.trust),
+        "--source",
+        source,
+        "--json",
+        "--log",
+        "json",
+        "--as-root",
+    ]
     words += [word for sink in sinks for word in ("--sink", str(sink))]
     return words + [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 

@@ -18,7 +18,7 @@ def demo():
 
     Its runs ``prgan`` and ``run`` (a codebook) are of seed 0 whatever ``EDGEVEIL_TEST_SEED`` is.
     """
-    out = _made("demo", _demo) / "out"
+    out = made("demo", _demo) / "out"
     return out, CompletedProcess(*json.loads((out.parent / "said.json").read_text()))
 
 
@@ -27,16 +27,8 @@ def copied(run, out):
     return shutil.copytree(run, out)
 
 
-def _demo(folder):
-    from tests.support.output import command
-
-    words = ("-m", "tests.support.trial.short_audit", "scripts/demo.py", "--quick", "--out", folder / "out")
-    done = command(*words)
-    (folder / "said.json").write_text(json.dumps(["demo", done.returncode, done.stdout, done.stderr]))
-
-
-def _made(name, make) -> Path:
-    """The folder that ``make(folder)`` fills once for all workers."""
+def made(name, make) -> Path:
+    """The folder that ``make(folder)`` fills once for all workers; ``name`` says all that it depends on."""
     base = Path(os.environ[FOLDER])
     folder = base / name
     with (base / f"{name}.lock").open("w") as lock:
@@ -47,3 +39,11 @@ def _made(name, make) -> Path:
             make(folder)
             (base / f"{name}.done").touch()
     return folder
+
+
+def _demo(folder):
+    from tests.support.output import command
+
+    words = ("-m", "tests.support.trial.short_audit", "scripts/demo.py", "--quick", "--out", folder / "out")
+    done = command(*words)
+    (folder / "said.json").write_text(json.dumps(["demo", done.returncode, done.stdout, done.stderr]))

@@ -8,8 +8,9 @@ from edgeveil.trainer.datasets import readings
 from edgeveil.trainer.datasets.loaders.wrist import Wrist
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from tests.support import seeds
+from tests.support import once, seeds
 
 ROWS, FEATURES = 300, 6
 
@@ -64,6 +65,19 @@ def small_recipe(path, *, kind="prgan", epochs=4, floor=0.5, **sections):
         "limits": {"target_accuracy": floor},
     }
     return Recipe.check({**table, **sections})
+
+
+def small_run(**asked):
+    """The run of ``small_recipe(path, **asked)`` on its data, which lie next to it: trained once for all tests.
+
+    A test that changes it works on a copy (``once.copied``).
+    """
+
+    def make(folder):
+        train(small_recipe(write_npz(folder), **asked), folder / "run")
+
+    words = small_recipe("small.npz", **asked).toml()
+    return Run.open(once.made(f"small-{hashlib.sha256(words.encode()).hexdigest()[:16]}", make) / "run")
 
 
 def private_recipe(path, **asked):

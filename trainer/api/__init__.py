@@ -4,15 +4,14 @@ The functions behind the commands, for notebooks and scripts. Large packages are
 them::
 
     >>> import edgeveil
-    >>> from edgeveil.edge_runtime.api import RawFrame
     >>> with edgeveil.Perturber.open("digits.veil", trust="keys") as perturber:
-    ...     sent = perturber.perturb(RawFrame(picture, index=0))
+    ...     sent = perturber.perturb(edgeveil.RawFrame(picture, index=0))
     >>> sent.data.shape
     (8, 8, 1)
 
 ``Perturber`` is the perturber of a board: it verifies a bundle, tests it on its golden vectors, and maps a raw frame to
-a perturbed one. Errors are those of ``edgeveil.edge_runtime.errors``, each with one sentence: ``BadInput``,
-``LimitNotMet``, ``BundleRefused``, ``DeviceFailed``, ``FrameDropped`` and ``PrivacyStop``, all ``EdgeVeilError``.
+a perturbed one. Errors have one sentence each: ``BadInput``, ``LimitNotMet``, ``BundleRefused``, ``DeviceFailed`` and
+``PrivacyStop``, all ``EdgeVeilError``, and ``FrameDropped`` of one frame.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,84 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from edgeveil.edge_runtime.api import Perturber
+    from edgeveil.edge_runtime.api import (
+        BadInput,
+        BundleRefused,
+        DeviceFailed,
+        EdgeVeilError,
+        FrameDropped,
+        LimitNotMet,
+        PerturbedFrame,
+        Perturber,
+        PrivacyStop,
+        RawFrame,
+    )
     from edgeveil.edge_runtime.bundle.reader import Bundle
     from edgeveil.trainer.export.folder import ExportFolder
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.runs.run import Run
 
-__all__ = ["Perturber", "__version__", "audit", "export", "load_recipe", "open_bundle", "train"]
+__all__ = [
+    "BadInput",
+    "BundleRefused",
+    "DeviceFailed",
+    "EdgeVeilError",
+    "FrameDropped",
+    "LimitNotMet",
+    "PerturbedFrame",
+    "Perturber",
+    "PrivacyStop",
+    "RawFrame",
+    "__version__",
+    "audit",
+    "export",
+    "load_recipe",
+    "new_recipe",
+    "open_bundle",
+    "train",
+]
+
+
+def new_recipe(
+    data: "Any", out: "str | Path", *, kind: "str | None" = None, trial: bool = False, **columns: "str | None"
+) -> "Recipe":
+    """Write a recipe for your own data, as ``edgeveil recipe new`` does.
+
+    ``data`` are arrays by name (``x`` (N, ...), ``y`` and ``z`` (N,), and the others of docs/get-started/
+    your-own-data.md), a data frame (a row a sample; pandas' or another with ``to_csv``), or an address such as
+    ``"npz:mine.npz"``. Arrays and frames are written next to ``out``, as .npz or .csv. ``columns`` name those of a
+    frame or file: ``target``, ``sensitive``, ``subject`` and ``session``. ``kind`` is a perturber's; ``trial`` tries
+    small classifiers first, for at most a minute.
+
+    Returns the recipe. Raises ``BadInput``: a file exists, or the data cannot be used.
+
+        >>> y, z = numpy.arange(400) % 2, numpy.arange(400) // 2 % 2
+        >>> x = numpy.random.default_rng(0).normal(size=(400, 6)).astype("float32") + y[:, None]
+        >>> new_recipe({"x": x, "y": y, "z": z}, "mine.toml", kind="label-only")
+        <Recipe mine-label-only: label-only keeps y, hides z>
+    """
+    from pathlib import Path
+
+    from edgeveil.edge_runtime.errors import BadInput
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.scaffold.given import Given
+    from edgeveil.trainer.scaffold.new import write_recipe
+
+    place = Path(out)
+    if not isinstance(data, str):
+        is_frame = hasattr(data, "to_csv")
+        file = place.with_suffix(".csv" if is_frame else ".npz")
+        if file.exists() or place.exists():
+            raise BadInput(f"{file if file.exists() else place} exists and is not overwritten. Name another recipe.")
+        if is_frame:
+            data.to_csv(file, index=False)
+        else:
+            import numpy as np
+
+            np.savez(file, **data)
+        data = f"{file.suffix[1:]}:{file}"
+    write_recipe(Given(data, **columns), place, kind=kind, trial=trial)  # type: ignore[arg-type]
+    return Recipe.find(place)
 
 
 def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = None) -> "Recipe":
@@ -187,10 +257,10 @@ def open_bundle(path: "str | Path", *, trust: "str | Path") -> "Bundle":
 
 
 def __getattr__(name: str) -> "Any":
-    if name == "Perturber":
-        from edgeveil.edge_runtime.api import Perturber
+    if name in __all__:  # the calls are found before this is asked
+        from edgeveil.edge_runtime import api
 
-        return Perturber
+        return getattr(api, name)
     raise AttributeError(f"module 'edgeveil' has no attribute {name!r}")
 
 

@@ -288,7 +288,7 @@ def search(
     """
     known: dict[str, np.ndarray] = {"y": test.y, **attributes}
     if label is not None:
-        known = {**known, "label": label, "label right": label == test.y}
+        known = {**known, "class sent": label, "class sent is y": label == test.y}
     for name, values in known.items():
         if len(values) != len(test.y):
             raise BadInput(f"The attribute {name!r} has {len(values)} values for {len(test.y)} test rows.")

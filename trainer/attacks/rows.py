@@ -132,7 +132,7 @@ def question_of(
 ) -> Question:
     """The question of what left for the rows of all slices of ``dataset``, in their order.
 
-    Adversaries know the samples behind the rows that they learn on: whoever has the perturber can put samples into it.
+    Adversaries know the samples behind the rows that they learn on: a holder of the perturber can put samples into it.
     ``classifiers`` are D_y and D_z. Raises ``BadInput`` where there are too few rows to learn on at all.
     """
     at, clean = places(dataset), dataset.part("classifiers")

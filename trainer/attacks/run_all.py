@@ -432,7 +432,7 @@ def _ensembles(problem: Problem, kept: Sequence[Scored], families: Sequence[Adve
 
 
 def _counted(question: Question, ran: Ran, seed: int) -> Permuted | None:
-    """Whether codes tell anything of z, whichever attack won; None where what leaves are no codes."""
+    """Whether codes tell anything of z, whichever attack won; None where what is sent is no codes."""
     if question.crossed is None or not any(is_crossed(one.row) for one in ran.kept):
         return None
     return counting_test(question.crossed, rng=np.random.default_rng([seed, 98]))

@@ -27,6 +27,7 @@ from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
 from edgeveil.trainer.audit.verdict import held_to, judge, limits_of
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import PARTS
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.graphs.prediction import asked_once
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.measures.intervals import Interval
@@ -139,13 +140,18 @@ def audit(
         **making.fields(),
         **_description(about),
         "findings": [*(one.as_json() for one in made), *(label_only or ()), *(one.as_json() for one in raw)],
-        "warnings": list(found.found.warnings),
+        "warnings": [*found.found.warnings, *_shipped(about)],
         **keys,
         "not_covered": [*NOT_COVERED, *(() if there is None else board_section.NOT_THERE)],
     }
     limits = opened.run.recipe.limits
     document["verdict"] = judge(document, limits_of(limits))
     return {**document, "limits": held_to(limits, document["verdict"])}
+
+
+def _shipped(about: About) -> list[str]:
+    """What ships of training rows although nothing reads it out of x'."""
+    return [EXTREMES] if about.dataset.input.extremes else []
 
 
 def _raw(rates: Mapping[str, Mapping[str, float]], y: str, z: str) -> list[Finding]:

@@ -19,18 +19,19 @@ from edgeveil.edge_runtime.manifest.count import parse_count
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit.findings import SENT, Finding, findings
 from edgeveil.trainer.audit.verdict import EARLIER, board_name, column_title, sentences, verdict
+from edgeveil.trainer.datasets.readings import EXTREMES
 from edgeveil.trainer.recipe.training_sections import revealed
 
 SCHEMA = 2
 STATEMENT = (
     "This card is the maker's own statement: EdgeVeil measured what it says, on the maker's machine and data, and "
-    "nobody else has checked it. The signature of the bundle says who made it, not that it is true."
+    "no one else has checked it. The signature of the bundle says who made it, not that it is true."
 )
 LOWER_BOUND = (
     "Every attack's figure is a lower bound on what leaks: a stronger attack may find more. Only what stands under "
     "guarantees is more than a measurement, and only under the assumptions it names."
 )
-SUBSTITUTED = "What leaves are records of other people, put in the place of each reading: substituted."
+SUBSTITUTED = "What is sent are records of other people, put in the place of each reading: substituted."
 COMPILED = "What a board compiles for itself out of an artefact (an engine, a blob) was not audited here."
 COMPILED_ELSEWHERE = "What other boards than those named compile for themselves out of an artefact was not audited."
 NOT_HERE = ("Boards themselves: timing, power and radio may tell what the frames do not.",)
@@ -72,7 +73,7 @@ def card(audit: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any
             for one in documents
         ],
         "guarantees": list(_guarantees(documents, manifest)),
-        "warnings": list(_warnings(documents, manifest)),
+        "warnings": list(dict.fromkeys(_warnings(documents, manifest))),
         "not_tested": list(_not_tested(documents)),
     }
 
@@ -148,7 +149,7 @@ def _warnings(documents: Sequence[Mapping[str, Any]], manifest: Mapping[str, Any
         yield "A reading may rightly leave as it came where this perturber finds nothing to change in it."
     every = [one for document in documents for one in findings(document)]
     if any(one.kind == "spending" and one.more.get("bounds") == "from-training" for one in every):
-        yield "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
+        yield EXTREMES
     yield from dict.fromkeys(one.not_run for one in every if one.not_run and one.kind in ("training", "head"))
     stream = manifest.get("stream") or {}
     if manifest.get("capture") is not None and outlets.unheld(manifest["stages"], manifest.get("stream")):

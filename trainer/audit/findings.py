@@ -24,6 +24,7 @@ __all__ = [
     "LABEL_ONLY",
     "RAW",
     "SENT",
+    "UNATTACKED",
     "Answer",
     "Figure",
     "Finding",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 
+UNATTACKED = "outlets"  # the kind of findings that name outlets which were not attacked
 FIXED = "D_y"  # the reader of y that learned on raw samples
 
 

@@ -134,7 +134,7 @@ class Floor:
         return cls(run.dataset(), run.classifiers(), budget, seed, named_by(run), *names, folder)
 
     def document(self, begins: Callable[[str], None] = lambda _: None) -> list[dict[str, Any]]:
-        """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` is told what runs."""
+        """The findings about label-only as JSON, from ``folder`` if they are there; ``begins`` gets what runs."""
         with contextlib.suppress(OSError, ValueError):
             return json.loads(self._path.read_text())
         measured = self._measured(begins)

@@ -61,7 +61,7 @@ def bottleneck(manifest: Mapping[str, Any], tables: Mapping[str, np.ndarray]) ->
     """
     kinds = map(kind_of, manifest["stages"])
     if any(isinstance(kind, Mechanism) and not isinstance(kind, Response) for kind in kinds):
-        return "what leaves is a report of a local mechanism, and what that promises stands under spending"
+        return "what is sent is a report of a local mechanism, and what that promises stands under spending"
     walk = _Walk([Stage(entry) for entry in manifest["stages"]])
     leaving = outlets.values(manifest)
     roots = sorted({root for output in leaving for root in walk.roots(output["tensor"])})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -55,25 +57,57 @@ _NEXT = {
 
 
 class Block(NamedTuple):
-    """The answers to one question, about one output; ``attacked`` where they are attacks on z."""
+    """The answers to one question, about one output; ``attacked`` where they are attacks on z.
+
+    ``null`` names what stands next to figures: what y alone reaches, or, under y itself, always its commonest class.
+    """
 
     title: str
     of: str
     attacked: bool
     rows: tuple[Answer, ...]
+    null: str
 
 
 def blocks(found: Iterable[Finding]) -> list[Block]:
-    """Findings by output and question, in the order in which they were found; attacks apart from what else is known."""
+    """Findings by output and question, in the order in which they were found; attacks apart from what else is known.
+
+    An attack that did not run stands once for each reason, with the number of questions.
+    """
     grouped: dict[tuple[str, str, bool], list[Answer]] = {}
-    for row in answers(found):
+    every = answers(found)
+    hidden = {row.question for row in every if row.kind == "guess"}
+    missed = Counter((row.name, row.first.not_run) for row in every if row.first.not_run and row.kind in ATTACKS)
+    for row in every:
+        if (times := missed.get(why := (row.name, row.first.not_run), 0)) > 1:
+            row = _once(row, times)
+            missed[why] = 0
+        elif why in missed and times == 0:
+            continue
         grouped.setdefault((row.of, row.question, row.kind in (*ATTACKS, "guess")), []).append(row)
     order, made = list(OF), []
     for of, question, attacked in sorted(grouped, key=lambda key: order.index(key[0])):
         title = question if of == SENT else f"{question} ({OF[of]})"
         title += ": tests, parts and bounds" if not attacked and (of, question, True) in grouped else ""
-        made.append(Block(title, of, attacked, tuple(grouped[of, question, attacked])))
+        rows = tuple(grouped[of, question, attacked])
+        own = question not in hidden and any(row.kind == "reader" for row in rows)
+        made.append(Block(title, of, attacked, rows, "commonest class" if own else "y alone"))
     return made
+
+
+def _once(row: Answer, times: int) -> Answer:
+    """An attack that did not run for so many questions, as one line."""
+    first = dataclasses.replace(row.first, not_run=f"{row.first.not_run} ({times} questions alike)")
+    return dataclasses.replace(row, figures={first.figure: first})
+
+
+def alone(block: Block) -> str:
+    """How often the best guess from y alone is right, as text; where it differs, that from the public prior too."""
+    guesses = {row.name: row.first for row in block.rows if row.kind == "guess"}
+    found = max(guesses.values(), key=lambda one: one.value or 0.0)
+    prior = guesses.get("prior", found)
+    more = f" ({prior.shown()} by the stated prior)" if prior.shown() != found.shown() else ""
+    return f"{found.shown()}{more}"
 
 
 def attack_line(row: Answer) -> str:
@@ -90,12 +124,12 @@ def attack_line(row: Answer) -> str:
     return f"{left:71} {area} {more} {exposed}  {right.more.get('train_samples', 0):6d}{mark}"
 
 
-def line(row: Answer) -> str:
-    """Any other answer: its figures with what y alone reaches, on how many rows, and what it means."""
+def line(row: Answer, null: str = "y alone") -> str:
+    """Any other answer: its figures with what ``null`` reaches, on how many rows, and what it means."""
     name = row.label if not row.about else f"{row.label}: {row.about}" if row.kind == "part" else row.about
     if row.first.not_run:
         return f"  {name or row.kind:44} not run: {row.first.not_run}"
-    shown = [f"{figure} {one.shown()}{_beside(one)}" for figure, one in row.figures.items() if figure]
+    shown = [f"{figure} {one.shown()}{_compared(one, null)}" for figure, one in row.figures.items() if figure]
     rows = f" ({row.first.rows:,})" if row.first.rows else ""
     bound = "at most " if row.first.bound else ""
     text = f"{'. ' if shown else ''}{row.first.text}" if row.first.text else ""
@@ -106,11 +140,10 @@ def lines(block: Block) -> Iterator[str]:
     """A block for a terminal."""
     yield block.title
     if not block.attacked:
-        yield from map(line, block.rows)
+        yield from (line(row, block.null) for row in block.rows)
         return
-    chance = [f"{row.name} {row.first.shown()}" for row in block.rows if row.kind == "guess"]
-    if chance:
-        yield f"  from y alone: {', '.join(chance)}"
+    if any(row.kind == "guess" for row in block.rows):
+        yield f"  {'y alone':41} {alone(block):>7}"
     tried = [row for row in block.rows if row.kind in ATTACKS]
     yield HEAD
     yield from (attack_line(row) for row in tried if "right" in row.figures)
@@ -127,7 +160,7 @@ def board_lines(document: Mapping[str, Any]) -> Iterator[str]:
         return
     backends = ", ".join(f"{b['backend']} {b['version']}" for b in document["backends"].values()) or "numpy"
     where = "By a simulator, on no board" if there.get("simulated") else "On the board"
-    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows beside the workstation's:"
+    yield f"{where} ({board_name(there)}; {backends}), {there['rows']:,} test rows next to the workstation's:"
     for row in there["compared"]:
         apart = "" if row["max_abs"] is None else f", by {row['max_abs']:g} at most"
         ends = f"[{100 * row['low']:.2f}, {100 * row['high']:.2f}]"
@@ -210,7 +243,7 @@ def summary(document: Mapping[str, Any]) -> str:
             *limit_lines(document),
             *(f"{name}: {text}" for name, text in answers_in_words(document)),
             *(
-                f"Also read: {one.about}, AUC {one.shown()}, the worst of the labels that the data know."
+                f"Of other labels, which the verdict is not about, the worst: {one.about}, AUC {one.shown()}."
                 for one in read
                 if one.more["read"]
             ),
@@ -266,14 +299,15 @@ def measured_spending(document: Mapping[str, Any], *, broken: bool = False) -> l
 def _short(one: Finding) -> str:
     about = f", {one.about}" if one.about else ""
     how = f"{one.name} on {one.learned_on} rows" if one.kind == "adaptive" else one.name
-    return f"{one.shown() if one.figure else one.text}{_beside(one)} ({one.figure or one.kind}; {how}{about})"
+    shown = one.shown() if one.figure else one.text
+    return f"{shown}{_compared(one, 'y alone')} ({one.figure or one.kind}; {how}{about})"
 
 
-def _beside(one: Finding) -> str:
+def _compared(one: Finding, null: str) -> str:
     if one.null is None or one.figure not in ("right", "balanced", "auc", "eer", "share", "worst-class"):
         return "" if one.p is None else f", p = {one.p:.3g}"
     p = "" if one.p is None else f", p = {one.p:.3g}"
-    return f"; y alone {Finding('', '', one.figure, one.null).shown()}{p}"
+    return f"; {null} {Finding('', '', one.figure, one.null).shown()}{p}"
 
 
 def _share(one: Finding | None) -> str:

@@ -1,10 +1,10 @@
 """The verdict of an audit, by the upper ends of intervals: the same in every command, page, card, policy and sweep.
 
 *leaks*: an attack surely learns more than the limit, or surely recognises some samples. *bounded*: whatever attack is
-tried, it stays within the limit, by a bound that the findings have. *nothing found*: with 95 % confidence no attack
-tried learns as much as the limit, which is no guarantee. *cannot tell*: neither, so more test rows are needed. Few rows
-make intervals wide, so they never make an audit look better. An effect that is sure but below the limit is said with
-its size, and is no leak.
+tried, it stays within the limit, by a bound that the findings have, and no outlet is there that was not attacked.
+*nothing found*: with 95 % confidence no attack tried learns as much as the limit, which is no guarantee. *cannot tell*:
+neither, so more test rows are needed. Few rows make intervals wide, so they never make an audit look better. An effect
+that is sure but below the limit is said with its size, and is no leak. The line names outlets that were not attacked.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from edgeveil.edge_runtime.device import CPU
 from edgeveil.trainer.attacks.exposure import TIMES
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.run_all import LEARNED_ON
-from edgeveil.trainer.audit.findings import SENT, Answer, Finding, answers, findings
+from edgeveil.trainer.audit.findings import SENT, UNATTACKED, Answer, Finding, answers, findings
 from edgeveil.trainer.measures.intervals import wider
 from edgeveil.trainer.recipe.training_sections import Limits
 
@@ -89,10 +89,15 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     upper = upper_ends(document, of)
     bound = bounds(document) if of == SENT else {}
     fresh = any(one.kind == "adaptive" and one.learned_on in FRESH for one in rows)
+    unread = [one.question for one in every if of == SENT and one.of == of and one.kind == UNATTACKED]
     below = all(high is not None and high <= _allowed(limit, name) for name, high in upper.items())
-    held = bound.get("points", np.inf) <= limit.points and all(
-        min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
-        for name, high in upper.items()
+    held = (
+        not unread
+        and bound.get("points", np.inf) <= limit.points
+        and all(
+            min(np.inf if high is None else high, bound.get(name, np.inf)) <= _allowed(limit, name)
+            for name, high in upper.items()
+        )
     )
     word = LEAKS if leaks else BOUNDED if held else NOTHING_FOUND if fresh and below else CANNOT_TELL
     needed = _needed(rows, limit, data) if word == CANNOT_TELL and fresh else None
@@ -103,6 +108,8 @@ def judge(document: Mapping[str, Any], limits: Mapping[str, Any], *, of: str = S
     line = "; ".join(one.words for one in shown[: 1 if leaks else None])
     if needed is not None:
         line += f"; about {needed['more']:,} more test {needed['unit']} would be needed, if figures stay as they are"
+    if unread:
+        line += f"; not of the {' and '.join(unread)}, which leave as well and were not attacked"
     places = [next(n for n, other in enumerate(every) if other is one.finding) for one in shown]
     return {
         "word": word,
@@ -150,7 +157,7 @@ def _chosen(rows: Sequence[Answer], mine: Sequence[Finding]) -> list[tuple[str, 
 
 _SURELY = {
     "points": "{attack} reads {z} right at least {low:.1f} points more often than {y} alone ({allowed:g} allowed)",
-    "balanced": "{attack} is at least {low:.1f} points over chance, all values of {z} alike ({allowed:g} allowed)",
+    "balanced": "{attack} is at least {low:.1f} points above y alone, all values of {z} alike ({allowed:g} allowed)",
     "bits": "{attack} gains at least {low:.3f} bits per sample about {z} beyond {y} ({allowed:g} allowed)",
 }
 
@@ -231,7 +238,7 @@ def _bounded(mine: Sequence[Finding], data: Mapping[str, Any], points: float) ->
         return bounds({"data": data, "findings": [*guesses, one.as_json()]}).get("points", np.inf)
 
     by = min((one for one in mine if one.bound), key=alone)
-    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points over chance: {by.text}")
+    return _Shown(by, f"any attack reads {by.question} at most {points:.1f} points above y alone: {by.text}")
 
 
 def _reached(
@@ -268,7 +275,7 @@ def _reached(
                 yield _Shown(furthest[name][1], f"attacks may reach {_UP_TO[name].format(high)} ({allowed})")
 
 
-_UP_TO = {"points": "{:.1f} points over chance", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
+_UP_TO = {"points": "{:.1f} points above y alone", "bits": "{:.3f} bits", "balanced": "{:.1f} points balanced"}
 
 
 def _needed(rows: Sequence[Answer], limit: Limit, data: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -305,7 +312,7 @@ def percent(share: float | None) -> str:
 # A recipe's privacy limits against the figures of an audit (exit code 3 where one is exceeded).
 
 _EXCEEDED = {
-    "attack_points": "Attacks may reach {found:.1f} points over chance (upper end of 95 %): the recipe allows "
+    "attack_points": "Attacks may reach {found:.1f} points above y alone (upper end of 95 %): the recipe allows "
     "{asked:g} (limits.attack_points), exceeded by {by:.1f}.",
     "bits": "Attacks may learn {found:.3f} bits per sample beyond y (upper end of 95 %): the recipe allows {asked:g} "
     "(limits.bits), exceeded by {by:.3f}.",

@@ -151,6 +151,9 @@ def flash(
     frames: Annotated[int, typer.Option(help="Frames of the trial on the board.")] = 30,
     allow_commands: AllowCommands = False,
     again: Annotated[bool, typer.Option("--again", help="Even if this release failed there three times.")] = False,
+    new_ledger: Annotated[
+        bool, typer.Option("--new-ledger", help="Make an empty ledger, and forget the epsilon that the board spent.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the plan and change nothing.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -167,6 +170,7 @@ def flash(
         update_from=update_from,
         device=None if device is None else check_device(device),
         accept_raw_on_network=accept_raw_on_network,
+        new_ledger=new_ledger,
     )
     with transfer("sending") as progress:
         done = flash_target(

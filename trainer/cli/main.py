@@ -184,7 +184,7 @@ def train(
     if track is not None:
         from edgeveil.trainer.runs.listing import store_of
 
-        store = store_of(track)  # before the minutes that would be in vain
+        store = store_of(track)  # fail before training starts
     try:
         run = train_recipe(found, out, budget=budget, resume=resume, replace=replace, classifiers=classifiers)
     except LimitNotMet:  # the run is complete, and its figures say why
@@ -373,7 +373,7 @@ def bundle_inspect(
     full: Annotated[bool, typer.Option("--full", help="Every member, board and measurement of its card.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Verify a bundle and show what it is, what leaves and what its privacy card says first."""
+    """Verify a bundle and show what it is, what is sent and what its privacy card says first."""
     from edgeveil.trainer.sealing.inspect import inspect
 
     print_view(inspect(bundle, trust, full=full), as_json=as_json)

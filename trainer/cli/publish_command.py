@@ -1,4 +1,4 @@
-"""``edgeveil publish``: a table for one recipient, that names nobody and singles nobody out."""
+"""``edgeveil publish``: a table for one recipient, that names no one and singles no one out."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def archive(
     table: Table,
     plan: Annotated[Path, typer.Option(help="The plan; it has [frames], and every column an action.")],
     key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
-    sign: Annotated[str, typer.Option(help="Whose signature: signing.key of edgeveil keygen, or a pkcs11: address.")],
+    sign: Annotated[str, typer.Option(help="Signing key: a file or a pkcs11: URI.")],
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
     out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
@@ -108,7 +108,7 @@ def archive(
         bool, typer.Option("--again", help="Publish recordings a second time by a bundle that draws.")
     ] = False,
     unaudited: Annotated[
-        bool, typer.Option("--unaudited", help="Take a bundle that nobody audited; the publication says so.")
+        bool, typer.Option("--unaudited", help="Take a bundle that no one audited; the publication says so.")
     ] = False,
     passphrase_file: PassphraseFile = None,
     sign_passphrase_file: Annotated[

@@ -15,7 +15,7 @@ from edgeveil.edge_runtime.stages.preprocess import to_raw, to_unit
 
 # The units that [private] guards, cut into slices by a keyed hash of each one's own number.
 #
-# Whichever slice a unit is in, and whether it is held out there, depends on nobody else: adding or removing a unit
+# Whichever slice a unit is in, and whether it is held out there, depends on no one else: adding or removing a unit
 # leaves all others where they are, so what two slices spend does not add up. Nothing is stratified, and no class is
 # thinned.
 
@@ -110,7 +110,8 @@ class InputSpec:
 
     A perturber's networks work in the *unit cube*: u = clip((x - low) / (high - low), 0, 1), float32.
     ``low`` and ``high`` are in units of x: numbers for images, one value per feature for vectors, one per channel for
-    series, None for both if vectors are not scaled (u is x as float32).
+    series, None for both if vectors are not scaled (u is x as float32). ``extremes``: they are those of training rows,
+    rounded outward; the manifest does not have this.
     """
 
     kind: Literal["image", "vector", "series"]
@@ -119,6 +120,7 @@ class InputSpec:
     low: float | tuple[float, ...] | None
     high: float | tuple[float, ...] | None
     series: Sampling | None = None  # of a series alone
+    extremes: bool = field(default=False, compare=False)
 
     @property
     def plural(self) -> str:
@@ -133,6 +135,7 @@ class InputSpec:
     def as_json(self) -> dict[str, Any]:
         """The manifest's ``input`` without its name; a kind without ``series`` has no such key."""
         facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
+        del facts["extremes"]
         if self.series is None:
             del facts["series"]
         return facts

@@ -108,7 +108,7 @@ def _listed(names: Sequence[str]) -> str:
 
 # What a perturber must hide: the joint label of all sensitive attributes, each in the finest form that is known.
 #
-# Whoever hides "less than five" alone may send codes that tell "less than six". Every grouping and every threshold of
+# Who hides "less than five" alone may send codes that tell "less than six". Every grouping and every threshold of
 # a label is a function of it, so by data processing a code tells no more about any of them than about the label
 # itself, and no more about each of several attributes than about all of them jointly: one price, on the joint label,
 # covers all.

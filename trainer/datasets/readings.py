@@ -103,8 +103,9 @@ def without_range(readings: Readings, *, homogeneous: bool) -> Readings:
 
 # The range of x: from the recipe, from the data set, or from training rows, which is no secret's place to be.
 #
-# A bound that comes from training rows says what the largest of them is. What is promised of a release (an epsilon)
-# holds for readings clipped to the bounds, and they ship: so they must be public there, unless the recipe says
+# A bound that comes from training rows says what the largest of them is: one person's own value. So it is rounded
+# outward to two digits of the range's width, and training, export and card say that it ships. What is promised of a
+# release (an epsilon) holds for readings clipped to the bounds: they must be public there, unless the recipe says
 # otherwise.
 #
 # Measurements (floats) are standardised: their range ends ``SPREAD`` standard deviations from the mean, where the
@@ -117,9 +118,10 @@ SPREAD = 4.0
 ROUNDS = 3
 OUTLIERS = 0.01  # share of values, at most
 FEW = 16  # different values, of a label
-LABELS_SHOW = 10_000  # values by which a label is told
+LABELS_SHOW = 10_000  # values inspected to decide whether a column is a label
 MOST = 1_000_000  # values that are looked at
 Ends = tuple[float, ...]
+Ranged = tuple[float | Ends, float | Ends, bool]  # low, high, and whether one of them is of training rows
 OF_RELEASES = (
     "An epsilon holds for readings within public bounds, and these data come with none: set `data.low` and `data.high` "
     'to what the sensor can give, or write `data.bounds = "from-training"`, and the card says that extremes of '
@@ -129,6 +131,7 @@ OF_PEOPLE = (
     "Under [private] nothing that ships may be taken from training rows, and these data come with no bounds: set "
     "`data.low` and `data.high` to what the sensor can give."
 )
+EXTREMES = "The bounds that readings are clipped to are extremes of training rows, and they ship with the bundle."
 
 
 def input_spec(
@@ -142,56 +145,67 @@ def input_spec(
     if unbounded:
         return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)
     from_outside = None if data.bounds == FROM_TRAINING else public
-    low: float | Ends
-    high: float | Ends
-    if readings.kind == "image":
-        low, high = _of_images(readings, training, data, from_outside)
-    else:
-        ends = _of_series if readings.kind == "series" else _of_vectors
-        low, high = ends(readings, training, data, from_outside)
+    ends: Callable[..., Ranged] = {"image": _of_images, "series": _of_series}.get(readings.kind, _of_vectors)
+    low, high, extremes = ends(readings, training, data, from_outside)
     x = readings.x
     _check(low, high, x.dtype)
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series)
+    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes)
 
 
-def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[Ends, Ends]:
+def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
     x = readings.x
     features = x.shape[1]
     if data.low is not None or data.high is not None:
-        return _each(data.low, "low", features), _each(data.high, "high", features)
+        return _each(data.low, "low", features), _each(data.high, "high", features), False
     if public is not None:
         if readings.low is None or readings.high is None:
             raise BadInput(public)
-        return _each(readings.low, "low", features), _each(readings.high, "high", features)
+        return _each(readings.low, "low", features), _each(readings.high, "high", features), False
     # From the training slices alone: nothing is fitted on the test slice.
     lows, highs = x[training].min(axis=0).astype(np.float64), x[training].max(axis=0).astype(np.float64)
     if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
         lows, highs = np.array([_within(column) for column in x[training].T]).T
-    highs = np.where(highs > lows, highs, lows + 1)  # a feature that never varies
-    return tuple(lows.tolist()), tuple(highs.tolist())
+    lows, highs = _outward(lows, np.where(highs > lows, highs, lows + 1), x.dtype)  # a feature may never vary
+    return tuple(lows.tolist()), tuple(highs.tolist()), True
 
 
-def _of_series(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[Ends, Ends]:
+def _outward(lows: np.ndarray, highs: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
+    """Both ends (features,) away from each other, to two digits of the distance between them."""
+    digits = np.ones(len(lows)) - np.floor(np.log10(highs - lows))  # behind the point
+    more, fewer = 10.0 ** np.maximum(digits, 0), 10.0 ** np.maximum(-digits, 0)
+    ends = [whole(end * more / fewer) * fewer / more for whole, end in ((np.floor, lows), (np.ceil, highs))]
+    if dtype.kind in "iu":
+        ends = [np.clip(end, np.iinfo(dtype).min, np.iinfo(dtype).max) for end in ends]
+    return ends[0], ends[1]
+
+
+def _of_series(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
     """Of every channel: from the recipe, else from the data set, else the extremes of training rows."""
     if data.low is None and data.high is None and isinstance(readings.low, tuple) and isinstance(readings.high, tuple):
-        return readings.low, readings.high
+        return readings.low, readings.high, False
     steps = readings.x[training].reshape(-1, readings.x.shape[2])
     return _of_vectors(replace(readings, x=steps), np.arange(len(steps)), data, public)
 
 
-def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> tuple[float, float]:
+def _of_images(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
     if isinstance(data.low, list) or isinstance(data.high, list):
         raise BadInput("`data.low` and `data.high`: expected one number each for pictures; got a list.")
     low = cast("float | None", readings.low if data.low is None else data.low)
     high = cast("float | None", readings.high if data.high is None else data.high)
-    if public is not None and (low is None or high is None):
+    if low is not None and high is not None:
+        return low, high, False
+    if public is not None:
         raise BadInput(public)
     x = readings.x[training]
     least, most = float(min(0, x.min())), float(x.max())
     if x.dtype.kind == "f" and data.bounds != FROM_TRAINING:
         low_end, most = _within(x.reshape(-1))
         least = max(least, low_end)
-    return least if low is None else low, most if high is None else high
+    least, most = least if low is None else low, most if high is None else high
+    if most > least:
+        (outer_low,), (outer_high,) = _outward(np.array([least]), np.array([most]), x.dtype)
+        least, most = least if low is not None else float(outer_low), most if high is not None else float(outer_high)
+    return least, most, high is None or least != (low or 0)
 
 
 def _within(x: np.ndarray) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from edgeveil.edge_runtime.manifest.model_lint import check, check_all
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.readings import UNREADABLE
+from edgeveil.trainer.datasets.readings import EXTREMES, UNREADABLE
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
 from edgeveil.trainer.export.artefact import Artefact
@@ -316,6 +316,8 @@ def _export(
         check_all(manifest, members)
         write(out, manifest, members, report)
         count()
+    if source.dataset().input.extremes:
+        say(f"{EXTREMES} Set `data.low` and `data.high` to what the sensor can give, and train again.")
     return ExportFolder.open(out)
 
 

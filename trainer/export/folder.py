@@ -25,7 +25,7 @@ from edgeveil.trainer.results import require_free, set_aside
 from edgeveil.trainer.runs.fitted import FittedPerturber
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExportFolder:
     """An export folder on disk. Read it with ``ExportFolder.open``.
 
@@ -38,6 +38,9 @@ class ExportFolder:
     members: dict[str, bytes]
     report: dict[str, Any]
     run: Path | None
+
+    def __repr__(self) -> str:
+        return f"<ExportFolder {self.folder}: {self.manifest['name']}, {', '.join(self.manifest['preference'])}>"
 
     @classmethod
     def open(cls, folder: Path) -> ExportFolder:

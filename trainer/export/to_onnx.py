@@ -195,7 +195,7 @@ def with_head(fitted: FittedPerturber, head: Head | None) -> FittedPerturber:
 
 
 def _before_output(fitted: FittedPerturber) -> str:
-    """The tensor of what leaves, in the unit cube."""
+    """The tensor of what is sent, in the unit cube."""
     made = next((stage["input"] for stage in fitted.stages if stage["stage"] == "output"), None)
     if made is None:
         raise BadInput('What this perturber sends is a whole sample of a table: train with `head.of = "reading"`.')

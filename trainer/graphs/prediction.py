@@ -33,7 +33,7 @@ def predict(model: Any, values: np.ndarray | Sequence[np.ndarray], *, batch: int
 def asked_once(*models: Any) -> Iterator[None]:
     """Within the block ``predict`` computes each sample once for each of these models of one input and one output.
 
-    An audit asks the same classifiers about the same samples in several sections, and what leaves may be few different
+    An audit asks the same classifiers about the same samples in several sections, and what is sent may be few different
     frames many times. Their weights must not change within.
     """
     mine: dict[int, dict[bytes, np.ndarray]] = {id(model): {} for model in models if id(model) not in _asked}

@@ -246,7 +246,7 @@ def permuted(
     shuffles: int = SHUFFLES,
     rng: np.random.Generator,
 ) -> Permuted:
-    """The same test of any gain: ``gain_of`` gives bits per row, were the rows' z (n,) as it is told."""
+    """The same test of any gain: ``gain_of`` gives bits per row, were the rows' z (n,) as given."""
     strata, swapped = _strata(y, z, cluster)
     gain = gain_of(z)
     labels = shuffled_labels(z, strata, shuffles=shuffles, rng=rng, cluster=cluster)

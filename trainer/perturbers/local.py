@@ -1,6 +1,6 @@
 """Locally private reports (paper 002, Definition 3): of a vector, of the class that D_y predicts, or of a code.
 
-One report tells little of anything, whoever reads it; a collector who gets many estimates means and shares from them.
+One report tells little of anything to any reader; a collector who gets many estimates means and shares from them.
 So that a run can be judged, and a receiver has a sample, a report ships with a decoder: x~ of a vector is unbiased, and
 x~ of a class or code is made of mean pictures. ``edgeveil.edge_runtime.stages`` has one file for each mechanism.
 """

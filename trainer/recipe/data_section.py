@@ -172,18 +172,18 @@ class Data(Section):
     low: float | list[float] | None = Field(
         default=None,
         description="The value that becomes 0. Own pictures; left out: 0, or the smallest in training. Vectors: one "
-        "for all features, or a list of one for each; left out: the smallest in training.",
+        "for all features, or a list of one for each; left out: the smallest in training, rounded outward; it ships.",
     )
     high: float | list[float] | None = Field(
         default=None,
         description="The value that becomes 1. Own pictures; left out: 255 for 8 bits, else the largest in training. "
-        "Vectors: as for `low`; left out: the largest in training.",
+        "Vectors: as for `low`; left out: the largest in training, rounded outward; it ships.",
     )
     bounds: Literal["from-training"] | None = Field(
         default=None,
         description="What is promised of a release (`[spending]`, laplace, local) needs bounds that are public: `low` "
-        'and `high`, or those that come with the data. "from-training" takes the extremes of training rows in spite '
-        "of that; they ship, and card and messages say so.",
+        'and `high`, or those that come with the data. "from-training" takes the extremes of training rows, rounded '
+        "outward, in spite of that; they ship, and card and messages say so.",
     )
     labels: str | None = Field(
         default=None,

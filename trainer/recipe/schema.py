@@ -145,6 +145,10 @@ class Recipe(Section):
         """The recipes that come with EdgeVeil, sorted."""
         return sorted(path.stem for path in FOLDER.glob("*.toml"))
 
+    def __repr__(self) -> str:
+        data = self.data
+        return f"<Recipe {self.name}: {self.perturber.kind} keeps {data.target}, hides {data.sensitive}>"
+
     @classmethod
     def find(cls, recipe: str | Path) -> Recipe:
         """The recipe of that name, alias or TOML path. Raises ``BadInput`` in one sentence."""

@@ -152,7 +152,7 @@ class Limits(Section):
         default=None,
         ge=0,
         le=100,
-        description="`edgeveil audit`: points over chance that attacks may reach, upper end. Left out: no limit.",
+        description="`edgeveil audit`: points above y alone that attacks may reach, upper end. Left out: no limit.",
     )
     bits: float | None = Field(
         default=None,
@@ -358,7 +358,7 @@ class Count(Section):
     margin_px: float = Field(
         default=16.0, ge=1, description="A line is crossed by who was this far away from it on both sides."
     )
-    noise: CountedNoise | None = Field(default=None, description="Noise on what leaves. Left out: exact counts.")
+    noise: CountedNoise | None = Field(default=None, description="Noise on what is sent. Left out: exact counts.")
     detector: CountedBy | None = Field(
         default=None, description="A network that finds the people. Left out: `[capture.crop]` does, in depth."
     )
@@ -379,7 +379,7 @@ class Count(Section):
 
 
 def leaving(rules: CountRules) -> str:
-    """What leaves of a period, in words."""
+    """What is sent of a period, in words."""
     lines = [f"in and out over the line {line.name}" for line in rules.lines]
     stays = f" and their stays in {len(rules.dwell_s) + 1} bins" if rules.dwell_s else ""
     zones = [f"people in the zone {zone.name}{stays}" for zone in rules.zones]
@@ -390,15 +390,18 @@ def leaving(rules: CountRules) -> str:
 def revealed(rules: CountRules) -> str:
     """What the counts of a bundle tell about one person, for its card."""
     every = f"Every {rules.period_s} s a record says how many people there are or were"
+    unread = f"No attack of an audit reads a record, which carries at most {rules.bits:.1f} bits of whatever is seen."
     if rules.noise is None:
         return (
             f"{every}, exactly: in an empty room a count of 1 says that somebody was there and, to {rules.period_s} s, "
-            "when; at home the counts are those of one household."
+            f"when; at home the counts are those of one household. {unread}"
         )
     epsilon, most = (number / MICRO for number in (rules.noise.micro_epsilon, rules.noise.most_micro_epsilon))
     return (
         f"{every}, with two-sided geometric noise of scale {rules.sensitivity / epsilon:.4g}: if one person's presence "
         f"leaves the tracks of others as they are, a record changes the odds of anything about one track by at most "
         f"e^{epsilon:g} and a day's records by e^{most:g}; a person who comes back is another track, and a household "
-        "adds up."
+        "adds up. Tracks are what the detector finds, which is the maker's where the bundle has one: if it makes k "
+        "tracks of one person, exponents are k times as large. Nothing here bounds k; an auditor's own recordings of "
+        f"one person at a time would. {unread}"
     )

@@ -73,12 +73,12 @@ def harness_table(document: Any) -> str:
     for beside, row, ms, limit in rows:
         cells.append([row["artefact"], f"{row['backend']} {row['version']}", beside, f"{ms:.3f}"])
         cells[-1] += [f"{row['harness_ms']:.3f}", f"{row['ratio']:.3f} x", limit]
-    return markdown(["artefact", "backend", "beside", "its ms", "ours, ms", "ratio (median)", "aim"], cells)
+    return markdown(["artefact", "backend", "against", "its ms", "ours, ms", "ratio (median)", "aim"], cells)
 
 
 def repeat_table(document: Any) -> str:
     """Two quiet runs and the one next to busy processes."""
-    runs = [*(("quiet", one) for one in document["quiet"]), ("beside hogs", document["beside_hogs"])]
+    runs = [*(("quiet", one) for one in document["quiet"]), ("under load", document["beside_hogs"])]
     rows = [
         [name, f"{one['latency_ms']['p50']:.4f}", f"{one['cpu_ratio']:.0%}", one["verdict"], "; ".join(one["reasons"])]
         for name, one in runs

@@ -23,7 +23,7 @@ OF_FRAMES = (
     "Both are lower bounds on what leaks: a stronger attack may find more."
 )
 OF_STATISTICS = (
-    "The epsilon is of the statistics alone, not of the rows beside them. Every further publication of the same people "
+    "The epsilon is of the statistics alone, not of the rows with them. Every further publication of the same people "
     "adds its own."
 )
 NOT_ATTACKED = "What can be read of people from all of it was not tried: the plan asks for no attack."
@@ -92,7 +92,7 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
         "word": f"{found['verdict'][0].upper()}{found['verdict'][1:]}",
         "sentence": (
             f"{about}: attacked on {units:,} {_UNITS[found['unit']]}, none of whom an adversary had learned on "
-            f"({found['budget']} budget). The plan allows {limit['points']:g} points over chance and "
+            f"({found['budget']} budget). The plan allows {limit['points']:g} points above y alone and "
             f"{limit['bits']:g} bits, and no upper end of a 95 % interval is above."
         ),
         "rows": rows,
@@ -100,7 +100,7 @@ def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_UNITS = {"person": "people, each by all rows of their pseudonym", "row": "rows, each beside the others of its person"}
+_UNITS = {"person": "people, each by all rows of their pseudonym", "row": "rows, each next to the others of its person"}
 
 
 def _notes(found: Mapping[str, Any]) -> Iterator[str]:
@@ -136,7 +136,7 @@ def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:
         "sentence": (
             f"Numbers of the whole table, those left out of the rows included, with noise: {found['epsilon']:g}-"
             f"differentially private for each {unit} in all. 95 % of the time a number is off by no more than stands "
-            "beside it."
+            "next to it."
         ),
     }
 
@@ -172,7 +172,7 @@ def _lines(one: Mapping[str, Any]) -> Iterator[str]:
         yield from ("", one["not_attacked"])
     else:
         yield from ("", f"## {attack['word']}", "", attack["sentence"], "")
-        yield from _table(("read from", "best attack found", "right", "chance", "bits", "verdict"), attack["rows"])
+        yield from _table(("read from", "best attack found", "right", "y alone", "bits", "verdict"), attack["rows"])
         yield from ("", *(f"* {note}" for note in attack["notes"]))
     yield from ("", "## Columns", "")
     yield from _table(("column", "what became of it", "loss"), one["columns"])

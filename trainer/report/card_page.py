@@ -21,7 +21,7 @@ from edgeveil.trainer.audit.findings import (
     findings,
     written,
 )
-from edgeveil.trainer.audit.text import Block, answers_in_words, blocks, board_lines, lines
+from edgeveil.trainer.audit.text import Block, alone, answers_in_words, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
     BOUNDED,
     CANNOT_TELL,
@@ -68,7 +68,11 @@ def _attacks(block: Block) -> Table:
     # Bits beyond the public prior may be gained by correcting it, and are not leaked: audit.json has them too.
     names = [name for name in FIGURES if name in known and (name, "bits-counted" in known) != ("bits", True)]
     rows = []
+    if any(row.kind == "guess" for row in block.rows):
+        rows.append(Row(("y alone", "", alone(block), *[DASH] * len(names[1:]), "")))
     for row in block.rows:
+        if row.kind == "guess":
+            continue
         chosen = any(one.more.get("chosen") for one in row.figures.values())
         right = row.figures.get("right")
         mark = "most bits" if chosen else "non-adaptive" if row.kind in ("fixed", "transfer") else ""
@@ -77,8 +81,7 @@ def _attacks(block: Block) -> Table:
         shown = tuple(_shown(row.figures.get(name)) for name in names)
         seed = "" if not row.seed else f", seed {row.seed}"
         count = row.first.more.get("train_samples")
-        name = f"y alone, by {row.name}" if row.kind == "guess" else f"{row.name}{seed}"
-        cells = (name, row.learned_on, *shown, "" if count is None else f"{count:,}")
+        cells = (f"{row.name}{seed}", row.learned_on, *shown, "" if count is None else f"{count:,}")
         rows.append(Row(cells, mark, look, row.first.not_run and f"not run: {row.first.not_run}"))
     head = ("", "learned on", *(FIGURES[name].words for name in names), LEARNED)
     return Table(block.title, block.of, head, tuple(rows))
@@ -95,7 +98,7 @@ def _answers(block: Block) -> Table:
         note = f"not run: {row.first.not_run}" if row.first.not_run else row.first.text
         name = f"{row.name}: {row.about}" if row.about and row.name else row.about or row.name
         rows.append(Row((name, row.learned_on, "\n".join(shown), "\n".join(nulls), count), "", "", note))
-    return Table(block.title, block.of, ("", "learned on", "figure [95 %]", "y alone", "rows"), tuple(rows))
+    return Table(block.title, block.of, ("", "learned on", "figure [95 %]", block.null, "rows"), tuple(rows))
 
 
 def _shown(one: Finding | None) -> str:
@@ -143,7 +146,7 @@ def environment() -> Any:
 
 # A privacy card for a terminal.
 
-MOST = 2  # of a kind, where a card is told in brief
+MOST = 2  # of a kind, where a card is shown in brief
 
 
 def as_lines(card: Mapping[str, Any]) -> Iterator[str]:

@@ -301,7 +301,7 @@ FAIL_CLOSED = (
 
 # Of docs/explanation/threat-model.md: what no figure of a card covers.
 BEYOND = (
-    "Whoever controls the board, its memory or its lens has the raw samples.",
+    "Anyone who controls the board, its memory or its lens has the raw samples.",
     "Several samples of one person, linked, tell more than one, except where a figure names tracks or linked codes.",
     "Each service counts epsilon for itself: a person before the cameras of several, on one board or on many, pays in "
     "each, and the epsilons add up.",

@@ -110,6 +110,9 @@ class Run:
         self._writer: Any = None
         self._stages: set[str] = set()  # stages with lines from this process
 
+    def __repr__(self) -> str:
+        return f"<Run {self.folder}: {self.recipe.name}, {self.facts.get('state', 'not started')}>"
+
     @classmethod
     def create(
         cls, folder: Path, recipe: Recipe, *, budget: str = "full", resume: bool = False, replace: bool = False

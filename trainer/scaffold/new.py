@@ -102,7 +102,7 @@ def _told(dataset: Dataset) -> list[str]:
     if told < TELLING or told < guessing + (1 - guessing) / 2:
         return []
     return [
-        f"y alone tells z in {told:.1%} of rows ({guessing:.1%} by guessing): whoever gets y has nearly all of z. Keep "
+        f"y alone tells z in {told:.1%} of rows ({guessing:.1%} by guessing): who gets y has nearly all of z. Keep "
         "a coarser y, or hide another z."
     ]
 
@@ -321,7 +321,7 @@ def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
     text = ""
     if finer != named_z:
         classes = len(np.unique(dataset.known[finer].values))
-        text += f'family = "finest"  # z is a grouping of "{finer}" ({classes} classes), and no other is told either\n'
+        text += f'family = "finest"  # z is a grouping of "{finer}" ({classes} classes), and no other one is given\n'
     if others:
         listed = ", ".join(json.dumps(name) for name in [named_z, *others])
         text += f"# To hide other labels of the file too: sensitive = [{listed}]\n"

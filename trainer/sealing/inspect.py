@@ -19,7 +19,7 @@ from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.report.card_page import as_lines, brief_lines
 from edgeveil.trainer.sealing.seal import checked_card
 
-NOT_AUDITED = "not audited: nobody has measured what it leaks"
+NOT_AUDITED = "not audited: no one has measured what it leaks"
 DEVELOPMENT = "DEVELOPMENT BUNDLE, signed by a throw-away key. Anyone may have it. Not for real data."
 
 
@@ -74,7 +74,7 @@ class View:
             yield NOT_AUDITED
 
     def _brief(self) -> Iterator[str]:
-        """What it is, what leaves and what its card says first: with the head at most 25 lines."""
+        """What it is, what is sent and what its card says first: with the head at most 25 lines."""
         manifest = self.bundle.manifest
         perturber, source = manifest.perturber, manifest.input
         leaves = [f"{output.name} {_shape(output.shape)} {output.dtype}" for output in manifest.outputs]

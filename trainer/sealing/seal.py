@@ -255,7 +255,7 @@ class Pending:
 
     @classmethod
     def of(cls, folder: Path, kind: str, schema: int, payload: bytes) -> Pending:
-        """One that nobody has signed yet. It is not written."""
+        """One that no one has signed yet. It is not written."""
         return cls(folder / f"{kind}-pending.json", kind, schema, payload)
 
     @classmethod

@@ -152,7 +152,7 @@ class TrustFolder:
     def reset_floor(self, floor: int, *, passphrase: str | None = None) -> TrustFolder:
         """Have devices go back to the floor ``floor``, once: when they take the next version. Raises ``BadInput``.
 
-        A device takes each version once and no older one, so that nobody can repeat it.
+        A device takes each version once and no older one, so that no one can repeat it.
         """
         self._needs_roles()
         file = self._in_force()
@@ -223,7 +223,7 @@ class TrustFolder:
         if self.file is not None:
             lines += _lines(self.file)
         if self.pending is not None:
-            signed = ", ".join(key[:16] + "..." for key in self.pending.signatures) or "nobody"
+            signed = ", ".join(key[:16] + "..." for key in self.pending.signatures) or "no one"
             version = self._waiting().version
             lines += [f"version {version} waits in {self.pending.path} for more signatures; signed by {signed}"]
         return "\n".join(lines)
@@ -326,7 +326,7 @@ class TrustFolder:
 
 
 def _check(file: TrustFile, first: Key) -> None:
-    """Raise ``BadInput`` where a device would refuse this file, whoever signs it."""
+    """Raise ``BadInput`` where a device would refuse this file, whichever key signs it."""
     for name, role in {ROOT: file.root, **file.roles}.items():
         keys = {key.key for key in role.keys}
         if len(keys) != len(role.keys):
@@ -349,7 +349,7 @@ def _lines(file: TrustFile) -> list[str]:
     ]
     if file.schema == SCHEMA:
         for name, role in {ROOT: file.root, **file.roles}.items():
-            lines += [f"{name}: {role.threshold} of {len(role.keys)} must sign" if role.keys else f"{name}: nobody"]
+            lines += [f"{name}: {role.threshold} of {len(role.keys)} must sign" if role.keys else f"{name}: no one"]
             lines += [f"  {_shown(key)}" for key in role.keys]
         lines += [f"product of the update index: {file.product or 'that of the first index'}"]
         lines += [f"approved runtime: {sha}" for sha in file.runtimes]

@@ -186,7 +186,7 @@ def two_sided_geometric(count: int, numerator: int, denominator: int) -> List[in
 class Counter(object):
     """Counts by ``rules`` in pictures of ``shape``. One thread gives ``people``, another may ``close`` periods.
 
-    ``step_px`` and ``gone_frames`` are those of ``capture.crop``. Whoever is first or last seen within ``step_px`` of
+    ``step_px`` and ``gone_frames`` are those of ``capture.crop``. Who is first or last seen within ``step_px`` of
     the picture's border came or left through it. Tests inject ``clock`` (seconds) and ``noise``.
     """
 
@@ -245,7 +245,8 @@ class Counter(object):
         values = list(self._values)
         place = 2 * len(self._rules.lines)
         for number in range(len(self._rules.zones)):
-            values[place] = sum(watched.zones[number].here for watched in self._watched.values())
+            here = sum(watched.zones[number].here for watched in self._watched.values())
+            values[place] = min(here, self._rules.most[place])
             place += self._in_a_zone
         noise = self._rules.noise
         if noise is None:
@@ -299,7 +300,7 @@ class Counter(object):
         cap = place if cap is None else cap
         watched.added[cap] = watched.added.get(cap, 0) + 1
         if self._most is None or watched.added[cap] <= self._most:
-            self._values[place] += 1
+            self._values[place] = min(self._values[place] + 1, self._rules.most[place])
 
     def _beyond_border(self, place: Point) -> Optional[Point]:
         """A place outside the picture, across the nearest border, for one within reach of it; else None."""

@@ -98,6 +98,8 @@ class Payer(object):
         if self._until_s is not None and self._clock() >= self._until_s:
             self._paid.clear()  # they were charged to a period that is over
         units: List[Optional[int]] = list(tracks) if self._by_subject else [None] * len(tracks)
+        for unit in units:
+            self._ledger.join(unit)
         names = list(drawn) or [0] * len(tracks)
         fresh = self._fresh(names)
         short = collections.Counter(unit for unit, is_fresh in zip(units, fresh) if is_fresh)
@@ -233,7 +235,7 @@ class Allowance(object):
 
     def _stop_if_failed(self) -> None:
         if self._failed is not None:
-            raise PrivacyStop("what leaves cannot be counted, so nothing leaves: {}".format(self._failed))
+            raise PrivacyStop("what is sent cannot be counted, so nothing is sent: {}".format(self._failed))
 
     def _reserve_on(self) -> None:
         while self._failed is None:
@@ -245,9 +247,12 @@ class Allowance(object):
             self._try_reserve()
 
 
-def open_allowance(path: str, price: Price, **options: Any) -> Allowance:
-    """The allowance on the ledger at ``path``. Raises ``PrivacyStop`` where there is none that can be charged."""
+def open_allowance(path: str, price: Price, known: str = "", **options: Any) -> Allowance:
+    """The allowance on the ledger at ``path``. Raises ``PrivacyStop`` where there is none that can be charged.
+
+    ``known`` as ``Ledger``.
+    """
     try:
-        return Allowance(Ledger(path), price, **options)
+        return Allowance(Ledger(path, known=known), price, **options)
     except LedgerUnfit as error:
         raise PrivacyStop(str(error)) from None

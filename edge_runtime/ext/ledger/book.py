@@ -10,10 +10,10 @@ import hmac
 import os
 import re
 import zlib
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from edgeveil.edge_runtime import config
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.machine import machine_id, uptime
 from edgeveil.edge_runtime.manifest.manifest import Limit
 from edgeveil.edge_runtime.paths import DEFAULT_PATH, LEDGER, is_service, named
@@ -87,6 +87,16 @@ def charged(account: Account, micro_epsilon: int, limits: Sequence[Limit], on_s:
         begin = account.periods.get(period_name(length), (on_s, 0))[0] if before else on_s
         periods[period_name(length)] = (begin, before + micro_epsilon)
     return Account(account.total + micro_epsilon, on_s, periods)
+
+
+def together(one: Account, two: Account, on_s: int) -> Account:
+    """The account of a unit that two accounts are of. A period ends with the later of theirs."""
+    periods = {}
+    for name in {*one.periods, *two.periods}:
+        spent = [_spent(each, float(name), on_s) for each in (one, two)]
+        begins = [each.periods.get(name, (each.last_s, 0))[0] for each, of in zip((one, two), spent) if of]
+        periods[name] = (max(begins, default=on_s), sum(spent))
+    return Account(one.total + two.total, max(one.last_s, two.last_s), periods)
 
 
 def _spent(account: Account, period_s: Optional[float], on_s: int) -> int:
@@ -178,7 +188,7 @@ class Ledger(object):
     """The ledger at ``path``, which another process may charge too. Raises ``LedgerUnfit``, at first when it is made.
 
     A unit is the number of a subject (``RawFrame.track``), None for the device as a whole. ``uptime`` and ``machine``
-    are those of this device; ``filesystem`` is the disk.
+    are those of this device; ``filesystem`` is the disk. ``known`` is the ``identity`` of the only one that is taken.
     """
 
     def __init__(
@@ -188,7 +198,10 @@ class Ledger(object):
         filesystem: Optional[Filesystem] = None,
         uptime: Callable[[], Tuple[str, int]] = uptime,
         machine: Callable[[], str] = machine_id,
+        known: str = "",
     ) -> None:
+        self._known = known
+        self._former: Dict[Optional[int], Set[int]] = {}
         # Behind a link: who charges by either name counts in one file, under one lock.
         self.path, self._disk, self._uptime = file_place(path), filesystem or Filesystem(), uptime
         self._machine = owner_of(machine())
@@ -208,8 +221,12 @@ class Ledger(object):
             boot, now_s = self._uptime()
             book = found.counted(boot, now_s)
             paid, accounts, ends = {}, {}, []
+            gone: Set[str] = set()
             for unit, count in wanted.items():
-                account = found.accounts.get(self._name(unit), Account())
+                account, former = self._account(found, unit, book.on_s)
+                if former:
+                    accounts[self._name(unit)] = account
+                    gone |= former
                 paid[unit] = min(count, left(account, limits, book.on_s) // micro_epsilon)
                 if paid[unit]:
                     account = charged(account, paid[unit] * micro_epsilon, limits, book.on_s)
@@ -221,11 +238,25 @@ class Ledger(object):
                     book._replace(
                         number=book.number + 1,
                         lifetime=book.lifetime + spent,
-                        accounts=dict(found.accounts, **accounts),
+                        accounts={k: v for k, v in dict(found.accounts, **accounts).items() if k not in gone},
                     )
                 )
         soonest = min([end for end in ends if end is not None], default=None)
         return Charge(paid, None if soonest is None else now_s + soonest - book.on_s)
+
+    def join(self, unit: Optional[int]) -> None:
+        """Count what an older runtime charged to a spelling of a ``Subject``'s name to that subject."""
+        former: Optional[int] = getattr(unit, "former", unit)
+        if former is not None and former != unit:
+            self._former.setdefault(unit, set()).add(former)
+
+    def _account(self, book: Book, unit: Optional[int], on_s: int) -> Tuple[Account, Set[str]]:
+        """The account of a unit, and the names of those of its former spellings, which are in it."""
+        account = book.accounts.get(self._name(unit), Account())
+        former = {self._name(one) for one in self._former.get(unit, ())} & set(book.accounts)
+        for name in sorted(former):
+            account = together(account, book.accounts[name], on_s)
+        return account, former
 
     def left(self, limits: Sequence[Limit]) -> Sequence[Tuple[int, Optional[int]]]:
         """For each limit alone, what the device as a whole may still spend, and the seconds until its period ends."""
@@ -243,7 +274,7 @@ class Ledger(object):
             seen = _look(self.path)
             if self._book is not None and seen == self._seen:
                 return self._book
-            data = read_strict(self.path)
+            data = read_strict(self.path, MOST_BYTES)
         except OSError as error:
             raise LedgerUnfit(
                 "the ledger {} cannot be read: {}. Nothing leaves without it: give this user the right to, or mend the "
@@ -271,6 +302,12 @@ class Ledger(object):
                     self.path, _NEW.format("FILE")
                 )
             )
+        if self._known not in ("", identity(book)):
+            raise LedgerUnfit(
+                "the ledger {} is not the one that this board counted in: nothing leaves. Put that one back; where it "
+                "is lost, edgeveil flash --new-ledger, or edgeveil-edge recover --new-ledger here, forgets what was "
+                "spent.".format(self.path)
+            )
         before = self._book
         if before is not None and (book.key != before.key or book.number < before.number):
             raise LedgerUnfit(
@@ -281,7 +318,7 @@ class Ledger(object):
         return book
 
     def _name(self, unit: Optional[int]) -> str:
-        """The name of a unit's account: nobody can tell a subject from it without the ledger's key."""
+        """The name of a unit's account: no one can tell a subject from it without the ledger's key."""
         name = self._names.get(unit)
         if name is None:
             key = bytes.fromhex(self.book().key)
@@ -312,6 +349,20 @@ def create(path: str, *, filesystem: Optional[Filesystem] = None, machine: Calla
         replace(disk, path, encode(book))
 
 
+def identity(book: Book) -> str:
+    """What tells one ledger from another, and nothing of its subjects."""
+    return hashlib.sha256(b"edgeveil ledger's identity\0" + book.key.encode("ascii")).hexdigest()[:32]
+
+
+def of_service(service: str, top: str = "/") -> Tuple[str, int]:
+    """The identity of a service's ledger and the 1e-6 epsilon in it; ``("", 0)`` where there is none that is whole."""
+    try:
+        book = Ledger(ledger_of(service, top) or os.devnull).book()
+    except EdgeVeilError:
+        return "", 0
+    return identity(book), book.lifetime
+
+
 def owner_of(machine: str) -> str:
     """What a ledger says of its machine: not the identifier itself, which others use too."""
     return hashlib.sha256(b"edgeveil ledger\0" + machine.encode("ascii")).hexdigest()
@@ -328,7 +379,7 @@ def replace(disk: Filesystem, path: str, data: bytes) -> None:
 def _look(path: str) -> Optional[Tuple[int, ...]]:
     """What tells a changed file without reading it; None where there is none."""
     try:
-        facts = os.stat(path)
+        facts = os.lstat(path)
     except FileNotFoundError:
         return None
     return facts.st_ino, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_size
@@ -352,7 +403,7 @@ def board_total(top: str = "/") -> Dict[str, Any]:
     uncounted: List[str] = []
     seen: List[str] = []
     for service in _services(top):
-        path = _ledger_of(service, top)
+        path = ledger_of(service, top)
         if path is None:
             counted.append({"service": service, "epsilon": None})
         elif not os.path.lexists(path):
@@ -387,7 +438,7 @@ def _services(top: str) -> List[str]:
     return sorted(found)
 
 
-def _ledger_of(service: str, top: str) -> Optional[str]:
+def ledger_of(service: str, top: str = "/") -> Optional[str]:
     """Where the service's ledger is by its settings; None where they cannot be read."""
     settings = _at(top, named(DEFAULT_PATH, service))
     own = named(LEDGER, service)
@@ -401,7 +452,7 @@ def _told(path: str) -> Optional[float]:
     """The most of one unit: releases of the device as one unit tell of everybody, those of a subject of that one."""
     try:
         accounts = Ledger(path).book().accounts
-    except BadInput:
+    except EdgeVeilError:
         return None
     subjects = [account.total for name, account in accounts.items() if name != DEVICE]
     return (accounts.get(DEVICE, Account()).total + max(subjects, default=0)) / _MICRO

@@ -1,6 +1,6 @@
 """Compares the codes of a live stream with those of its audit, minute by minute, and does what the owner's policy says.
 
-The figure is of what leaves alone, so it tells nothing more. A perturber that was audited on one sensor says nothing of
+The figure is of what is sent alone, so it adds nothing. A perturber that was audited on one sensor says nothing of
 another: where its codes shift, its privacy figures do not speak of this stream any more.
 """
 
@@ -58,11 +58,12 @@ class ShiftWatch(object):
         """
         if self._histogram is None:
             return frames
-        self._histogram.add(frames)
-        minute = int(self._clock() // BLOCK_S)
-        if minute != self._minute:
-            self._minute = minute
-            self._look(self._histogram)
+        if not self.label_only:  # no figure is of codes that stay here
+            self._histogram.add(frames)
+            minute = int(self._clock() // BLOCK_S)
+            if minute != self._minute:
+                self._minute = minute
+                self._look(self._histogram)
         if not self.label_only:
             return frames
         return [frame.labels_of(self._labels, rest) for frame, rest in zip(frames, flat)]

@@ -28,7 +28,7 @@ def lines(root, source, sinks, services, *, profile=PI, spends=False):
 @pytest.mark.parametrize(
     ("root", "source", "sinks", "words"),
     [
-        ("/srv/veil", "camera:1", (), "a service beside it has a folder of its own: --root /opt/edgeveil-NAME"),
+        ("/srv/veil", "camera:1", (), "a service next to it has a folder of its own: --root /opt/edgeveil-NAME"),
         (HALL, "camera:0", (), "camera:0 is the camera of the service edgeveil"),
         (HALL, "camera:/dev/video0", (), "--root /opt/edgeveil."),
         (HALL, "camera:1", ("npz:/var/lib/edgeveil/out",), "may write to /var/lib/edgeveil-hall alone"),
@@ -45,7 +45,7 @@ def test_what_is_said_and_which_port_its_pages_have():
     assert lines(FIRST, "camera:0", (), (THERE,)) == []
     assert lines(FIRST, None, (), (THERE,)) == []
     (note,) = lines(FIRST, "camera:1", (), (THERE,))
-    assert "reads camera:0 no more; a service beside it" in note
+    assert "reads camera:0 no more; a service next to it" in note
     (note,) = lines(HALL, "camera:1", (), (THERE,))
     assert note == "the pages of edgeveil-hall are at 127.0.0.1:9465"
     others = (THERE, OnBoard("edgeveil-a", "/opt/edgeveil-a", "", "127.0.0.1:9465"))

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from edgeveil.devices.zipapp import zipapp_bytes
 from edgeveil.trainer.sealing.keys import write_index
 from tests.support import bundles, output
-from tests.support.boards import board_service, emulated_boards, version_0_1
+from tests.support.boards import board_service, emulated_boards, sshd, version_0_1
 
 pytestmark = [pytest.mark.boards, pytest.mark.slow, pytest.mark.programs]
 
@@ -33,6 +33,16 @@ def older(tmp_path_factory):
 def board(older):
     with emulated_boards.board("userland") as up:
         yield up
+
+
+@pytest.fixture
+def here(tmp_path):
+    """This machine as a board, by an sshd of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("a board's steps are root's")
+    (tmp_path / "sshd").mkdir()
+    with sshd.running(tmp_path / "sshd", home=tmp_path / "home") as up:
+        yield emulated_boards.Emulated(up.target, up.port, up.identity, up.known_hosts)
 
 
 @pytest.fixture
@@ -81,7 +91,8 @@ def owner(older, tmp_path):
 def make(folder, name, key=bundles.KEY):
     def change(manifest, members):
         manifest["name"] = name
-        manifest["profiles"] = {"raspberry-pi-cpu": {"artefacts": [], "backends": []}}
+        everywhere = {"artefacts": [], "backends": []}
+        manifest["profiles"] = {"raspberry-pi-cpu": everywhere, "workstation": everywhere}
         members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
 
     return bundles.make_bundle(folder, change=change, key=key, name=f"{name}.veil")
@@ -162,13 +173,13 @@ def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(o
     emulated_boards.record("version-0.1.json", record)
 
 
-def test_one_that_updates_itself_goes_over_without_a_flash(older, board, owner, edgeveil, done):
-    root, updates = "/opt/hall", "/srv/updates"
-    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service", *board.options(), "--root", root]
+def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, edgeveil, done, tmp_path):
+    board, root, updates = here, str(tmp_path / "hall"), tmp_path / "updates"
+    where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *board.options(), "--root", root]
     sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)["sha"]
-    board.run(f"mkdir -p {updates}")
+    updates.mkdir()
     for name in ("second.veil", "index.json"):
-        board.put((owner / name).read_bytes(), f"{updates}/{name}")
+        shutil.copy(owner / name, updates)
 
     def timer():
         return on_board(board, root, "update", "--root", root, "--from", f"dir:{updates}")
@@ -183,8 +194,8 @@ def test_one_that_updates_itself_goes_over_without_a_flash(older, board, owner, 
     on_board(board, root, "recover", "--root", root)
     now = status()
     assert now == {**there, "runtime": RUNTIME, "index": {**there["index"], "age_s": now["index"]["age_s"]}}
-    board.put((take_over(edgeveil, owner) / "trust-chain.json").read_bytes(), "/root/chain.json")
-    assert "taken" in on_board(board, root, "trust", "/root/chain.json", "--root", root)
+    chain = take_over(edgeveil, owner) / "trust-chain.json"
+    assert "taken" in on_board(board, root, "trust", str(chain), "--root", root)
     assert "runs already" in timer()
     # Back to the release of 0.1: the installed runtime runs it.
     on_board(board, root, "rollback", "--root", root)

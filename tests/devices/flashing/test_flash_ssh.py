@@ -173,7 +173,7 @@ def test_what_lies_there_of_another_upload_is_not_built_upon(line, tmp_path):
 )
 def test_no_argument_is_read_by_a_shell(line, text, tmp_path):
     done = line.run(["python3", "-c", "import sys; sys.stdout.write(sys.argv[1])", text])
-    assert done == (0, text.encode(), b"")
+    assert (done.code, done.raw, done.err) == (0, text.encode(), b"")
 
 
 def test_much_output_on_both_sides_and_the_exit_code(line):
@@ -189,12 +189,14 @@ def test_a_command_that_takes_too_long(line):
 
 def test_what_is_printed_after_the_end_is_read_too(line):
     for silent in ("", "sleep 2.5; "):
-        assert line.run(["sh", "-c", f"{silent}(sleep 0.3; echo late) & exit 3"]) == (3, b"late\n", b"")
+        done = line.run(["sh", "-c", f"{silent}(sleep 0.3; echo late) & exit 3"])
+        assert (done.code, done.out, done.err) == (3, b"late\n", b"")
 
 
 def test_who_was_left_behind_with_the_outputs_is_not_waited_for(line):
     begun = time.monotonic()
-    assert line.run(["sh", "-c", "echo begun; sleep 30 & exit 3"]) == (3, b"begun\n", b"")
+    done = line.run(["sh", "-c", "echo begun; sleep 30 & exit 3"])
+    assert (done.code, done.out, done.err) == (3, b"begun\n", b"")
     chatty = "(for i in $(seq 60); do sleep 0.5; echo more; done) & exit 3"
     assert line.run(["sh", "-c", chatty], timeout_s=4).code == 3
     assert time.monotonic() - begun < 25

@@ -220,3 +220,7 @@ def test_the_ledger_is_its_users_and_one_that_is_there_stays(place):
         make_ledger(board, str(ledger), "daemon")
     assert ledger.read_bytes() == data
     assert [*ledger.parent.iterdir()] == [ledger]
+    make_ledger(board, str(ledger), "daemon", anew=True)
+    (aside,) = set(ledger.parent.iterdir()) - {ledger}
+    assert (aside.read_bytes(), aside.stat().st_uid, ledger.stat().st_uid) == (data, 1, 1)
+    assert ledger.read_bytes() != data

@@ -78,7 +78,7 @@ def test_frames_go_through_the_edge_tpu_that_was_asked_for(made, library, tmp_pa
 def test_a_service_says_what_runs_it(made, library, tmp_path):
     np.savez(tmp_path / "in.npz", x=np.zeros((2, *tiny_models.SHAPE), np.uint8))
     words = ["run", made.path, "--trust", made.trust, "--device", "edgetpu", "--json", "--log", "json"]
-    words += ["--source", f"npz:{tmp_path}/in.npz", "--sink", "preview:0", "--health", "off"]
+    words += ["--source", f"npz:{tmp_path}/in.npz", "--sink", "preview:0", "--health", "off", "--as-root"]
     done = edge(*words, LD_LIBRARY_PATH=library)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["device"] == "edgetpu"

@@ -123,11 +123,21 @@ def test_the_schema_takes_the_examples():
         jsonschema.validate(bundles.with_members(document, members), SCHEMA)
 
 
+def plain_first(schema):
+    """The same, with numbers before what is asked of each entry: of ten thousand, their number is asked first."""
+    if isinstance(schema, list):
+        return list(map(plain_first, schema))
+    if not isinstance(schema, dict):
+        return schema
+    keys = sorted(schema, key=lambda key: isinstance(schema[key], dict | list))
+    return {key: plain_first(schema[key]) for key in keys}
+
+
 def test_the_schema_refuses_most_of_what_the_code_refuses_for_its_form():
     """It cannot say what ties places together, nor tell 1.0 from 1; for the rest it must not be the laxer one."""
     of_form = {"unknown-key", "missing-key", "wrong-type", "unsupported-stage", "schema", "bad-count"}
     known_to_be_looser = {"whole_number_with_a_point", "range_of_too_few_features", "schema_is_true"}
-    validator = jsonschema.Draft202012Validator(SCHEMA)
+    validator = jsonschema.Draft202012Validator(plain_first(SCHEMA))
     count = 0
     for exhibit in museum.EXHIBITS.values():
         if exhibit.reason not in of_form or exhibit.name in known_to_be_looser:

@@ -144,7 +144,7 @@ def test_the_page_of_a_service_shows_what_was_measured_on_its_accelerator(made, 
     cv2.imwrite(str(tmp_path / "in" / "0.png"), np.zeros(tiny_models.SHAPE, np.uint8))
     port = network_receivers.free_port()
     words = ["run", one.path, "--trust", one.trust, "--device", "edgetpu", "--source", f"images:{tmp_path}/in"]
-    words += ["--repeat", "--sink", f"preview:{port}", "--health", "off"]
+    words += ["--repeat", "--sink", f"preview:{port}", "--health", "off", "--as-root"]
     process = subprocess.Popen(
         [sys.executable, "-m", "edgeveil.edge_runtime", *map(str, words)],
         env={**os.environ, "PYTHONPATH": str(PACKAGES), "LD_LIBRARY_PATH": str(library)},

@@ -13,13 +13,16 @@ from edgeveil.edge_runtime.bundle.index_seen import COPY_FILE, SEEN_FILE, Seen, 
 from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main
-from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, PrivacyStop
 from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
-from edgeveil.edge_runtime.releases.index import Index, check_index, record_seen
+from edgeveil.edge_runtime.releases.index import Index, check_index, read_index, record_seen, update
 from edgeveil.edge_runtime.releases.store import Releases
-from tests.edge_runtime.bundle.signed_trust import device, trust_file
+from edgeveil.edge_runtime.signing.roles import Role
+from tests.edge_runtime.bundle.signed_trust import device, envelope, public, trust_file
 from tests.support import bundles
 
+ENTRY = {"name": "hall", "manifest_sha256": "a" * 64, "sha256": "b" * 64, "size": 10, "security_version": 1}
+ENTRY["url"] = "hall.veil"
 DAY = 86400
 NOW = 1_800_000_000  # 2027
 
@@ -127,7 +130,7 @@ def test_the_higher_of_two_places_holds(board):
 def test_a_record_of_before_is_counted_from_now_on(board):
     """A board that has been up for a year is not a year old at once."""
     old = Seen("hall", "", 3)._asdict()
-    for name in ("up_s", "boot", "counted_s"):
+    for name in ("up_s", "boot", "counted_s", "keys", "trust_version"):
         del old[name]
     board.up = 365 * DAY
     Path(board.root, SEEN_FILE).write_text(json.dumps({**old, "schema": 2}))
@@ -177,3 +180,54 @@ def test_what_is_written_is_read(board):
     seen = Seen("hall", "ward", 3, "ab" * 32, NOW, NOW, {"attic": 5}, 7, "one", 9)
     write_seen(board.root, seen)
     assert read_seen(board.root) == seen
+
+
+def test_a_stolen_release_key_that_was_taken_away_binds_no_version_to_come(board):
+    """Its thief signed the largest version that there is; TUF drops what was seen where a key of the role goes."""
+    thief, new = public("release"), public("release-2")
+    trusts = [
+        Trust([bundles.trusted()], version=version, roles={"release": Role(keys)}, revoked=frozenset(revoked))
+        for version, keys, revoked in (
+            (1, (thief,), ()),
+            (2, (thief, new), ()),  # a key more changes nothing
+            (3, (new,), ()),
+            (4, (thief, new), (thief.key,)),
+        )
+    ]
+
+    def take(version, trust, signer):
+        seen = read_seen(board.root)
+        payload = {"schema": 2, "name": "hall", "audience": "", "version": version, "releases": [dict(ENTRY)]}
+        found = read_index(envelope("index", payload, [signer]), trust)
+        check_index(found, seen, trust)
+        record_seen(board.root, found, seen)
+        assert read_seen(board.root).version == version
+
+    take(7, trusts[0], "release")
+    take(2**31 - 1, trusts[0], "release")
+    for trust, signer in ((trusts[0], "release"), (trusts[1], "release-2")):
+        with pytest.raises(BundleRefused, match="this board has seen 2147483647 already"):
+            take(8, trust, signer)
+    with pytest.raises(BundleRefused, match="of the product"):
+        check_index(index(8)._replace(name="attic", keys=(new.key,)), read_seen(board.root), trusts[2])  # still pinned
+    kept = Path(board.root, COPY_FILE).read_bytes()
+    take(8, trusts[2], "release-2")
+    Path(board.root, COPY_FILE).write_bytes(kept)  # the power went between the two files
+    assert read_seen(board.root).version == 8
+    with pytest.raises(BundleRefused, match="this board has seen 8 already"):
+        take(7, trusts[2], "release-2")
+    take(9, trusts[3], "release-2")
+
+
+def test_a_record_of_an_older_runtime_gets_the_keys_of_today_at_its_next_update(tmp_path):
+    """So that a key that is taken away later binds nothing there either."""
+    folder = device(tmp_path / "opt/trust", trust_file(1))
+    old = dict(Seen("hall", "", 3)._asdict(), schema=3)
+    for name in ("keys", "trust_version"):
+        del old[name]
+    (folder.parent / SEEN_FILE).write_text(json.dumps(old))
+    assert read_seen(str(folder.parent)).version == 3
+    with pytest.raises(BadInput):
+        update(str(folder.parent), f"dir:{tmp_path}", open_trust(folder), lambda _: True, committed=None)
+    seen = read_seen(str(folder.parent))
+    assert (seen.version, seen.trust_version, seen.keys) == (3, 1, (bundles.trusted().key,))

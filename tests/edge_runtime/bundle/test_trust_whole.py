@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from edgeveil.edge_runtime.bundle import trust_store
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_policy
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
@@ -68,20 +67,16 @@ def test_garbage_beside_plain_keys_is_refused(tmp_path, name):
 
 
 @pytest.mark.parametrize("name", PARTS)
-@pytest.mark.parametrize("call", ["lstat", "open"])
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ELOOP], ids=errno.errorcode.get)
-def test_what_cannot_be_read_is_refused_and_said(trust, monkeypatch, name, call, number):
-    path, real = str(trust / name), {"lstat": os.lstat, "open": open}[call]
+def test_what_cannot_be_read_is_refused_and_said(trust, monkeypatch, name, number):
+    path, real = str(trust / name), os.open
 
     def failing(asked, *arguments, **options):
         if str(asked) == path:
             raise OSError(number, os.strerror(number), path)
         return real(asked, *arguments, **options)
 
-    if call == "lstat":
-        monkeypatch.setattr(trust_store.os, "lstat", failing)
-    else:
-        monkeypatch.setattr("builtins.open", failing)
+    monkeypatch.setattr(os, "open", failing)
     with pytest.raises(BadInput, match=f"{re.escape(path)} cannot be read.*To mend it"):
         open_trust(trust)
 

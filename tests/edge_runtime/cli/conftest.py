@@ -41,12 +41,8 @@ def veils(tmp_path_factory):
 class Board:
     """A folder of releases as a board's; it runs ``first``."""
 
-    def __init__(self, root, veils):
+    def __init__(self, root):
         self.root = root
-        (root / "trust").mkdir(parents=True)
-        for name in ("root.pub", "trust.json"):
-            shutil.copy(veils.trust / name, root / "trust")
-        assert main(["install", str(veils.first), "--root", str(root), "--frames", "3"]) == 0
 
     @property
     def runs(self):
@@ -62,7 +58,18 @@ class Board:
         return path
 
 
+@pytest.fixture(scope="session")
+def new(veils, tmp_path_factory):
+    """A ``Board`` to copy."""
+    root = tmp_path_factory.mktemp("new") / "edgeveil-hall"
+    (root / "trust").mkdir(parents=True)
+    for name in ("root.pub", "trust.json"):
+        shutil.copy(veils.trust / name, root / "trust")
+    assert main(["install", str(veils.first), "--root", str(root), "--frames", "3"]) == 0
+    return Board(root)
+
+
 @pytest.fixture
-def board(tmp_path, veils):
-    """A ``Board``."""
-    return Board(tmp_path / "edgeveil-hall", veils)
+def board(tmp_path, new):
+    """A ``Board`` of the test's own."""
+    return Board(shutil.copytree(new.root, tmp_path / "edgeveil-hall", symlinks=True))

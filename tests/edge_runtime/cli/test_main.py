@@ -14,7 +14,7 @@ import pytest
 from edgeveil import edge_runtime
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.cli import run as run_command
-from edgeveil.edge_runtime.errors import GONE
+from edgeveil.edge_runtime.errors import GONE, BadInput
 from edgeveil.edge_runtime.manifest import manifest as manifests
 from tests.support import bundles, tiny_models
 from tests.support.checkout import ROOT
@@ -138,6 +138,24 @@ def test_a_typing_error_is_found_before_anything_starts(made, capsys, monkeypatc
     code, _, err = run(capsys, made, source, sink)
     assert code == 2
     assert err.rstrip().endswith(said)
+
+
+@pytest.mark.parametrize("sink", ["tcp://127.0.0.1:9", "mqtts://broker/hall", "http://127.0.0.1:9/", "preview:0"])
+def test_the_process_with_the_network_is_root_on_request_alone(made, capsys, monkeypatch, sink):
+    from edgeveil.edge_runtime.outside import service
+
+    def ran(_settings):
+        raise BadInput("it ran")
+
+    monkeypatch.setattr(service, "run", ran)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    for more in ([], ["--inside-user", "nobody"]):
+        code, _, err = run(capsys, made, "simulate:depth", sink, *more)
+        assert (code, "another user than root" in err, "--as-root" in err, "it ran" in err) == (2, True, True, False)
+    assert "it ran" in run(capsys, made, "simulate:depth", sink, "--as-root")[2]
+    assert "it ran" in run(capsys, made, "simulate:depth", "npz:out.npz")[2]  # nothing goes to a network
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "it ran" in run(capsys, made, "simulate:depth", sink)[2]
 
 
 def test_verify_says_what_was_verified(made, tiny, capsys):

@@ -57,7 +57,7 @@ def camera():
 def service(made, words, camera, first="", given=()):
     """What was shown of the processes while frames were fetched, and what the service said."""
     code = f"import sys\n{first}\nfrom edgeveil.edge_runtime.cli.main import main\nsys.exit(main(sys.argv[1:]))"
-    base = ["run", str(made.path), "--trust", str(made.trust), "--health", "off", "--log", "json"]
+    base = ["run", str(made.path), "--trust", str(made.trust), "--health", "off", "--log", "json", "--as-root"]
     with subprocess.Popen(
         [sys.executable, "-c", code, *base, *words],
         env={**os.environ, "PYTHONPATH": str(PACKAGES)},

@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -115,6 +116,13 @@ def run(made, folder, faults, first, count=60, more=(), timeout_s=60):
     return process.returncode, printed, listener.heard
 
 
+def both(way, *given):
+    """Two services at a time, which wait most of theirs."""
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(way, *words) for words in given]:
+            done.result()
+
+
 def test_the_search_would_find_it(tmp_path):
     for number, form in enumerate(leak_scanner.NEEDLES):
         path = tmp_path / str(number)
@@ -138,7 +146,8 @@ def test_no_fault_lets_a_raw_frame_out(wide, tmp_path):
 
 def test_no_fault_and_no_spent_budget_lets_a_reading_out_of_a_local_bundle(local, tmp_path):
     """Nor does the ledger hold one, or the lines that say why nothing new leaves."""
-    for faults, count, first in ((FAULTS, 120, ""), ("", 60, WITHOUT_NOISE)):
+
+    def way(faults, count, first):
         everything = tmp_path / str(count)
         everything.mkdir()
         create(str(everything / "ledger"))
@@ -150,18 +159,23 @@ def test_no_fault_and_no_spent_budget_lets_a_reading_out_of_a_local_bundle(local
         assert heard == b""
         assert leak_scanner.found_in(everything, printed) == (first == WITHOUT_NOISE)
 
+    both(way, (FAULTS, 120, ""), ("", 60, WITHOUT_NOISE))
+
 
 @pytest.mark.slow
 @pytest.mark.parametrize("guard", leak_scanner.GUARDS)
 def test_each_guard_is_one(wide, tmp_path, guard):
     faults, bug = leak_scanner.AGAINST[guard]
-    for with_it in (True, False):
+
+    def way(with_it):
         folder = tmp_path / str(with_it) / "out"
         folder.parent.mkdir()
         first = leak_scanner.BUGS[bug] + ("" if with_it else leak_scanner.GUARDS[guard])
         code, printed, heard = run(wide, folder, faults, first, count=30)
         leaked = leak_scanner.found_in(folder, folder.parent / "marks", printed, heard)
         assert leaked is not with_it, (code, printed)
+
+    both(way, (True,), (False,))
 
 
 def test_golden_vectors_that_fail_leave_nothing_behind(wide, tmp_path):

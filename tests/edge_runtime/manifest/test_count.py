@@ -129,6 +129,8 @@ def test_the_card_says_what_a_count_tells_of_one_person():
     assert "scale 14" in told  # 7 / 0.5
     assert "at most e^0.5 and a day's records by e^100" in told
     assert "if one person's presence leaves the tracks of others as they are" in told
+    assert "if it makes k tracks of one person, exponents are k times as large. Nothing here bounds k" in told
+    assert f"at most {parse_count(COUNT).bits:.1f} bits" in told
 
 
 def test_the_privacy_card_has_that_sentence():

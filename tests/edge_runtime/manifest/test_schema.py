@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import functools
 import json
@@ -105,17 +104,22 @@ def test_unknown_and_missing_keys_are_refused_at_every_level(example):
     levels = [(path, value) for path, value in places(manifest) if isinstance(value, dict)]
     assert len(levels) > 15
     for path, value in levels:
-        changed = copy.deepcopy(manifest)
-        at(changed, path)["surprise"] = 1
-        error = refusal(changed)
+        value["surprise"] = 1
+        error = refusal(manifest)
+        del value["surprise"]
         assert _is_open(path) or error.reason == "unknown-key", path
-        for key in value:
-            changed = copy.deepcopy(manifest)
-            del at(changed, path)[key]
+        whole = dict(value)
+        for key in whole:
+            del value[key]
+            error = None
             if path in OF_ANY_KEYS or (*path, key) == ("spending",):
-                check_manifest(changed)
+                check_manifest(manifest)
+            else:
+                error = refusal(manifest)
+            value.clear()
+            value.update(whole)
+            if error is None:
                 continue
-            error = refusal(changed)
             assert _is_open(path) or error.reason == "missing-key", (path, key)
             assert _is_open(path) or f"'{key}'" in str(error)
 
@@ -124,35 +128,31 @@ WRONG = [None, True, 7, 1.5, 1e300, "", "Ünicode/..", "\x00", [], [[]], {}, {"a
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_a_value_of_another_type_is_refused_everywhere(example, wrong):
+def test_whatever_stands_anywhere_is_refused_where_its_type_is_another_and_nothing_else_comes_out(example):
     manifest = sealed(example)
-    count = 0
-    for path, value in places(manifest):
-        whole_for_real = isinstance(value, float) and type(wrong) is int
-        for_ever = path == ("spending", "period_s") and type(wrong) in (int, float)
-        if not path or type(wrong) is type(value) or whole_for_real or (for_ever and wrong < 1e30):
-            continue
-        changed = copy.deepcopy(manifest)
-        at(changed, path[:-1])[path[-1]] = wrong
-        error = refusal(changed)
-        assert str(error).isprintable(), path
-        if isinstance(value, str) and not isinstance(wrong, (str, dict)) and wrong is not None:
-            assert error.reason in ("wrong-type", "unsupported-stage"), path
-        count += 1
-    assert count > 40
-
-
-@pytest.mark.parametrize("example", EXAMPLES)
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-def test_whatever_stands_anywhere_nothing_but_a_refusal_comes_out(example, wrong):
-    manifest = sealed(example)
-    for path, _ in places(manifest):
-        changed = copy.deepcopy(manifest)
-        if path:
-            at(changed, path[:-1])[path[-1]] = wrong
-        with contextlib.suppress(BundleRefused):  # acceptance is as good an outcome here
-            check_manifest(changed if path else wrong)
+    before, count = json.dumps(manifest), 0
+    for wrong in WRONG:
+        refusal(wrong)
+        for path, value in list(places(manifest))[1:]:
+            owner, place = at(manifest, path[:-1]), path[-1]
+            owner[place] = wrong
+            try:
+                check_manifest(manifest)
+                error = None
+            except BundleRefused as caught:
+                error = caught
+            owner[place] = value
+            whole_for_real = isinstance(value, float) and type(wrong) is int
+            for_ever = path == ("spending", "period_s") and type(wrong) in (int, float)
+            if type(wrong) is type(value) or whole_for_real or (for_ever and wrong < 1e30):
+                continue  # acceptance is as good an outcome here
+            assert error is not None, (path, wrong)
+            assert str(error).isprintable(), (path, wrong)
+            if isinstance(value, str) and not isinstance(wrong, (str, dict)) and wrong is not None:
+                assert error.reason in ("wrong-type", "unsupported-stage"), (path, wrong)
+            count += 1
+    assert count > 40 * len(WRONG)
+    assert json.dumps(manifest) == before
 
 
 @pytest.mark.parametrize(

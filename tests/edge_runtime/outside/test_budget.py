@@ -129,10 +129,13 @@ def test_an_outside_that_asks_no_ledger_gets_no_more_from_the_inside(counted, tm
     """One that was taken over: the inside was told at its start what is left, and makes that many."""
     first = "from edgeveil.edge_runtime.ext.ledger.allowance import Allowance; Allowance.take = lambda *_: True"
     sources = (("fake:0?fps=60", f"npz:{tmp_path}/out.npz", 0), (write_lines(tmp_path), "preview:0", 3))
-    for number, (source, sink, ends) in enumerate(sources):
+    services = []
+    for number, (source, sink, _) in enumerate(sources):
         create(str(tmp_path / f"ledger-{number}"))
-        words = arguments(counted, source, sink, ledger=tmp_path / f"ledger-{number}", duration=3)
-        code, document, _ = finish(start(words, tmp_path, first))
+        words = arguments(counted, source, sink, ledger=tmp_path / f"ledger-{number}", duration=2)
+        services.append(start(words, tmp_path, first))
+    for service, (_, _, ends) in zip(services, sources, strict=True):
+        code, document, _ = finish(service)
         assert (code, document["frames_out"]) == (ends, 20)
         assert document["dropped"]["budget-spent"] > 0
 
@@ -180,7 +183,7 @@ def held(tmp_path_factory):
 def test_a_stream_of_one_answer_costs_one_and_a_restart_another(held, tmp_path):
     create(str(tmp_path / "ledger"))
     for starts in (1, 2):
-        words = arguments(held, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=3)
+        words = arguments(held, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
         code, document, _ = finish(start(words, tmp_path))
         assert code == 0
         assert document["frames_out"] > 20
@@ -202,7 +205,7 @@ def test_the_last_answer_goes_on_and_the_next_one_does_not_begin(tmp_path):
     one = bundles.make_bundle(tmp_path, example=(manifest, members))
     create(str(tmp_path / "ledger"))
     for more_than, dropped in ((20, False), (-1, True)):
-        words = arguments(one, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=3)
+        words = arguments(one, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
         code, document, _ = finish(start(words, tmp_path))
         assert code == 0
         assert document["frames_out"] > more_than

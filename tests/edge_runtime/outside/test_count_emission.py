@@ -34,8 +34,15 @@ class Stream:
 
     def __init__(self, budget=10**9):
         self.now, self.budget, self.sinks, self.counters = 100.0, budget, Sinks(), Counters()
+        self.label_only_s = float("inf")  # from when on y alone leaves
         self.emission = CountEmission(
-            RULES, self.sinks, self.counters, clock=lambda: self.now, take=self._take, spent=lambda: self.budget == 0
+            RULES,
+            self.sinks,
+            self.counters,
+            clock=lambda: self.now,
+            take=self._take,
+            spent=lambda: self.budget == 0,
+            label_only=lambda: self.now >= self.label_only_s,
         )
         self.emission.begin()
 
@@ -74,6 +81,15 @@ def test_a_period_of_the_future_does_not_leave():
     stream = Stream()
     stream.until(112, [(101.0, Counted(11, True, VALUES))])
     assert [one.state for one in stream.sinks.reports] == ["missing"]
+
+
+def test_where_y_alone_leaves_a_period_is_missing_at_its_time_and_costs_nothing():
+    stream = Stream(budget=5)
+    stream.label_only_s = 115.0
+    times = stream.until(140, [(110.0 + 10 * n, Counted(10 + n, True, VALUES)) for n in range(3)])
+    assert times == [111.5, 121.5, 131.5]
+    assert [(one.state, one.values) for one in stream.sinks.reports] == [("counted", VALUES), *[("missing", None)] * 2]
+    assert stream.budget == 4
 
 
 def test_a_spent_budget_is_said_and_no_number_leaves():

@@ -3,9 +3,12 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -184,3 +187,45 @@ def test_where_nobody_is_or_something_else_it_is_one_sentence(tmp_path, capsys, 
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="something else"):
         make_pipe(str(tmp_path / "file"))
+
+
+UNPRIVILEGED = """
+from edgeveil.edge_runtime import kinds; from edgeveil.edge_runtime.outside import service
+from edgeveil.edge_runtime.sinks import tcp
+import configparser, os, queue, socket, ssl, stringprep, traceback, encodings.idna
+for each in (kinds.SINKS, kinds.SOURCES, kinds.BACKENDS): each.kinds(), each.plugins()
+os.setgroups([]); os.setgid(60001); os.setuid(60001)
+"""
+
+
+def rights(process):
+    """User, effective capabilities, no_new_privs and seccomp mode of a process."""
+    lines = dict(line.split(":", 1) for line in Path(f"/proc/{process}/status").read_text().splitlines())
+    return lines["Uid"].split()[1], int(lines["CapEff"], 16), lines["NoNewPrivs"].strip(), lines["Seccomp"].strip()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT starts them as an init does")
+def test_without_systemd_the_process_with_the_network_is_not_root_nor_the_one_with_the_camera():
+    """As in docs/how-to/flash-a-board.md: init starts the inside as root, and the outside as a user of its own."""
+    with tempfile.TemporaryDirectory() as name, socket.create_server(("127.0.0.1", 0)) as receiver:
+        folder = Path(name)
+        folder.chmod(0o755)
+        made = bundles.make_bundle(folder / "b", example=live_fakes.wide_example())
+        for path in [folder / "b", *(folder / "b").rglob("*")]:
+            path.chmod(0o755)
+        meeting = folder / "run"
+        meeting.mkdir()
+        os.chown(meeting, 60001, 60001)
+        words = arguments(made, "fake:0", f"tcp://127.0.0.1:{receiver.getsockname()[1]}", **{"inside-at": meeting})
+        receiver.settimeout(60)
+        outside, inside = start(words, meeting, UNPRIVILEGED), start_inside(made, meeting, "fake:0?fps=50")
+        try:
+            link = receiver.accept()[0]
+            link.settimeout(60)
+            assert len(link.recv(64)) > 0
+            assert rights(outside.pid)[:3] == ("60001", 0, "1")
+            assert rights(inside.pid) == ("65534", 0, "1", "2")
+        finally:
+            for process in (outside, inside):
+                process.kill()
+                process.communicate()

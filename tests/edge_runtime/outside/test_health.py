@@ -46,12 +46,25 @@ def pages(request, tmp_path):
     made.close()
 
 
+ODD = (  # names of elsewhere in which urlsplit finds this device
+    *("[::1].evil.example", "[::1]evil.example", "evil.example\\@localhost", "evil.example@localhost"),
+    *("localhost/.evil.example", "localhost?.evil.example", "localhost#x", "localhost:1.evil.example", "localhost\t"),
+)
+
+
 def test_the_pages_answer_to_the_name_of_this_device_alone(pages):
     """A page on the web that makes a browser here ask 127.0.0.1 by another name (DNS rebinding) reads nothing."""
     for path in ("/healthz", "/metrics", "/logs", "/livez", "/readyz"):
         assert get(pages, path)[0] == 200
         assert get(pages, path, Host=f"localhost:{pages.server_address[1]}")[0] == 200
-        for host in ("evil.example", f"evil.example:{pages.server_address[1]}", "127.0.0.1.evil.example", "", "["):
+        for host in (
+            "evil.example",
+            f"evil.example:{pages.server_address[1]}",
+            "127.0.0.1.evil.example",
+            "",
+            "[",
+            *ODD,
+        ):
             code, text = get(pages, path, Host=host)
             assert (code, b"late" in text) == (403, False)
     assert get(pages, "/other")[0] == 404

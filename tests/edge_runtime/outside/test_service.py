@@ -88,7 +88,7 @@ def test_a_sink_that_nobody_listens_to_is_said_and_ends_with_four(wide, tmp_path
     assert shown["lost"] == 0 < shown["delivered"]
     assert f"nothing arrived at tcp://127.0.0.1:1, {lost['lost']} records are lost" in err
     assert "Frames wait, and the connection is tried again" in err
-    assert "to watch what leaves and read its privacy card; nothing can be changed there" in err
+    assert "to see what is sent and read its privacy card; nothing can be changed there" in err
 
 
 def test_records_that_wait_on_the_disk_are_no_failure(wide, tmp_path):

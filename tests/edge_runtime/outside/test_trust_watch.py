@@ -8,10 +8,12 @@ import time
 
 import pytest
 
+from edgeveil.edge_runtime.bundle.index_seen import Seen, count_up, write_seen
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust, update_trust
-from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.errors import DeviceFailed, PrivacyStop
 from edgeveil.edge_runtime.outside.trust_watch import EVERY_S, TrustWatch
+from edgeveil.edge_runtime.releases.store import Releases
 from tests.edge_runtime.bundle.signed_trust import device, private, role, trust_file
 from tests.support import bundles, live_fakes
 from tests.support.broker_services import arguments, finish, start
@@ -96,6 +98,46 @@ def test_an_index_that_stays_old_ends_it_where_the_trust_says_so(running, days_a
     else:
         check()
     assert watch.gauges()["index-stale-seconds"] == 7 * 86400
+
+
+BOTH = ("index-seen.json", "index-seen-copy.json")
+
+
+@pytest.mark.parametrize("damage", [b"{", b'{"schema":4}', None], ids=["garbage", "schema", "lost"])
+@pytest.mark.parametrize("which", [BOTH[:1], BOTH[1:], BOTH], ids=["first", "copy", "both"])
+def test_no_damage_stops_the_days_without_a_newer_index(running, monkeypatch, damage, which):
+    """One whole record is enough. Without one, the days count from the start of the board."""
+    folder, check, watch, clock, _ = running
+    assert update_trust(str(folder), trust_file(2, index_stale_days=7))
+    write_seen(str(folder.parent), Seen("hall", version=3, changed_at=int(time.time()) - 8 * 86400))
+    for name in which:
+        (folder.parent / name).unlink() if damage is None else (folder.parent / name).write_bytes(damage)
+    monkeypatch.setattr("edgeveil.edge_runtime.outside.trust_watch.up_s", lambda: up_days * 86400.0)
+    up_days = 6
+    clock.now = EVERY_S
+    if which == BOTH:
+        check()
+        assert bool(watch.problem) == (damage is not None)
+    up_days = 8
+    clock.now = 2 * EVERY_S
+    with pytest.raises(PrivacyStop, match="for 8 days, and its trust file allows 7"):
+        check()
+
+
+def test_a_board_that_lost_both_records_of_the_index_does_not_start(tmp_path):
+    folder = device(tmp_path / "opt/trust", trust_file(1, index_stale_days=7))
+    releases = Releases(str(folder.parent), lambda floor: open_trust(folder, floor=floor))
+    releases.install(bundles.make_bundle(tmp_path / "b").path.read_bytes(), lambda *_: None)
+    watch = TrustWatch(str(folder), lambda *_, **__: None, time.monotonic)
+    watch.read()  # before the first count there is none
+    count_up(str(folder.parent))
+    releases.recover()
+    for name in BOTH:
+        (folder.parent / name).unlink()
+    with pytest.raises(DeviceFailed, match="this board had them"):
+        watch.read()
+    releases.repair()
+    watch.read()
 
 
 def test_the_bundle_of_a_reload_is_the_one_that_is_held(running, tmp_path):

@@ -7,7 +7,7 @@ import ast
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.errors import FrameDropped
+from edgeveil.edge_runtime.errors import FrameDropped, Stalled
 from edgeveil.edge_runtime.ext.ledger import book as ledger_file
 from edgeveil.edge_runtime.ext.ledger.allowance import Payer
 from edgeveil.edge_runtime.frames import RawFrame
@@ -15,7 +15,8 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
-from edgeveil.edge_runtime.sources.base import Source
+from edgeveil.edge_runtime.sources import series
+from edgeveil.edge_runtime.sources.base import Camera, Freshness, Source
 from tests.support import bundles
 from tests.support.checkout import ROOT
 from tests.support.promised import counted_bundles, held_examples, local_examples
@@ -63,18 +64,52 @@ WAYS = {
     "dtype": raising(FrameDropped("dtype")),
 }
 # Reasons of sources alone: there never was a reading.
-NO_READING = {"unreadable", "busy"}
+NO_READING = {"unreadable", "busy", series.GAP, series.LATE, series.BACK}
+# Of what a reading shows: for a promise no source asks (``Source.total``), and its report comes as any other's.
+NOT_ASKED = {series.SATURATED, series.STUCK}
+# Where a reason is passed on: it was raised with one of those.
+PASSED_ON = {"in_flight.reason", "result", "reason if reason in _REASONS else 'unreadable'"}
 
 
 def test_every_reason_of_the_product_is_one_of_these():
-    literals = set()
+    literals, passed_on = set(), set()
     for path in (ROOT / "edge_runtime").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
-            called = isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FrameDropped"
-            if called and isinstance(node.args[0], ast.Constant):
-                literals.add(node.args[0].value)
+            if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "FrameDropped":
+                if isinstance(node.args[0], ast.Constant):
+                    literals.add(node.args[0].value)
+                else:
+                    passed_on.add(ast.unparse(node.args[0]))
     assert {"backend", "output-shape", "not-finite"} <= literals
     assert literals <= set(WAYS) | NO_READING
+    assert passed_on == PASSED_ON
+    assert reasons_of_windows() == NO_READING - {"unreadable", "busy"} | NOT_ASKED
+
+
+def reasons_of_windows():
+    """The reasons for which a window may be dropped."""
+    texts = {name: value for name, value in vars(series).items() if name.isupper() and type(value) is str}
+    return {value for name, value in texts.items() if name != "UNREADABLE"}
+
+
+class Still(Camera):
+    """A covered lens: the same picture again and again."""
+
+    def __init__(self):
+        super().__init__("still", {"shape": [4, 4, 1]})
+        self.freshness = Freshness("still", 0.0)
+
+    def _read(self):
+        return np.zeros((4, 4, 1), np.uint8)
+
+
+def test_a_picture_that_stands_still_is_a_reading_as_any_other_of_a_promise():
+    camera = Still()
+    camera.next()
+    with pytest.raises(Stalled, match="frozen"):
+        camera.next()
+    camera.total = True
+    assert [camera.next().index for _ in range(3)] == [2, 3, 4]
 
 
 def failing(op, how, *, stream=None):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import re
 import shutil
 import socket
@@ -23,6 +24,7 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from tests.support import bundles
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="ONLY ROOT can start a process as another user")
+CLONE = {"x86_64": 56, "aarch64": 220, "armv7l": 120}  # the number of the call
 SECRET = "correct horse"  # noqa: S105 - opens nothing but keys made here
 
 
@@ -107,6 +109,32 @@ def test_it_starts_whatever_the_umask(root):
 
 
 @needs_root
+def test_it_sees_no_process_leaves_no_file_and_makes_no_user_namespace(root):
+    """What it writes among temporary files is its own; in a namespace of its own user it would have every right."""
+    mark = f"edgeveil-left-{time.monotonic_ns()}"
+    said = attempt(
+        root,
+        f"""
+        import ctypes, threading
+        for folder in {confinement._TEMPORARY}:
+            open(os.path.join(folder, {mark!r}), "w").write("x")
+        library, made = ctypes.CDLL(None, use_errno=True), []
+        for flags in (0x10000000, 0x10000000 | 0x40000000):
+            made.append(library.unshare(flags))
+        child = library.syscall({CLONE[platform.machine()]}, 0x10000000 | 17, 0, 0, 0, 0)
+        if child == 0:
+            os._exit(0)
+        thread = threading.Thread(target=made.append, args=[0])
+        thread.start()
+        thread.join()
+        print(json.dumps([sorted(name for name in os.listdir("/proc") if name.isdigit()), made, child]))
+        """,
+    )
+    assert said == [["1"], [-1, -1, 0], -1]
+    assert not any(Path(folder, mark).exists() for folder in confinement._TEMPORARY)
+
+
+@needs_root
 def test_no_network_and_no_other_process_is_in_reach(root):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
@@ -163,7 +191,7 @@ def test_what_leaves_its_group_and_its_parent_ends_too(root, monkeypatch, namesp
         unshare = confinement._unshare
         mounts = confinement._NEWNS  # without them the tests' Python may be out of reach
         monkeypatch.setattr(confinement, "_unshare", lambda c, flags: flags == mounts and unshare(c, flags))
-    folder = Path(tempfile.mkdtemp(dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(dir="/run"))
     folder.chmod(0o777)
     mark = folder / "mark"
     try:
@@ -245,14 +273,21 @@ def owner(tmp_path_factory):
     return folder
 
 
-@pytest.fixture
-def board(owner, root):
-    """A board that runs a first release."""
-    (root / "trust").mkdir()
+@pytest.fixture(scope="module")
+def installed(owner, tmp_path_factory):
+    """A board that runs a first release, to copy."""
+    root = tmp_path_factory.mktemp("installed") / "opt"
+    (root / "trust").mkdir(parents=True)
     for name in ("root.pub", "trust.json"):
         shutil.copy(owner / "root" / name, root / "trust")
     assert main(["install", str(bundle(owner, 1, zipapp_bytes())), "--root", str(root), "--frames", "3"]) == 0
     return root
+
+
+@pytest.fixture
+def board(installed, root):
+    """A board of the test's own that runs a first release."""
+    return shutil.copytree(installed, root, symlinks=True, dirs_exist_ok=True)
 
 
 def bundle(owner, version, runtime, *, spoil=False):

@@ -51,16 +51,22 @@ def update(owner, out, version, patch=None, **changes):
     return out
 
 
-@pytest.fixture
-def board(tmp_path, owner):
+@pytest.fixture(scope="module")
+def flashed(owner):
     """A board with its trust and an installed runtime, by the very commands of a first flash."""
-    root = tmp_path / "opt"
+    root = owner / "opt"
     (root / "trust").mkdir(parents=True)
     for name in ("root.pub", "trust.json"):
         shutil.copy(owner / "root" / name, root / "trust")
-    (tmp_path / "sent.pyz").write_bytes(zipapp_bytes())
-    edge(tmp_path / "sent.pyz", "install", owner / "first.veil", "--root", root, "--frames", "3")
+    (owner / "sent.pyz").write_bytes(zipapp_bytes())
+    edge(owner / "sent.pyz", "install", owner / "first.veil", "--root", root, "--frames", "3")
     return root
+
+
+@pytest.fixture
+def board(tmp_path, flashed):
+    """A copy of it."""
+    return shutil.copytree(flashed, tmp_path / "opt", symlinks=True)
 
 
 def edge(runtime, *arguments, code=0):

@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases.store import Releases, RolledBack
 from edgeveil.edge_runtime.signing import ed25519
 from tests.support import seeds
-from tests.support.boards.power_cut import Killed, Volume, WrittenDown, write_out
+from tests.support.boards.power_cut import Killed, Volume, WrittenDown, contents, write_out
 from tests.support.bundles import KEY, STRANGER, make_bundle, trusted
 
 
@@ -57,6 +57,11 @@ def bundles(tmp_path_factory):
 def board(root, disk=None):
     root.mkdir(exist_ok=True)
     return Releases(str(root), trust, disk)
+
+
+@pytest.fixture
+def tmp_path(in_memory):
+    return in_memory
 
 
 @pytest.fixture
@@ -182,10 +187,15 @@ def written_down(before, root, action, data, trial):
 def after_every_cut(before, log, place, *, states):
     """(whether the action was over, what is wrong) for each state that a power cut at any point may leave."""
     volume, rng = Volume(before), random.Random(seeds.seed(0))  # noqa: S311 - states to try, not secrets
+    known = set(), set()  # before the end, and at the end: none is tried twice
     for step in range(len(log) + 1):
         if step:
             volume.apply(log[step - 1])
         for tree in volume.states(rng, states):
+            came, found = known[step == len(log)], contents(tree)
+            if found in came:
+                continue
+            came.add(found)
             shutil.rmtree(place, ignore_errors=True)
             place.mkdir()
             write_out(tree, place)
@@ -231,7 +241,7 @@ def test_after_any_power_cut_the_board_runs_a_whole_release(tmp_path, bundles, s
     before, first, second = scene
     log = written_down(before, tmp_path / "board", install, bundles[1], trial)
     found = list(wrong_states(before, log, tmp_path / "after", second if trial is passes else first))
-    assert len(found) >= 500
+    assert len(found) >= 100  # none of them twice
     assert set(found) == {None}
 
 

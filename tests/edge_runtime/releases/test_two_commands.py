@@ -44,6 +44,11 @@ def quick():
         yield
 
 
+@pytest.fixture
+def tmp_path(in_memory):
+    return in_memory
+
+
 def releases(root, disk):
     return Releases(str(root), lambda floor: open_trust(root / "trust", floor=floor), disk)
 

@@ -350,13 +350,24 @@ def test_a_freeze_is_seen(device, www, monkeypatch):
 def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
     _, _, place = www
     device.pull(place)
-    for damage in (b"{", b"[]", b'{"schema":2}'):
-        for name in ("index-seen.json", "index-seen-copy.json"):
-            kept = (device.root / name).read_bytes()
-            (device.root / name).write_bytes(damage)
-            with pytest.raises(DeviceFailed, match=rf"{name} cannot be read.* what index-seen.* says holds"):
-                device.pull(place)
-            (device.root / name).write_bytes(kept)
+    device.releases.recover()  # as at each start: from then on the board remembers that it had a record
+    seen = index_seen.read_seen(str(device.root))
+    both = [device.root / name for name in ("index-seen.json", "index-seen-copy.json")]
+    for damage in (b"{", b"[]", b'{"schema":2}', b'{"schema":5}', None):
+        for path in both:
+            kept = path.read_bytes()
+            path.unlink() if damage is None else path.write_bytes(damage)
+            assert index_seen.read_seen(str(device.root)) == seen  # the whole one is enough
+            path.write_bytes(kept)
+        for path in both:
+            path.unlink() if damage is None else path.write_bytes(damage)
+        with pytest.raises(DeviceFailed, match=r"index-seen.* no index is taken\. .* recover --repair"):
+            device.pull(place)
+        index_seen.write_seen(str(device.root), seen)
+    for path in both:
+        path.write_bytes(b"{")
+    device.releases.repair()
+    assert device.pull(place) is False
 
 
 @pytest.mark.parametrize("lost", ["index-seen.json", "index-seen-copy.json"])

@@ -35,7 +35,18 @@ sys.exit(cli.main(json.loads(sys.argv[1])))
 
 def start(made, folder, source, *sinks):
     """The service with the fake source, at 25 ticks a second and aiming."""
-    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json", "--log", "json"]
+    words = [
+        "run",
+        str(made.path),
+        "--trust",
+        str(made.trust),
+        "--source",
+        source,
+        "--json",
+        "--log",
+        "json",
+        "--as-root",
+    ]
     words += ["--fps", "25", "--health", "off", "--camera-aid"]
     words += [word for sink in sinks for word in ("--sink", sink)]
     code = START.format(paths=[str(ROOT)])

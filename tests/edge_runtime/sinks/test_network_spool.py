@@ -1,6 +1,7 @@
 """edgeveil.edge_runtime.sinks.spool: bounded, oldest dropped first and counted, there again after a restart."""
 
 import errno
+import os
 
 import pytest
 
@@ -117,7 +118,7 @@ def test_after_a_kill_what_had_waited_is_there(tmp_path):
         queue.put(record(n))
         clock.now += 0.1
     # Nothing is closed: the process is gone, and with it its lock.
-    queue._disk._lock.close()
+    os.close(queue._disk._lock)
     assert taken(spool(tmp_path / "s", clock)) == list(range(80))
 
 

@@ -207,7 +207,9 @@ def test_a_token_is_asked_for_once_and_leaves_the_address(tmp_path):
     assert "HttpOnly" in cookie
     assert "SameSite=Strict" in cookie
     assert cookie.startswith(name + TOKEN)
-    assert get(sink, "//evil.example/?token=" + TOKEN)[0].headers["Location"] == "/evil.example/"
+    for path in ("//evil.example/", "/\\evil.example/", "\\\\evil.example/", "//\\/evil.example/"):
+        assert get(sink, path + "?token=" + TOKEN)[0].headers["Location"] == "/evil.example/"
+    assert get(sink, "/%09/evil.example/?token=" + TOKEN)[0].headers["Location"] == "/"
     assert get(sink, "/state.json", Cookie=cookie.partition(";")[0], Host="door.example")[0].status == 200
     sink.close()
 

@@ -2,16 +2,12 @@
 
 import numpy as np
 
-from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.train import train
 from scripts.papers import baselines
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support.small_runs import small_run
 
 
-def test_substitutes_are_real_samples_that_tell_y_and_not_z(tmp_path):
-    recipe = small_recipe(write_npz(tmp_path), kind="label-only")
-    train(recipe, tmp_path / "run")
-    run = Run.open(tmp_path / "run")
+def test_substitutes_are_real_samples_that_tell_y_and_not_z():
+    run = small_run(kind="label-only")
     dataset = run.dataset()
     sent = baselines.substitution(run, np.random.default_rng(0), steps=150).perturb(np.tile(dataset.x, (4, 1)))
     second = dataset.part("perturber")

@@ -26,15 +26,15 @@ def bundle(folder, name="one.veil", *, example=None, version=None):
     return bundles.make_bundle(folder, example=example, change=change, name=name)
 
 
-def light(agent):
-    """The source of an agent; that of a board's facts looks for numpy alone, for others take a second each to load."""
-    return agent.replace(b'("libedgetpu",) + INTERPRETERS', b'("numpy",)')
+def light(agent, *names):
+    """The source of an agent; that of a board's facts looks for numpy, or these: each takes a second to load."""
+    return agent.replace(b'("libedgetpu",) + INTERPRETERS', repr(names or ("numpy",)).encode())
 
 
-def few_interpreters(monkeypatch):
-    """Boards are asked for numpy alone; ``tests/devices/agents/test_gather_facts.py`` asks for all."""
+def few_interpreters(monkeypatch, *names):
+    """Boards are asked for numpy alone, or for these; ``tests/devices/agents/test_gather_facts.py`` asks for all."""
     read_agent = board.read_agent
-    monkeypatch.setattr(board, "read_agent", lambda name: light(read_agent(name)))
+    monkeypatch.setattr(board, "read_agent", lambda name: light(read_agent(name), *names))
 
 
 class Recorded:

@@ -39,7 +39,8 @@ else:
 
     def change(manifest, members):
         manifest["name"] = "first"
-        manifest["profiles"] = {"raspberry-pi-cpu": {"artefacts": [], "backends": []}}
+        everywhere = {"artefacts": [], "backends": []}
+        manifest["profiles"] = {"raspberry-pi-cpu": everywhere, "workstation": everywhere}
         members[bundles.RUNTIME_MEMBER] = zipapp_bytes()
 
     bundles.make_bundle(folder, change=change, name="first.veil")

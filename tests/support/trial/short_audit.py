@@ -12,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from edgeveil.trainer.attacks import problem
+from edgeveil.trainer.attacks import ahead, problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.floor import Floor
 from edgeveil.trainer.audit.sections import retained
+from edgeveil.trainer.graphs.prediction import compile_built
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import once
 
@@ -26,11 +27,17 @@ FEW = (Fixed(), Logistic(), CodeCounts())
 
 
 def shorten(patch, *, epochs=2, trees=5, families=None):
-    """Until ``patch`` (``pytest.MonkeyPatch``) is undone: so many epochs of attacks and trees; ``families`` alone."""
+    """Until ``patch`` (``pytest.MonkeyPatch``) is undone: so many epochs of attacks and trees; ``families`` alone.
+
+    All is learned in this process: another would be without the patch, and measure the whole of label-only in vain.
+    """
+    patch.setattr(ahead, "cores", lambda: None)
     whole = Recipe.with_budget
     patch.setattr(Recipe, "with_budget", lambda recipe, budget: _cut(whole(recipe, budget), budget))
     patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=epochs, trees=trees))
-    patch.setitem(retained.EFFORT, "quick", retained.Effort(rows=200, epochs=2))
+    patch.setitem(retained.EFFORT, "quick", retained.Effort(rows=64, epochs=1))
+    # For so few steps, to trace one takes longer than all of them.
+    patch.setattr(retained, "compile_built", lambda *built, **_: compile_built(*built, run_eagerly=True))
     if once.FOLDER in os.environ:  # named by all that it depends on, so that all tests may take it
         shared = Path(os.environ[once.FOLDER])
         patch.setattr(Floor, "_path", property(lambda floor: shared / FLOOR_OF(floor).name))

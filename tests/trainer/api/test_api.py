@@ -3,19 +3,28 @@
 import ast
 import doctest
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
+import nbclient
+import nbformat
 import numpy as np
 import pytest
 
 import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing.seal import keygen, seal
+from tests.support import once
 from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
-CALLS = ("load_recipe", "train", "export", "audit", "open_bundle")
+CALLS = ("load_recipe", "new_recipe", "train", "export", "audit", "open_bundle")
+RUNTIME = ("PerturbedFrame", "Perturber", "RawFrame", "EdgeVeilError", "FrameDropped")
+ERRORS = ("BadInput", "BundleRefused", "DeviceFailed", "LimitNotMet", "PrivacyStop")
 SOURCE = ROOT / "trainer" / "api" / "__init__.py"
 
 
@@ -44,15 +53,39 @@ def workplace(tmp_path_factory):
 
 
 def test_every_public_name_is_there_and_every_call_has_an_example():
-    assert set(edgeveil.__all__) == {*CALLS, "Perturber", "__version__"}
+    assert set(edgeveil.__all__) == {*CALLS, *RUNTIME, *ERRORS, "__version__"}
     assert set(edgeveil.__all__) <= set(dir(edgeveil))
     assert all(callable(getattr(edgeveil, name)) and example(name).examples for name in CALLS)
+    assert all(issubclass(getattr(edgeveil, name), edgeveil.EdgeVeilError) for name in ERRORS)
     with pytest.raises(AttributeError, match="module 'edgeveil' has no attribute 'Perturbator'"):
         _ = edgeveil.Perturbator
 
 
-def test_the_example_of_load_recipe_runs():
+def test_the_examples_of_recipes_run(workplace):
     run_example("load_recipe")
+    run_example("new_recipe", numpy=np)
+
+
+class Frame:
+    """A data frame as another package has it."""
+
+    def to_csv(self, path, index):
+        rows = [f"{i % 7},{i % 2},{i // 2 % 2}" for i in range(400)]
+        path.write_text("\n".join(["size,keep,hide", *rows]) + "\n")
+
+
+def test_a_data_frame_is_taken_and_nothing_is_overwritten(tmp_path):
+    out = tmp_path / "mine.toml"
+    found = edgeveil.new_recipe(Frame(), out, target="keep", sensitive="hide", kind="label-only")
+    assert repr(found) == "<Recipe mine-label-only: label-only keeps keep, hides hide>"
+    with pytest.raises(BadInput, match=r"mine\.toml exists and is not overwritten"):
+        edgeveil.new_recipe({"x": np.zeros((9, 2))}, out)
+    assert not (tmp_path / "mine.npz").exists()
+
+
+def test_an_exception_of_a_frame_is_a_sentence_for_every_reason():
+    for reason in ("dtype", "shape", "not-finite", "code-range"):
+        assert re.fullmatch(rf"This frame was dropped \({reason}\): .+\.", str(edgeveil.FrameDropped(reason)))
 
 
 def test_the_examples_of_train_export_and_bundles_run(workplace):
@@ -67,6 +100,21 @@ def test_the_examples_of_train_export_and_bundles_run(workplace):
     )
     run_example("open_bundle")
     run_example("edgeveil", picture=np.zeros((8, 8, 1), np.uint8))
+
+
+def test_what_a_notebook_shows_is_short(workplace):
+    assert repr(Run.open(Path("runs/digits"))) == "<Run runs/digits: digits-label-only, finished>"
+    assert repr(ExportFolder.open(Path("runs/digits-export"))).startswith("<ExportFolder runs/digits-export: digits-")
+    made = (edgeveil.load_recipe("digits"), edgeveil.open_bundle("digits.veil", trust="keys"))
+    assert repr(made[0]) == "<Recipe digits-codebook: codebook keeps parity, hides less-than-five>"
+    assert re.fullmatch(
+        r"<Bundle digits-label-only: \d+ files, \d\.\d MB, not audited, signed by [0-9a-f]{16}\.\.\.>", repr(made[1])
+    )
+    assert repr(made[1].manifest) == "<Manifest digits-label-only: uint8 (8, 8, 1)>"
+    with edgeveil.Perturber.open("digits.veil", trust="keys") as perturber:
+        assert repr(perturber) == "<Perturber digits-label-only: tflite-int8 on cpu>"
+        with pytest.raises(edgeveil.FrameDropped, match=r"This frame was dropped \(dtype\): its type is not that of"):
+            perturber.perturb(edgeveil.RawFrame(np.zeros((8, 8, 1)), index=0))
 
 
 @pytest.mark.slow
@@ -87,6 +135,27 @@ def test_a_recipe_may_be_named_and_what_is_wrong_is_one_sentence(tmp_path):
         edgeveil.export(tmp_path, "workstation", tmp_path / "export")
     with pytest.raises(BadInput, match=r"An export folder or a \.veil bundle was expected"):
         edgeveil.audit(tmp_path / "none")
+
+
+def test_the_notebook_runs_on_what_the_demo_left(tmp_path, monkeypatch):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs/demo").symlink_to(once.demo()[0])
+    for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):
+        monkeypatch.setenv(name, str(tmp_path / name.lower()))
+    notebook = nbformat.read(ROOT / "docs/get-started/notebook.ipynb", as_version=4)
+    nbformat.validate(notebook)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
+    shown = [
+        output.get("text") or output["data"]["text/plain"]
+        for cell in client.execute().cells
+        for output in cell.get("outputs", [])
+        if output.get("name") != "stderr"
+    ]
+    assert max(map(len, shown)) < 4000
+    assert any(re.match(r"<PerturbedFrame 0: \w+ uint8 \(8, 8, 1\)", text) for text in shown)
+    assert shown[-1] == "<Recipe mine-label-only: label-only keeps y, hides z>"
+    assert any(text.startswith("This frame was dropped (dtype)") for text in shown)
 
 
 def test_an_import_loads_nothing_heavy():

@@ -118,7 +118,7 @@ def test_a_ray_cluster_finds_the_same(tmp_path, monkeypatch):
     np.testing.assert_equal(without_times(found(journal, Seeded(), jobs=1, engine="ray")), without_times(one))
 
 
-@pytest.mark.slow
+@pytest.mark.nightly
 @pytest.mark.usefixtures("cluster")
 def test_an_interrupt_ends_the_tasks_on_ray(tmp_path):
     since, waited = time.monotonic(), []

@@ -71,9 +71,9 @@ def test_rows_with_a_wrong_label_are_a_subgroup():
     label = np.where(rng.random(4000) < 0.1, 1 - y, y)
     p = np.where((label != y)[:, None], 0.1 + 0.8 * np.eye(2)[z], np.full((4000, 2), 0.5))
     test, prior = Judged(p, y, z), np.full((2, 2), 0.5)
-    assert search(test, prior, {}, label=label, rng=rng)[0].name == "label right = False"
+    assert search(test, prior, {}, label=label, rng=rng)[0].name == "class sent is y = False"
     found = {one.name: one for one in parts(test, test, prior, {}, label=Labels(label, label), rng=rng)}
-    for name in ("wrong label", "label right = False"):
+    for name in ("wrong label", "class sent is y = False"):
         assert found[name].p < 0.01
         assert found[name].bits.estimate == pytest.approx(1 + np.log2(0.9), abs=0.01)
 

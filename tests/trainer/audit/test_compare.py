@@ -12,7 +12,7 @@ from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.transfer import Transfer
-from edgeveil.trainer.audit import compare
+from edgeveil.trainer.audit import compare, pairs
 from edgeveil.trainer.audit.compare import audit_pairs
 from edgeveil.trainer.audit.findings import RAW, SENT, Finding, attacks, best, findings, guess, kept
 from edgeveil.trainer.audit.pairs import Pairs, paired
@@ -33,7 +33,8 @@ CHECK = jsonschema.Draft202012Validator(json.loads((ROOT / "docs/reference/schem
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    """Adversaries that take no time."""
+    """Adversaries, and a test of the order of rows, that take no time."""
+    monkeypatch.setattr(pairs, "MOST_FOR_DISTANCES", 150)
     monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
     monkeypatch.setattr(compare, "READERS", QUICK)
     monkeypatch.setattr(what_else, "FAMILIES", QUICK)
@@ -183,16 +184,16 @@ def test_people_are_never_on_both_sides():
     assert "sessions" in document["intervals"]
 
 
-def test_three_hundred_classes_and_rare_ones():
+def test_a_hundred_classes_and_rare_ones():
     rng = np.random.default_rng(6)
-    before = made(2400, classes=300)
-    before = replace(before, x=before.x[:, :2] + rng.normal(0, 0.1, (2400, 2)).astype(np.float32))
+    before = made(800, classes=100)
+    before = replace(before, x=before.x[:, :2] + rng.normal(0, 0.1, (800, 2)).astype(np.float32))
     document = found(before, before.x)
     assert document["verdict"]["word"] == LEAKS
     assert any("classes of z have fewer than 5 rows" in note for note in document["notes"])
     assert any("fewer than 20 training rows" in warning for warning in document["warnings"])
     with pytest.raises(BadInput, match="Group z"):
-        found(replace(before, z=np.arange(2400), z_names=tuple(map(str, range(2400)))), before.x)
+        found(replace(before, z=np.arange(800), z_names=tuple(map(str, range(800)))), before.x)
 
 
 def test_z_that_follows_from_y_is_refused():

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.trainer.audit.document import add_column, read, save
 from edgeveil.trainer.audit.findings import LABEL_ONLY, Finding, attacks, best, findings, guess, kept, most_bits
-from edgeveil.trainer.audit.text import as_text, blocks, next_step, summary
+from edgeveil.trainer.audit.text import as_text, blocks, lines, next_step, summary
 from edgeveil.trainer.audit.verdict import words
 from scripts.audit_rows import fields
 from tests.support.audit_documents import before, document, schema_1
@@ -174,8 +174,29 @@ def test_text_calls_every_non_adaptive_number_that():
         assert sum(line.strip().startswith(name) for line in lines) == 2  # the perturber's and label-only's
     assert [line for line in lines if "best attack found" in line and line.strip().startswith("BatchNorm MLP")]
     assert "not run: gradient boosting stands in" in text
-    assert "prior 60.0 %, majority 59.0 %" in text
+    assert next(line.split() for line in lines if line.startswith("  y alone")) == ["y", "alone", "60.0", "%"]
+    assert not any(word in text for word in ("majority", "by prior", "chance 60"))
     assert "less-than-five (label-only, the floor)" in lines
+
+
+def test_an_attack_that_did_not_run_for_several_questions_is_one_line():
+    few, kind = "the samples are no pictures", {"kind": "adaptive"}
+    made = [Finding(label, "BatchNorm CNN", not_run=few, more=kind) for label in ("z", "ink", "slant")]
+    text = "\n".join(
+        line for block in blocks([*made, Finding("z", "CNN", not_run=few, more=kind)]) for line in lines(block)
+    )
+    assert text.count("BatchNorm CNN") == 1
+    assert f"not run: {few} (3 questions alike)" in text
+    assert text.count(few) == 2
+
+
+def test_under_y_itself_figures_stand_next_to_its_commonest_class():
+    def shown(question):
+        reader = Finding(question, "D", "right", 0.9, (0.8, 0.95), 0.6, more={"kind": "reader"})
+        return "".join(lines(blocks([Finding("z", "prior", "right", 0.5, more={"kind": "guess"}), reader])[-1]))
+
+    assert "; commonest class 60.0 %" in shown("y")
+    assert "; y alone 60.0 %" in shown("z")
 
 
 def test_one_attack_is_one_line_of_one_block():
@@ -195,7 +216,7 @@ def test_the_verdict_comes_first_and_names_what_it_rests_on():
 
 def test_finding_nothing_claims_no_guarantee():
     assert words(document(best=0.61)) == (
-        "nothing found: attacks tried reach at most 4.0 points over chance, 0.010 bits, 4.0 points balanced (upper "
+        "nothing found: attacks tried reach at most 4.0 points above y alone, 0.010 bits, 4.0 points balanced (upper "
         "ends of 95 %), which is no guarantee"
     )
 
@@ -217,7 +238,8 @@ def test_a_document_of_before_is_read_and_never_flattered():
 def test_text_says_what_else_can_be_read_and_on_which_rows_the_attack_was_tested_apart():
     lines = as_text(document()).splitlines()
     assert (
-        "Also read: whether digit is below 3, AUC 0.800 [0.780, 0.820], the worst of the labels that the data know."
+        "Of other labels, which the verdict is not about, the worst: whether digit is below 3, "
+        "AUC 0.800 [0.780, 0.820]."
     ) in lines
     assert any("surest twentieth" in line and "right 70.0 % [50.0 %, 85.0 %]" in line for line in lines)
     assert any("wrong label" in line and "not run: 4 rows are too few" in line for line in lines)
@@ -229,7 +251,7 @@ def test_nothing_else_is_read_where_no_question_is_surely_answered():
     for one in made["findings"]:
         if one["more"].get("worst"):
             one["more"]["read"] = False
-    assert "Also read" not in as_text(made)
+    assert "Of other labels" not in as_text(made)
 
 
 def test_text_says_whether_more_data_would_help_and_what_is_too_little():

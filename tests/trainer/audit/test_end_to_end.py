@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import jsonschema
@@ -18,7 +19,6 @@ from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.audit.findings import LABEL_ONLY, RAW, attacks, best, findings, guess, kept
 from edgeveil.trainer.audit.text import as_text
-from edgeveil.trainer.export.export import export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.report.frontier import write_report
 from edgeveil.trainer.results import own_folder
@@ -30,15 +30,18 @@ from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
+FEW = Fixed(), Logistic(), CodeCounts(), ShrinkageLDA()
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with ``run`` and ``export``."""
-    folder = tmp_path_factory.mktemp("digits")
-    once.copied(once.demo()[0] / "prgan", folder / "run")
-    export(folder / "run", ["workstation"], folder / "export")
+    """A folder with ``run`` and ``export``, which was not audited."""
+    folder, demo = tmp_path_factory.mktemp("digits"), once.demo()[0]
+    once.copied(demo / "prgan", folder / "run")
+    shutil.copytree(demo / "prgan-export", folder / "export", ignore=shutil.ignore_patterns("audit.json"))
+    report = folder / "export" / "export.json"
+    report.write_text(json.dumps({**json.loads(report.read_text()), "run": "../run"}))
     return folder
 
 
@@ -52,7 +55,21 @@ def trial():
 
 @pytest.fixture(scope="module")
 def document(work: Path, trial: None) -> dict:
+    """Of every family."""
     return audit(work / "export", artefact="tflite-int8")
+
+
+def by_few(patch: pytest.MonkeyPatch) -> None:
+    for module in ("audit.audit", "attacks.run_all"):
+        patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: FEW)
+
+
+@pytest.fixture(scope="module")
+def whole(work: Path, trial: None) -> dict:
+    """Of another artefact, by few families."""
+    with pytest.MonkeyPatch.context() as patch:
+        by_few(patch)
+        return audit(work / "export", artefact="tflite-float32")
 
 
 def test_real_output_is_of_the_schema(document):
@@ -72,11 +89,9 @@ def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
     assert (floor.value, floor.interval) == (raw.value, raw.interval)  # its label is D_y's own
 
 
-def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, trial, monkeypatch, capsys):
-    few, answers, kept = (Fixed(), Logistic(), CodeCounts(), ShrinkageLDA()), Journal.answers, 4
-    for module in ("audit.audit", "attacks.run_all"):
-        monkeypatch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: few)
-    whole = audit(work / "export", artefact="tflite-float32")
+def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, whole, monkeypatch, capsys):
+    answers, kept = Journal.answers, 4
+    by_few(monkeypatch)
 
     def interrupted(journal, *about):
         if len(journal) == kept and journal.folder.name.startswith("attacks-"):
@@ -134,16 +149,17 @@ def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
         assert f'"{name}"' not in text
 
 
-def test_saved_sealed_and_audited_again_from_the_bundle(work, document, trial):
-    save(document, work / "export")
+def test_saved_sealed_and_audited_again_from_the_bundle(work, whole, monkeypatch):
+    by_few(monkeypatch)
+    save(whole, work / "export")
     keygen(work / "keys", development=True)
     bundle = seal(work / "export", work / "keys" / "signing.key", work / "digits.veil")
-    again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-int8")
+    again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-float32")
     changing = {"created", "wall_time_s", "findings", "limits", "verdict"}
     assert {k: v for k, v in again.items() if k not in changing} == {
-        k: v for k, v in document.items() if k not in changing
+        k: v for k, v in whole.items() if k not in changing
     }
-    assert best(again).figures["right"].value == best(document).figures["right"].value
+    assert best(again).figures["right"].value == best(whole).figures["right"].value
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24

@@ -10,16 +10,14 @@ from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import floor as module
 from edgeveil.trainer.audit.floor import Floor
-from edgeveil.trainer.train import train
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support.small_runs import small_run
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("floor")
-    return train(small_recipe(write_npz(folder)), folder / "run")
+def run():
+    return small_run()
 
 
 @pytest.fixture(scope="module")

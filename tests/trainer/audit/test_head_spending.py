@@ -34,11 +34,7 @@ def measured(head, classes=2, **facts):
 
 @pytest.mark.parametrize(
     ("head", "classes"),
-    [
-        (LOGISTIC, 3),
-        ({**HUBER, "data_norm": 1.5}, 2),
-        ({**FUNCTIONAL, "sensitive": [5], "gamma": 0.5}, 2),
-    ],
+    [(LOGISTIC, 3), ({**HUBER, "data_norm": 1.5}, 2), ({**FUNCTIONAL, "sensitive": [5], "gamma": 0.5}, 2)],
     ids=["logistic", "Huber", "functional"],
 )
 def test_what_a_fit_promises_is_not_exceeded(head, classes):

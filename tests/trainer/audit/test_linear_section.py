@@ -1,13 +1,11 @@
 """The audit of cleaners: what paper 000 counts and what that hides, from what the exported artefact gave."""
 
 import json
-from dataclasses import replace
 
 import jsonschema
 import numpy as np
 import pytest
 
-from edgeveil.trainer.attacks import problem
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
@@ -19,6 +17,7 @@ from edgeveil.trainer.export.export import export
 from edgeveil.trainer.runs.run import Run
 from tests.support import small_runs
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
 
@@ -81,10 +80,8 @@ def test_the_cleaner_keeps_its_promise_and_leace_stops_linear_adversaries_alone(
 
 @pytest.mark.parametrize("emit", ["frame", "code"])
 def test_the_document_of_an_exported_cleaner(run, tmp_path, monkeypatch, emit):
-    quick = replace(problem.BUDGETS["quick"], epochs=2, trees=5)
-    monkeypatch.setitem(problem.BUDGETS, "quick", quick)
     # This is about the section and the way to it, not about attacks: networks take the time.
-    monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic(), ShrinkageLDA()))
+    short_audit.shorten(monkeypatch, families=(Fixed(), Logistic(), ShrinkageLDA()))
     export(run.folder, ["coral-dev-board"], tmp_path / "export", emit=emit)
     document = audit(tmp_path / "export", artefact="numpy-float32")
     jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(document, allow_nan=False)))

@@ -114,12 +114,7 @@ def test_sessions_are_judged_by_samples_that_never_trained_the_perturber():
     order = np.random.default_rng(5).permutation(len(person))
     cut = Slices(*(order[session[order] % 4 == part] for part in range(4)))
     dataset = replace(
-        dataset,
-        z=person,
-        z_names=tuple(map(str, range(24))),
-        cluster=session,
-        cluster_kind="session",
-        slices=cut,
+        dataset, z=person, z_names=tuple(map(str, range(24))), cluster=session, cluster_kind="session", slices=cut
     )
     rows = cut.rows()
     trained = np.isin(rows, cut.training())

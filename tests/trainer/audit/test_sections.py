@@ -406,7 +406,7 @@ def test_limits_are_met_by_upper_ends():
     assert [row["limit"] for row in held["exceeded"]] == ["attack_points"]
     assert held["found"] == {"attack_points": 12.0, "bits": 0.01}  # the CNN's 70 + 2 less 60; 61 + 2 - 50 balanced
     assert sentences(held) == [
-        "Attacks may reach 12.0 points over chance (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
+        "Attacks may reach 12.0 points above y alone (upper end of 95 %): the recipe allows 10 (limits.attack_points), "
         "exceeded by 2.0."
     ]
     assert held_to(asked, document(best=0.65, bits=0.7)["verdict"])["exceeded"][0]["limit"] == "bits"

@@ -13,6 +13,7 @@ from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.perturbers import laplace, local
 from edgeveil.trainer.perturbers.local import Local
 from edgeveil.trainer.recipe.training_sections import Spending
+from tests.support.promised.counting_bundle import COUNT
 
 SPEC = InputSpec("vector", (3,), "float32", (0.0,) * 3, (1.0,) * 3)
 
@@ -35,6 +36,9 @@ def test_a_claim_is_stated_with_its_conditions():
         "clipped to the public bounds, a generator of the operating system that is sound, and an attacker who does not "
         "see inside the board; releases add up, and the ledger stops them at 10."
     )
+    counting = {**fitted.description(), "count": COUNT}
+    (claim_with_counts, *_) = spending_section.section(counting, dict(fitted.tables), of="z", from_training=False)
+    assert claim_with_counts.text == claim.text[:-1] + "; its counts are beyond that."
     document = {"findings": [one.as_json() for one in (claim, recomputed, enumerated)]}
     assert [one.text for one in guarantees(document)] == [claim.text]
 

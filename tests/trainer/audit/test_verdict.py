@@ -7,9 +7,11 @@ import pytest
 from edgeveil.edge_runtime.bundle.audit_figures import BOUNDED, CANNOT_TELL, LABEL_ONLY, LEAKS, NOTHING_FOUND
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.trainer.audit.findings import Finding, findings
+from edgeveil.trainer.audit.sections.outlets_section import section
 from edgeveil.trainer.audit.verdict import DEFAULT, judge, verdict, words
 from tests.support import audit_documents
 from tests.support.audit_documents import before
+from tests.support.promised.counting_bundle import counting_example
 
 ASKED = {"attack_points": None, "bits": None}
 
@@ -233,10 +235,18 @@ def test_bounded_is_only_what_has_a_bound_within_the_limits(made, bounds, expect
     assert judged(made, *bounds)["word"] == expected
 
 
+def test_what_leaves_and_was_not_attacked_is_named_and_nothing_is_bounded_then():
+    made, counts = document(0.61), section(counting_example()[0])
+    assert (judged(made, bound("right", 0.64))["word"], len(counts)) == (BOUNDED, 1)
+    found = judged(made, bound("right", 0.64), *counts)
+    assert found["word"] == NOTHING_FOUND
+    assert found["line"].endswith("; not of the counts, which leave as well and were not attacked")
+
+
 def test_a_bound_is_named_with_its_upper_end_and_its_assumptions():
     others = bound("bits", 0.01), bound("right", 0.7)
     found = judged(document(0.61), *others, bound("right", 0.64))
-    assert found["line"] == "any attack reads less-than-five at most 4.0 points over chance: under an assumption"
+    assert found["line"] == "any attack reads less-than-five at most 4.0 points above y alone: under an assumption"
     assert found["findings"] == [len(as_schema_2(document(0.61))["findings"]) + 2]
 
 

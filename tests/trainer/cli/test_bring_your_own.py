@@ -10,6 +10,7 @@ import pytest
 import referencing
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.trainer.attacks import ahead
 from edgeveil.trainer.audit.findings import best, findings, guess
 from edgeveil.trainer.audit.sections.certificate_section import AVERAGE, CAPACITY
 from edgeveil.trainer.cli import main
@@ -40,6 +41,7 @@ def trial():
     """Two adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     with pytest.MonkeyPatch.context() as patch:
         short_audit.shorten(patch, families=short_audit.FEW)
+        patch.setattr(ahead, "in_background", None)  # another process would audit at length
         yield
 
 
@@ -82,7 +84,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def card_of(work: Path, name: str, capsys: pytest.CaptureFixture[str]) -> dict:
     """Train NAME.toml, export, audit, seal and inspect; the card as JSON."""
     edgeveil("train", work / f"{name}.toml", "--out", work / name, "--budget", "quick")
-    edgeveil("export", work / name, "--for", "workstation", "--out", work / f"{name}-export")
+    edgeveil("export", work / name, "--for", "jetson-nano", "--out", work / f"{name}-export")
     edgeveil("audit", work / f"{name}-export", "--artefact", "onnx-float32")
     edgeveil("seal", work / f"{name}-export", "--key", work / "keys" / "signing.key", "--out", work / f"{name}.veil")
     capsys.readouterr()

@@ -9,8 +9,6 @@ from tests.support import bundles
 from tests.support.promised import collector_bundles as reports
 
 N = 6_000
-VECTORS = ("duchi-linf", "duchi-l2", "laplace", "hybrid")
-CATEGORIES = ("k-rr", "oue", "rappor", "hrr")
 
 
 @pytest.fixture
@@ -23,7 +21,9 @@ def collected(edgeveil):
     return run
 
 
-@pytest.mark.parametrize("op", VECTORS)
+@pytest.mark.parametrize(
+    "op", ["duchi-linf", "hybrid", *(pytest.param(op, marks=pytest.mark.nightly) for op in ("duchi-l2", "laplace"))]
+)
 def test_a_mean_of_vectors(tmp_path, collected, op):
     bundle = reports.made(tmp_path, op, alpha=4.0)
     # Within the unit ball, so that duchi-l2 shortens nothing.
@@ -40,7 +40,9 @@ def test_a_mean_of_vectors(tmp_path, collected, op):
     assert found["mechanism"] == op
 
 
-@pytest.mark.parametrize("op", CATEGORIES)
+@pytest.mark.parametrize(
+    "op", ["k-rr", "hrr", *(pytest.param(op, marks=pytest.mark.nightly) for op in ("oue", "rappor"))]
+)
 def test_a_histogram_of_categories(tmp_path, collected, op):
     bundle = reports.made(tmp_path, op, alpha=2.0)
     # No level that is asked for lies on a border of two classes: its answer would be a toss of the noise.

@@ -71,7 +71,17 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     port = network_receivers.free_port()
     words = ["run", "mine.veil", "--trust", "keys", "--source", "video:hall.avi", "--realtime", "--repeat"]
     service = subprocess.Popen(
-        [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--sink", f"preview:{port}", "--health", "off"],
+        [
+            sys.executable,
+            "-m",
+            "edgeveil.edge_runtime",
+            *words,
+            "--sink",
+            f"preview:{port}",
+            "--health",
+            "off",
+            "--as-root",
+        ],
         env=os.environ,
         stdout=subprocess.PIPE,
         text=True,

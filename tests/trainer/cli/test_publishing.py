@@ -60,7 +60,7 @@ def test_from_the_plan_to_the_erasure(folder, edgeveil):
     assert asked[0]["pseudonym"] == first[0]
     code, out, err = edgeveil("pseudonym", "reveal", first[0], *scope)
     assert (code, out) == (2, "")
-    assert err == "error: This subject was erased: nobody can go from the pseudonym to the person.\n"
+    assert err == "error: This subject was erased: no one can go from the pseudonym to the person.\n"
     code, _, err = edgeveil("publish", "table", *to, "--out", "out")
     assert code == 2
     assert "never written over another" in err

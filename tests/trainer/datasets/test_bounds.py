@@ -1,12 +1,18 @@
 """The range of x: given, of the data set, or of training rows, which an epsilon refuses."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.audit import _shipped
+from edgeveil.trainer.audit.card import card
 from edgeveil.trainer.datasets import prior
-from edgeveil.trainer.datasets.readings import OF_RELEASES, Readings, input_spec
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.datasets.readings import EXTREMES, OF_RELEASES, Readings, _outward, input_spec
 from edgeveil.trainer.recipe.data_section import Data
+from tests.support import audit_documents, bundles
 
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
 Y = np.zeros(4, np.int64)
@@ -71,10 +77,61 @@ def test_one_outlier_does_not_press_all_others_into_a_corner():
     x[:, 1], x[:, 2] = 0, np.arange(2000) == 7
     x[0, 0] = 1e6
     found = measured(x, "vector")
-    assert found.high[0] == x[1:, 0].max()
-    assert found.low[0] == x[1:, 0].min()  # it reaches no further in training
+    assert x[1:, 0].max() < found.high[0] < x[1:, 0].max() + 0.1
+    assert x[1:, 0].min() - 0.1 < found.low[0] < x[1:, 0].min()  # it reaches no further in training
     assert (found.low[1], found.high[1]) == (0.0, 1.0)  # a column that never varies
     assert (found.low[2], found.high[2]) == (0.0, 1.0)  # a rare label is no outlier
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "dtype", "data", "ends"),
+    [
+        ("vector", (1,), np.float32, {}, ((52000.0,), (88000.0,))),
+        ("vector", (1,), np.int32, {}, ((52000.0,), (88000.0,))),
+        ("vector", (1,), np.float32, {"bounds": "from-training"}, ((52000.0,), (88000.0,))),
+        ("vector", (1,), np.float32, {"low": 0, "high": 87311.27}, ((0.0,), (87311.27,))),
+        ("series", (1, 1), np.float32, {}, ((52000.0,), (88000.0,))),
+        ("image", (1, 1, 1), np.float32, {}, (52000.0, 88000.0)),
+        ("image", (1, 1, 1), np.float32, {"low": 52013.5}, (52013.5, 88000.0)),
+        ("image", (1, 1, 1), np.uint16, {"high": 60000}, (0.0, 60000.0)),
+    ],
+)
+def test_nobodys_own_value_is_an_end_of_the_range(kind, shape, dtype, data, ends):
+    """Finding 14 of the review: one salary of training was the manifest's ``input.high``."""
+    x = np.array([52013, 60000, 60000 if dtype == np.uint16 else 87311], dtype)
+    rows = np.arange(3)
+    given = Data.model_validate({"source": "wq", "target": "a", "sensitive": "b", **data})
+    found = input_spec(Readings(x.reshape(3, *shape), rows * 0, rows * 0, ("a",), ("b",), kind), rows, given)
+    assert (found.low, found.high) == ends
+    assert found.extremes is ("high" not in data)
+    assert "extremes" not in found.as_json()
+    assert InputSpec.from_json({"name": "x", **found.as_json()}) == found
+
+
+@pytest.mark.parametrize("extremes", [True, False])
+def test_audit_and_card_say_once_that_extremes_of_training_ship(extremes):
+    about = SimpleNamespace(
+        dataset=SimpleNamespace(input=InputSpec("vector", (1,), "float32", 0.0, 1.0, None, extremes))
+    )
+    promised = {"question": "z", "name": "law", "more": {"kind": "spending", "bounds": "from-training"}}
+    found = {**audit_documents.document(), "warnings": _shipped(about)}
+    for one in (found, {**found, "findings": [*found["findings"], *[promised] * extremes]}):
+        warnings = card(one, bundles.artefact_example()[0])["warnings"]
+        assert [line for line in warnings if "extremes" in line] == [EXTREMES] * extremes
+
+
+@pytest.mark.parametrize("ends", [(0, 255), (-3e-9, 7e-9), (1013.21, 1013.873), (0.29, 0.57), (-1, 1e9 + 1), (5, 6)])
+@pytest.mark.parametrize("dtype", [np.float64, np.uint8])
+def test_ends_are_rounded_outward_to_two_digits_of_the_width(ends, dtype):
+    low, high = (float(one[0]) for one in _outward(*map(np.atleast_1d, map(float, ends)), np.dtype(dtype)))
+    if dtype == np.uint8:
+        assert 0 <= low <= high <= 255
+        return
+    width = ends[1] - ends[0]
+    assert low <= ends[0] < ends[1] <= high
+    assert high - low <= 1.2 * width
+    step = 10.0 ** (np.floor(np.log10(width)) - 1)
+    assert [one / step for one in (low, high)] == pytest.approx([round(one / step) for one in (low, high)], abs=1e-6)
 
 
 @pytest.mark.parametrize("scale", [1e-9, 1e9])

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.manifest.schema import check_manifest
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
+from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.readings import input_spec
 from edgeveil.trainer.export.export import KeptPieces, export
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.results import locked
@@ -225,15 +228,20 @@ def test_a_folder_that_is_not_an_export_is_left_alone(run, tmp_path):
         export(run.folder, ["workstation"], tmp_path / "file")
 
 
-def test_an_audited_export_is_refused_and_with_replace_kept_under_a_dated_name(run, tmp_path):
+def test_an_audited_export_is_refused_and_with_replace_kept_under_a_dated_name(run, tmp_path, monkeypatch, capfd):
     out = tmp_path / "out"
+    monkeypatch.setattr(datasets, "input_spec", lambda *of, **how: replace(input_spec(*of, **how), extremes=True))
     export(run.folder, ["workstation"], out)
+    asked = "Set `data.low` and `data.high` to what the sensor can give"
+    assert f"are extremes of training rows, and they ship with the bundle. {asked}" in capfd.readouterr().err
+    monkeypatch.undo()
     audited = json.dumps(document())
     (out / "audit.json").write_text(audited)
     with pytest.raises(BadInput, match="--replace"):
         export(run.folder, ["jetson-nano"], out)
     assert (out / "audit.json").exists()
     assert export(run.folder, ["jetson-nano"], out, replace=True).audit is None
+    assert "extremes" not in capfd.readouterr().err
     assert sorted(path.name for path in (out / "artefacts").iterdir()) == ["generator.onnx-float32.onnx"]
     new, old = sorted(tmp_path.iterdir())
     assert (new.name, bool(re.fullmatch(r"out\.\d{8}T\d{6}Z", old.name))) == ("out", True)

@@ -1,5 +1,6 @@
 """The lint refuses what a board could not run or would run wrongly, and names the operation, the rule and the cure."""
 
+import functools
 import re
 
 import pytest
@@ -11,6 +12,11 @@ from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.manifest import lint, refuse
 from edgeveil.trainer.graphs.files import read
 from tests.support.export_models import calibration, classifier, image_net
+
+
+@functools.cache
+def unsafe_graph(name):
+    return graph(image_net(*unsafe(name)))
 
 
 def graph(model, precision="int8", file_format="tflite"):
@@ -79,7 +85,7 @@ def unsafe(name):
     ],
 )
 def test_what_coral_cannot_run_is_refused_with_its_cure(name, rule, kind, cure):
-    findings = lint(graph(image_net(*unsafe(name))), "int8", profiles.load("coral-dev-board"))
+    findings = lint(unsafe_graph(name), "int8", profiles.load("coral-dev-board"))
     mine = [f for f in findings if f.rule == rule and (f.op.name if f.op else "").startswith(kind)]
     assert mine, findings
     assert any(cure in f.cure and f.op and re.search("operation .*, tensor", f.text()) for f in mine)
@@ -89,11 +95,11 @@ def test_what_coral_cannot_run_is_refused_with_its_cure(name, rule, kind, cure):
 
 
 def test_a_float_island_is_found_without_a_board():
-    assert "no-float-island" in rules(lint(graph(image_net(*unsafe("elu"))), "int8"))
+    assert "no-float-island" in rules(lint(unsafe_graph("elu"), "int8"))
 
 
 def test_a_newer_runtime_than_the_boards_is_refused():
-    tile = graph(image_net(*unsafe("tile")), "int8")
+    tile = unsafe_graph("tile")
     assert tile.min_runtime_version >= "2.8"
     limits = profiles.TfliteLimits(min_runtime_version="2.7")
     old = profiles.load("raspberry-pi-cpu").model_copy(update={"tflite": limits})

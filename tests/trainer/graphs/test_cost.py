@@ -36,7 +36,9 @@ def odd_net():
     return conv_generator((11, 6, 1), width=8, halvings=2, blocks=1)
 
 
-@pytest.mark.parametrize("make", [image_net, two_input_net, classifier, odd_net])
+@pytest.mark.parametrize(
+    "make", [image_net, two_input_net, *(pytest.param(net, marks=pytest.mark.nightly) for net in (classifier, odd_net))]
+)
 def test_keras_tflite_and_onnx_agree(make):
     costs = everywhere(make(), ("float32", "float16", "int8"))
     for field in ("macs", "flops", "parameters", "depthwise_macs"):
@@ -103,16 +105,17 @@ def test_what_is_no_network_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "macs", "parameters"),
+    ("name", "precisions", "macs", "parameters"),
     [
-        pytest.param("MobileNet", 568_740_352, 4_221_032, marks=pytest.mark.nightly),
-        ("MobileNetV2", 300_774_272, 3_487_816),
+        pytest.param("MobileNet", ("float32", "int8"), 568_740_352, 4_221_032, marks=pytest.mark.nightly),
+        ("MobileNetV2", ("float32",), 300_774_272, 3_487_816),
+        pytest.param("MobileNetV2", ("float32", "int8"), 300_774_272, 3_487_816, marks=pytest.mark.nightly),
     ],
 )
-def test_mobilenets_have_the_papers_macs_everywhere(name, macs, parameters):
+def test_mobilenets_have_the_papers_macs_everywhere(name, precisions, macs, parameters):
     import keras
 
-    costs = everywhere(getattr(keras.applications, name)(weights=None))
+    costs = everywhere(getattr(keras.applications, name)(weights=None), precisions)
     assert {(c.macs, c.flops, c.parameters) for c in costs.values()} == {(macs, 2 * macs, parameters)}
     assert len({c.depthwise_macs for c in costs.values()}) == 1
 

@@ -1,7 +1,5 @@
 """Label-only: nothing but the predicted class leaves, drawn as that class's mean."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 
@@ -14,13 +12,13 @@ from edgeveil.trainer.runs.fitted import FittedPerturber
 from edgeveil.trainer.runs.listing import find
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import train
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support.small_runs import small_recipe, small_run
+from tests.support.trial import short_audit
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("label-only")
-    return train(small_recipe(write_npz(folder), kind="label-only"), folder / "run")
+def run():
+    return small_run(kind="label-only")
 
 
 def test_readings_of_one_class_leave_alike(run):
@@ -51,7 +49,7 @@ def worn(folder, form):
 
 
 @pytest.mark.parametrize("form", ["series", "flat"])
-def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path):
+def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path, monkeypatch):
     """D_y reads one class in all class means; the label that is sent says which it is."""
     recipe = small_recipe(
         "",
@@ -67,7 +65,8 @@ def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path):
     assert facts["target_accuracy"] < 0.6 < 0.65 <= facts["reader_accuracy"]
     assert facts["reader"] == "the label that is sent"
     assert find(tmp_path)[0].keeps == facts["reader_accuracy"]
-    floor = Floor.of(run, replace(BUDGETS["quick"], epochs=2), 0, tmp_path / "floor").document()
+    short_audit.shorten(monkeypatch)
+    floor = Floor.of(run, BUDGETS["quick"], 0, tmp_path / "floor").document()
     reads = [one for one in map(Finding.from_json, floor) if (one.question, one.kind) == ("y", "reader")]
     reader = max((one for one in reads if one.of == LABEL_ONLY), key=lambda one: one.chosen_by or 0.0)
     fixed = next(one for one in reads if one.of == LABEL_ONLY and one.name == FIXED)

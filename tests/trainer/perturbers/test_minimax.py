@@ -15,7 +15,7 @@ from edgeveil.trainer.perturbers.minimax import Minimax
 from edgeveil.trainer.perturbers.prgan import Generator
 from edgeveil.trainer.runs.checkpoint_score import CheckpointScore
 from edgeveil.trainer.train import train
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support.small_runs import small_recipe, small_run
 
 SECTION = {
     "kind": "minimax",
@@ -152,7 +152,9 @@ def test_y_that_d_y_misses_is_read_by_one_that_learns_on_what_is_sent():
 @pytest.mark.slow
 def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
     monkeypatch.setattr(adversarial_score, "SMALL", replace(adversarial_score.SMALL, epochs=2, trees=10))
-    run = train(small_recipe(write_npz(tmp_path), epochs=3, perturber=SECTION), tmp_path / "run")
+    lent = small_run().folder
+    recipe = small_recipe(lent.parent / "small.npz", epochs=3, perturber=SECTION)
+    run = train(recipe, tmp_path / "run", classifiers=lent)
     lines = run.metrics("perturber")
     assert [("validation_fresh_accuracy" in line) for line in lines] == [False, True, True]
     assert run.facts["chosen_epoch"] in (2, 3)

@@ -73,11 +73,7 @@ def test_every_kind_of_perturber_has_a_section_and_a_module():
         ("dta", {}, '`dta` is not a key of a recipe (did you mean "data"?)'),
         ("perturber/alpha", -1, "`perturber.alpha`: expected greater than 0; got -1"),
         ("perturber/alpha", float("inf"), "`perturber.alpha`: expected a finite number; got inf"),
-        (
-            "perturber/kind",
-            "prgn",
-            f'expected {", ".join(KINDS.kinds())}; got "prgn" (did you mean "prgan"?)',
-        ),
+        ("perturber/kind", "prgn", f'expected {", ".join(KINDS.kinds())}; got "prgn" (did you mean "prgan"?)'),
         ("perturber/kind", None, f"`perturber.kind`: expected {', '.join(KINDS.kinds())}; got none"),
         ("perturber/distance", None, "`perturber.distance` is missing; expected: c of eq. 10"),
         ("perturber", 3, "`perturber`: expected a table, as in [perturber]; got 3"),

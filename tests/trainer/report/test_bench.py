@@ -54,9 +54,7 @@ SCRIPTS = {
             {**START, "bare_peak": 2**26, "ours_peak": 2**27, "ratio_peak": 2.0},
             {"artefact": "onnx-int8", "backend": "onnxruntime", "refused": "no such operation"},
         ],
-        "precision": [
-            {"network": "mine", "format": "onnx", "backend": "openvino", "int8_over_float32": 0.31},
-        ],
+        "precision": [{"network": "mine", "format": "onnx", "backend": "openvino", "int8_over_float32": 0.31}],
     },
 }
 
@@ -110,7 +108,7 @@ def test_what_the_scripts_record_has_a_table_each_and_a_busy_machine_is_said(res
         json.dumps({"kind": "repeat", **SCRIPTS["repeat"], "quiet": [whole], "beside_hogs": whole})
     )
     assert [name for name, _ in read_results(results)["bench"]] == ["here", "repeat 1", "repeat 2"]
-    assert "| beside hogs | 0.5000 | 100% | INVALID | busy: hogs |" in text
+    assert "| under load | 0.5000 | 100% | INVALID | busy: hogs |" in text
     assert "start it is. **INVALID: busy: others.**" in text
     assert "| onnx-int8 | openvino | 500 | 600 | 1.20 x | 64 | 128 | 2.00 x |" in text
     assert "| mine | onnx | openvino | 0.31 x |" in text

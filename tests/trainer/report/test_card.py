@@ -8,7 +8,7 @@ from tests.support.publishing import publication_documents
 SAID = (
     *("12,345 rows in", "About 15 people were left out", "generalised (dates)", "0.250", "0.412", "illness.distinct_l"),
     *("99.3 %", "98.7 %", "37", "±3.38", "60 to below 70: 160", "254.8", "3-differentially private for each person"),
-    *("61.0 % [55.0, 66.0]", "+0.021", "585 people, each by all rows", "15 points over chance and 0.3 bits", "cnn"),
+    *("61.0 % [55.0, 66.0]", "+0.021", "585 people, each by all rows", "15 points above y alone and 0.3 bits", "cnn"),
     *("40 of 1,017 frames are records of other people (9 of them)", "2 of 1,017 frames left unchanged"),
     *("frames and columns", "columns alone", "columns: cnn gains 1", "left out: 1.", "Pseudonyms are deterministic."),
     *("The epsilon is of the statistics alone", "1" * 64),

@@ -19,10 +19,7 @@ def test_the_picture_has_a_row_for_each_and_marks_what_does_not_hide():
     held, broken = document(best=0.60), document(best=0.95)
 
     def drawn(part):
-        rows = [
-            pictures.Row("x", x, part, RAW),
-            pictures.Row("x'", x, part, kept=pictures.kept(part)),
-        ]
+        rows = [pictures.Row("x", x, part, RAW), pictures.Row("x'", x, part, kept=pictures.kept(part))]
         return pictures.draw(SPEC, rows, target="parity", sensitive="less-than-five")
 
     good, bad = (np.asarray(image.imread(io.BytesIO(drawn(part)))) for part in (held, broken))

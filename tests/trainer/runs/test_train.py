@@ -20,7 +20,7 @@ from edgeveil.trainer.runs.checkpoint_score import check_converging
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.train import _advice, train
 from tests.support import seeds
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support.small_runs import small_recipe, small_run, write_npz
 
 
 def faint():
@@ -37,10 +37,8 @@ def weights(run):
 
 
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("finished")
-    recipe = small_recipe(write_npz(folder))
-    return train(recipe, folder / "run")
+def finished():
+    return small_run()
 
 
 def test_a_finished_run_is_complete(finished):
@@ -157,15 +155,8 @@ def test_replace_does_not_take_a_folder_that_holds_no_run(finished, tmp_path):
 def test_ctrl_c_exits_130_and_resume_finishes(tmp_path):
     recipe = small_recipe(write_npz(tmp_path), epochs=100000)
     (tmp_path / "small.toml").write_text(recipe.toml())
-    command = [
-        sys.executable,
-        "-m",
-        "edgeveil.trainer.cli.main",
-        "train",
-        str(tmp_path / "small.toml"),
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    command = [sys.executable, "-m", "edgeveil.trainer.cli.main", "train"]
+    command += [str(tmp_path / "small.toml"), "--out", str(tmp_path / "run")]
     environment = {**os.environ, "TF_NUM_INTRAOP_THREADS": "1"}
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
     last = tmp_path / "run" / "checkpoints" / "last.npz"
@@ -241,7 +232,7 @@ def test_divergence_is_said_and_the_last_good_checkpoint_kept(finished, tmp_path
 
     monkeypatch.setattr(prgan, "training_step", failing)
     with pytest.raises(LimitNotMet, match=r"diverged in epoch 2: .*checkpoint of epoch 1 is kept"):
-        train(finished.recipe, tmp_path / "run")
+        train(finished.recipe, tmp_path / "run", classifiers=finished.folder)
     run = Run.open(tmp_path / "run")
     assert [line["step"] for line in run.metrics("perturber")] == [1]
     assert (run.folder / "checkpoints" / "last.npz").is_file()

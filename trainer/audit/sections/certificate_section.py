@@ -137,7 +137,9 @@ def _sentence(
         f"{slices}, which no training saw" + (f", {tried} configurations tried)" if tried > 1 else ")")
     )
     prior = 1 / bound.certainty
-    if bound.factor * prior > prior + ALMOST * (1 - prior):
+    if bound.factor >= bound.certainty:
+        text += f"; certainty about that z is a factor of {_up(bound.certainty)}, so this bounds nothing"
+    elif bound.factor * prior > prior + ALMOST * (1 - prior):
         text += f"; certainty about that z would be a factor of {_up(bound.certainty)}, so this says little"
     if needed is None:
         return f"{text}."

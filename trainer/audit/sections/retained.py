@@ -339,7 +339,7 @@ def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
 
 
 def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
-    """Mean SSIM and PSNR (dB) between pictures and what leaves in their place; None for vectors."""
+    """Mean SSIM and PSNR (dB) between pictures and what is sent in their place; None for vectors."""
     if dataset.input.kind != "image":
         return None
     import tensorflow as tf

@@ -55,7 +55,8 @@ def section(
     recomputed = float(cost)
     alpha = recomputed if claim is None else claim["micro_epsilon"] / MICRO
     law = exact_law.largest_ratio(stages, outputs, tables)
-    text = sentence(alpha, claim, bounds, **_kept(stages, outputs))
+    beyond = "".join(f"; its {outlet.name} are beyond that" for outlet, _ in outlets.unattacked(manifest))
+    text = sentence(alpha, claim, bounds, **_kept(stages, outputs))[:-1] + beyond + "."
     more = {**KIND, "claimed": claim is not None, "bounds": bounds}
     integers = "epsilon of the shipped integers"
     counted: dict[str, Any] = {"figure": "epsilon", "value": law.epsilon, "rows": law.draws}

@@ -47,7 +47,7 @@ class Hailo(Compiler):
         try:
             by = f"Hailo Dataflow Compiler {_version(program)}"
             if MEASURE not in ready.manifest["golden"]["outputs"]:
-                raise NotCompiled(f"needs {MEASURE} beside it, to say how far 8 bits may be off: export it as well")
+                raise NotCompiled(f"needs {MEASURE} next to it, to say how far 8 bits may be off: export it as well")
             allowed = ready.tolerance(ready.recorded(MEASURE), ready.recorded(one.name))
             for model, data in one.data.items():
                 file = _file(program, data, device, list(ready.calibration[model].values()))

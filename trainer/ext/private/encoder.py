@@ -160,7 +160,7 @@ def check(recipe: Recipe, dataset: Dataset) -> None:
 
 
 def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.ndarray]) -> tuple[Head, dict[str, Any]]:
-    """The head and what run.json says of its fit. ``frames`` gives what leaves of raw samples, as a receiver has it.
+    """The head and what run.json says of its fit. ``frames`` gives what is sent of raw samples, as a receiver has it.
 
     Raises ``BadInput`` where its solver does not converge, so that nothing could be promised.
     """

@@ -60,7 +60,7 @@ class Noise(ABC):
 
 
 class Secret(Noise):
-    """Noise that nobody can repeat."""
+    """Noise that no one can repeat."""
 
     private = True
 
@@ -214,7 +214,7 @@ def train(
     """Train a Keras ``model`` in place on samples x (n, ...) and ``labels``, arrays (n, ...) or a dict of them.
 
     ``rows`` are the row numbers of each unit. The weights after the last step are kept; none is chosen. ``after`` is
-    told each step that is done; ``beside`` are further sums of each lot. Raises ``BadInput`` for fewer than 100 units,
+    called after each step; ``beside`` are further sums of each lot. Raises ``BadInput`` for fewer than 100 units,
     and for layers that mix the examples of a lot.
     """
     import tensorflow as tf

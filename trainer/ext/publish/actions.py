@@ -82,7 +82,7 @@ class Sensitive(_Column):
         if self.distinct_l is None and self.entropy_l is None and self.t is None:
             raise ValueError("`distinct_l`, `entropy_l` or `t`: what a class may tell of it")
         if self.distance != "equal" and (self.t is None or self.hierarchy is None):
-            raise ValueError("`t` and `hierarchy`, which order the values, beside `distance`")
+            raise ValueError("`t` and `hierarchy`, which order the values, next to `distance`")
         return self
 
 

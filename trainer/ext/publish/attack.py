@@ -85,7 +85,7 @@ def require(found: Mapping[str, Any]) -> None:
 
 _FROM = {"columns": "the columns alone", "frames": "the frames", "both": "frames and columns together"}
 _FORMS = {
-    "points": "attacks may reach {found:.1f} points over chance (upper end of 95 %)",
+    "points": "attacks may reach {found:.1f} points above y alone (upper end of 95 %)",
     "bits": "attacks may learn {found:.3f} bits (upper end of 95 %)",
 }
 _GENERALISE = "Drop or generalise columns that tell of it, or publish more people."
@@ -111,7 +111,7 @@ def exceeded(upper: Mapping[str, float | None], asked: Attack) -> list[dict[str,
 
 # The attack on a whole publication: z from linked frames, from columns, and from both, by the audit's adversaries.
 #
-# Whoever is attacked is in no row that an adversary learned on: people are cut into folds, and none is in two. The
+# Anyone who is attacked is in no row that an adversary learned on: people are cut into folds, and none is in two. The
 # columns alone stand next to the others, for what they tell no perturber hides.
 
 
@@ -256,7 +256,7 @@ def _worst(words: Sequence[str]) -> str:
 
 # Frames of a publication that are records of the archive, bit for bit: of their own person, or of somebody else.
 #
-# A donor codebook sends another person's record by design. Whoever reads such a frame reads the donor's z, not that of
+# A donor codebook sends another person's record by design. A reader of such a frame reads the donor's z, not that of
 # the person whose pseudonym stands next to it, and the donor's record is published unperturbed: both are counted.
 
 

@@ -130,10 +130,10 @@ class Opened:
         return pipeline_sha256(self.manifest.document, self.perturber.artefact, tables)
 
     def require_audit(self, *, unaudited: bool) -> None:
-        """Raise ``BadInput`` for a bundle that nobody measured, unless that is to be said on the card."""
+        """Raise ``BadInput`` for a bundle that no one measured, unless that is to be said on the card."""
         if not self.perturber.info["audited"] and not unaudited:
             raise BadInput(
-                "This bundle was not audited: nobody knows what its frames tell. Audit and seal it again, or add "
+                "This bundle was not audited: no one knows what its frames tell. Audit and seal it again, or add "
                 "--unaudited, which the publication then says."
             )
 

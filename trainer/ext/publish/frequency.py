@@ -5,7 +5,7 @@ What k is counted over depends on what links the rows that are published:
 * ``person``: a pseudonym links the rows of each person. A person is the multiset of their generalised rows, and people
   with equal multisets are a class.
 * ``none``: nothing links rows. A class is rows that are equal, and the people it holds are counted, each once.
-* ``rows``: a table in which every row stands for somebody else, or for nobody.
+* ``rows``: a table in which every row stands for somebody else, or for no one.
 
 A multiset is known by two sums, modulo 2^64, of mixed codes of its rows: two different ones collide with a chance of
 about n^2 / 2^129 for n people, and what was written is counted again without sums.

@@ -18,11 +18,11 @@ from edgeveil.trainer.ext.publish.levels import Levels
 #
 # Where the link is ``none``, a person who is left out leaves all of their classes, and others may fail then. The people
 # who may stay together are closed under union (a class only gains), so there is one largest such set, and leaving out
-# whoever is in a failing class, again and again, ends at it. It grows with generalisation: pruning stays exact.
+# anyone who is in a failing class, again and again, ends at it. It grows with generalisation: pruning stays exact.
 
 
 def kept(frequencies: Frequencies, classes: Classes, criteria: Criteria, *, budget: int) -> np.ndarray | None:
-    """Mask (people,) of those who stay; None where more than ``budget`` people would have to go, or nobody stays."""
+    """Mask (people,) of those who stay; None where more than ``budget`` people would have to go, or no one stays."""
     staying = np.ones(len(frequencies.weight), bool)
     while True:
         failing = criteria.failing(frequencies, classes)
@@ -319,7 +319,7 @@ def _mondrian(
     columns: Sequence[Column], frequencies: Frequencies, person: np.ndarray, criteria: Criteria, budget: int
 ) -> Generalised:
     if budget:
-        raise BadInput(f"Mondrian leaves nobody out: set `suppress` to 0 (it is {budget}).")
+        raise BadInput(f"Mondrian leaves no one out: set `suppress` to 0 (it is {budget}).")
     parts = partition(frequencies, criteria)
     order = np.argsort(person, kind="stable")  # the rows of ``frequencies`` are grouped by person
     labels, losses = {}, {}

@@ -234,7 +234,7 @@ LIMITS = (
     "k-anonymity guards against singling a person out by the columns called quasi. It does not guard against somebody "
     "who knows more of a person than these, against inference where a class agrees, or across two publications of one "
     "table.",
-    "Columns that are kept, sensitive or the target are published as they are; whoever knows them of a person may find "
+    "Columns that are kept, sensitive or the target are published as they are; who knows them of a person may find "
     "that person by them.",
     "Pseudonyms are deterministic: equal identifiers stay equal, and how often each occurs shows.",
 )

@@ -55,7 +55,7 @@ method = "incognito"  # or "mondrian": less loss, each row by itself
 
 """
 _NO_FRAMES = """\
-# [frames]            # for recordings beside the table (edgeveil publish archive)
+# [frames]            # for recordings next to the table (edgeveil publish archive)
 # key = ""            # the column that names a row's frame: a file, or a number from 0
 # most_dropped = 0.0  # share of the frames that may be lost
 """
@@ -65,7 +65,7 @@ _FRAMES = """\
 most_dropped = 0.0  # share of the frames that may be lost
 """
 _TAIL = """
-# Numbers with noise beside the rows, and what attacks may learn of a column that is dropped:
+# Numbers with noise next to the rows, and what attacks may learn of a column that is dropped:
 # [statistics.NAME]  # kind = "count", "histogram" or "mean", epsilon
 # [attack]           # sensitive, points, bits
 """
@@ -244,7 +244,7 @@ def publish(
 
     Raises ``BadInput``; ``LimitNotMet`` where the reader finds less than was asked for, or where attacks may learn more
     than the plan allows. Then nothing is published and the vault is as it was. The vault is lasting before the folder
-    has its name: what a crash leaves between the two is a vault that knows of too much, never a pseudonym that nobody
+    has its name: what a crash leaves between the two is a vault that knows of too much, never a pseudonym that no one
     can reveal.
     """
     if not recipient.strip():

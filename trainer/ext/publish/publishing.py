@@ -23,6 +23,7 @@ import numpy as np
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped, LimitNotMet, PrivacyStop
 from edgeveil.edge_runtime.ext.ledger.book import Ledger
+from edgeveil.edge_runtime.frames import Subject
 from edgeveil.edge_runtime.manifest.manifest import Price
 from edgeveil.edge_runtime.pipeline.crops import Capture
 from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic, writing
@@ -447,7 +448,7 @@ def _people(prepared: Prepared, rows: np.ndarray) -> list[int | None]:
     if whose is None:
         return [None] * len(rows)
     names = prepared.names[whose]
-    return [int.from_bytes(hashlib.sha256(names[row].encode()).digest()[:8], "big") for row in rows]
+    return [Subject.of(names[row]) for row in rows]
 
 
 def _without_dropped(prepared: Prepared, shown: Generalised, there: np.ndarray) -> Generalised:

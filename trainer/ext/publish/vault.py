@@ -30,7 +30,7 @@ from edgeveil.trainer.ext.publish.master_key import Cipher, MasterKey, Scope, St
 # What a disk or a backup keeps of overwritten blocks is not in its power.
 
 
-# Exclusive: nobody reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory. cache_size:
+# Exclusive: no one reads while the log is emptied. temp_store: the copy that VACUUM makes stays in memory. cache_size:
 # 64 MiB, for salts are drawn in no order, and pages that do not fit are written to the log and read back many times.
 _SETTINGS = (
     "locking_mode = EXCLUSIVE",
@@ -106,7 +106,7 @@ class VaultFile:
 # People whom the vault learned from publications that are under way: those of one that comes to nothing go again.
 #
 # A publication may be resumed days later, and its pseudonyms must then still be somebody's. So the vault knows its
-# people from the start, and notes next to each that nobody was sent anything of them yet.
+# people from the start, and notes next to each that no one was sent anything of them yet.
 
 
 TABLE = """
@@ -274,7 +274,7 @@ class Vault:
         """Whose salt it is. Raises ``BadInput`` where the subject was erased."""
         found = self._base.execute("SELECT sealed FROM subject WHERE salt = ?", (salt,)).fetchone()
         if found is None:
-            raise BadInput("This subject was erased: nobody can go from the pseudonym to the person.")
+            raise BadInput("This subject was erased: no one can go from the pseudonym to the person.")
         return self._seal.decrypt(found[0], [field.encode(), salt]).decode()
 
     def record(self, publications: Mapping[Publication, Iterable[bytes]]) -> None:
@@ -347,7 +347,7 @@ def holdings(vault: Vault, key: MasterKey, field: str, identifier: str) -> list[
 
 
 def erase(vault: Vault, key: MasterKey, field: str, identifier: str, *, first: Callable[[list[Holding]], None]) -> None:
-    """Erase a subject; ``first`` is given what is held before that, for afterwards nobody can find it."""
+    """Erase a subject; ``first`` is given what is held before that, for afterwards no one can find it."""
     first(holdings(vault, key, field, identifier))
     vault.erase(field, spelled(vault, field, identifier))
 

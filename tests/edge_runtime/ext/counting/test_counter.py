@@ -53,6 +53,14 @@ def test_in_is_to_the_right_of_who_looks_along_the_line(start, end, expected):
     assert room.values() == expected
 
 
+def test_no_number_is_more_than_sixteen_people_make():
+    room = Room(zones=[ROOM])
+    room.counter._values[:2] = [16 * 60, 16 * 60 - 1]
+    room.walk(along(200, 150, 350), along(300, 350, 150))
+    room.walk(*[[(20.0 * n, 400.0)] for n in range(20)])
+    assert room.values() == [960, 960, 16]
+
+
 def test_who_stands_on_a_line_or_turns_round_on_it_has_not_crossed():
     room = Room()
     room.walk(along(200, 150, 250) + [(200.0, 250.0 + 12 * (n % 2)) for n in range(60)] + along(200, 250, 150))

@@ -12,11 +12,15 @@ import time
 import jsonschema
 import pytest
 
+from edgeveil.edge_runtime import config
 from edgeveil.edge_runtime.bundle.policy import read_policy
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.ext.ledger import book
 from edgeveil.edge_runtime.ext.ledger.book import Ledger
+from edgeveil.edge_runtime.ipc.record import Counted
 from edgeveil.edge_runtime.manifest.schema import check_manifest
+from edgeveil.edge_runtime.outside.service import Service
+from edgeveil.edge_runtime.outside.status import Log
 from tests.support import bundles, programs
 from tests.support.checkout import ROOT
 from tests.support.promised.counting_bundle import counting_example
@@ -52,7 +56,15 @@ def sent(tmp_path_factory):
     receiver = Receiver()
     receiver.start()
     words = ["run", str(made.path), "--trust", str(made.trust), "--source", "simulate:depth?seed=3&people=2&fps=10"]
-    words += ["--sink", f"tcp://127.0.0.1:{receiver.port}", "--ledger", str(folder / "ledger"), "--health", "off"]
+    words += [
+        "--sink",
+        f"tcp://127.0.0.1:{receiver.port}",
+        "--ledger",
+        str(folder / "ledger"),
+        "--health",
+        "off",
+        "--as-root",
+    ]
     process = subprocess.Popen(
         [sys.executable, "-m", "edgeveil.edge_runtime", *words, "--duration", "60", "--json"],
         stdout=subprocess.PIPE,
@@ -101,6 +113,22 @@ def test_what_else_leaves_is_as_ever(sent):
     records = [one for one in messages if one.startswith(b"EVF1")]
     assert len({len(one) for one in records}) == 1
     assert len(records) > 180  # ten a second, of two whole periods
+
+
+def test_a_service_that_fell_back_to_label_only_sends_no_counts(tmp_path):
+    made = bundles.make_bundle(tmp_path, example=counting_example())
+    flags = {"bundle": str(made.path), "trust": str(made.trust), "source": "csv:x", "sink": ["none"]}
+    service = Service(config.merged(flags, {}), Log("memory"))
+    now, states = 1000.0, []
+    service.counts._clock = lambda: now
+    service.counts.begin()
+    for service.shift.label_only in (False, True):
+        service.counts.take(Counted(int(now // 10), True, [1, 2, 3]))
+        now += 12.0
+        service.counts.tick(0, None)
+        states.append((service.counts.last.state, service.counts.last.values))
+        now -= 2.0
+    assert states == [("counted", [1, 2, 3]), ("missing", None)]
 
 
 def test_an_owner_who_limits_what_is_told_takes_no_exact_counts():

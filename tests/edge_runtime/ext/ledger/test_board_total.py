@@ -1,12 +1,22 @@
 """What the services of a board told of one person is added up, and what is not known of it is said."""
 
 import json
+import os
+import signal
 
 import pytest
 
+from edgeveil.devices.agents import gather_facts
 from edgeveil.edge_runtime import paths
-from edgeveil.edge_runtime.ext.ledger.book import Ledger, board_total, board_total_text, create
-from edgeveil.edge_runtime.manifest.manifest import Limit
+from edgeveil.edge_runtime.bundle.board_state import read_state
+from edgeveil.edge_runtime.bundle.trust_store import open_trust
+from edgeveil.edge_runtime.errors import PrivacyStop
+from edgeveil.edge_runtime.ext.ledger.allowance import open_allowance
+from edgeveil.edge_runtime.ext.ledger.book import Ledger, board_total, board_total_text, create, identity, of_service
+from edgeveil.edge_runtime.manifest.manifest import Limit, Price
+from edgeveil.edge_runtime.releases.store import Releases
+from tests.edge_runtime.bundle.signed_trust import device, trust_file
+from tests.support import bundles
 from tests.support.promised.counted_bundles import MACHINE
 
 EPSILON = 10**6
@@ -81,3 +91,56 @@ def test_other_folders_are_no_services(board, tmp_path):
         (tmp_path / "var/lib" / name).mkdir(parents=True)
         create(str(tmp_path / "var/lib" / name / "ledger"))
     assert text(tmp_path) == "no service counts it"
+
+
+@pytest.mark.parametrize("what", ["pipe", "/dev/zero", "secret"])
+def test_what_the_outside_puts_in_the_ledgers_place_is_neither_waited_for_nor_followed(board, tmp_path, what):
+    """``status``, ``fleet status`` and ``recover`` of root's read there."""
+    place = board("edgeveil", {None: 3})
+    place.rename(tmp_path / "secret")
+    if what == "pipe":
+        os.mkfifo(place)
+    else:
+        place.symlink_to(tmp_path / what)
+    if os.geteuid() == 0:
+        os.lchown(place, 1, 1)
+        os.chown(place.parent, 1, 1)
+    before = signal.signal(signal.SIGALRM, lambda *_: 1 / 0)
+    signal.alarm(20)
+    try:
+        assert board_total(str(tmp_path))["services"] == [{"service": "edgeveil", "epsilon": None}]
+        assert of_service("edgeveil", str(tmp_path)) == ("", 0)
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def test_a_lost_ledger_is_no_empty_one(board, tmp_path):
+    """The board remembers in which ledger it counts: another one is charged only where the owner forgets the first."""
+    place = board("edgeveil", {None: 3})
+    trust = device(tmp_path / "opt/edgeveil/trust", trust_file(1))
+    root = str(trust.parent)
+
+    def releases():
+        return Releases(
+            root,
+            lambda floor: open_trust(trust, floor=floor),
+            ledger=lambda: of_service("edgeveil", str(tmp_path)),
+        )
+
+    releases().install(bundles.make_bundle(tmp_path / "b").path.read_bytes(), lambda *_: None)
+    releases().recover()
+    known = read_state(root).ledger
+    assert (known, read_state(root).spent) == (identity(Ledger(str(place)).book()), 3 * EPSILON)
+    assert open_allowance(str(place), Price(EPSILON, NO_END), known, slots=1, tick_s=1.0)
+    place.rename(tmp_path / "first")
+    create(str(place))  # by the outside that was taken over, or by a hand
+    for _ in range(2):
+        releases().recover()
+        assert (read_state(root).ledger, read_state(root).spent) == (known, 3 * EPSILON)
+    with pytest.raises(PrivacyStop, match="is not the one that this board counted in: nothing leaves"):
+        open_allowance(str(place), Price(EPSILON, NO_END), known, slots=1, tick_s=1.0)
+    releases().count_anew()
+    assert (read_state(root).ledger, read_state(root).spent) == (identity(Ledger(str(place)).book()), 0)
+    found = gather_facts._edgeveil(root)
+    assert (found["ledger"], found["spent"]) == (read_state(root).ledger, 0)

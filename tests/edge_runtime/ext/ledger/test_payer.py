@@ -2,10 +2,13 @@
 
 import pytest
 
+from edgeveil.edge_runtime.ext.ledger import book
 from edgeveil.edge_runtime.ext.ledger.allowance import Payer
 from edgeveil.edge_runtime.ext.ledger.book import LedgerUnfit
+from edgeveil.edge_runtime.frames import Subject, one_spelling
 from edgeveil.edge_runtime.manifest.manifest import AHEAD
-from tests.support.promised.counted_bundles import Board, price
+from edgeveil.trainer.ext.publish.master_key import normalised
+from tests.support.promised.counted_bundles import COST, Board, price
 
 
 @pytest.fixture
@@ -66,3 +69,38 @@ def test_without_a_ledger_nothing_is_paid_for(board):
     board.path.write_bytes(b"{}")
     with pytest.raises(LedgerUnfit):
         paying.pay([0])
+
+
+SPELLINGS = {
+    "Zo\u00eb": ["Zo\u00eb", "zo\u00eb", "ZO\u00cb ", " Zo\u0065\u0308", "\uff3ao\u00eb"],
+    "Ann Lee": ["Ann Lee", "ann  lee", "ANN\tLEE"],
+    "7": ["7", "007", "7.0", "\uff17", "7."],
+}
+
+
+def test_a_subject_has_one_budget_however_its_name_is_spelled(board):
+    names = [name for every in SPELLINGS.values() for name in every]
+    paying = payer(board, 1, by_subject=True)
+    assert sum(paying.pay([Subject.of(name) for name in names])) == board.spent() == len(SPELLINGS)
+    assert len(book.decode(board.path.read_bytes()).accounts) == len(SPELLINGS)
+    assert len({Subject.of(name) for name in ("Ann", "Anne", "7", "70", "-7", "7.5", "")}) == 7
+
+
+def test_it_is_the_spelling_in_which_tables_are_published():
+    for every in (SPELLINGS["Zo\u00eb"], SPELLINGS["Ann Lee"], ["\ufb01x", "STRASSE", "\u0130"]):
+        for name in every:
+            assert one_spelling(name) == normalised(name, ["nfkc", "case", "spaces"])
+
+
+@pytest.mark.parametrize("period_s", [None, 3600.0])
+def test_a_ledger_of_before_keeps_what_it_counted_of_each_spelling(board, period_s):
+    """It has an account for each: they are one when the name is seen, and nothing of them is forgotten."""
+    former = [Subject.of(name).former for name in ("Ann", "ann", "ANN")]
+    board.ledger().charge(dict.fromkeys(former, 2), COST, price(10, period_s).limits)
+    assert board.spent() == 6
+    paying = payer(board, 8, period_s, by_subject=True)
+    assert paying.pay([Subject.of("ANN"), Subject.of("Ann")] + [Subject.of("ann")] * 3) == [True, True] + [False] * 3
+    found = book.decode(board.path.read_bytes())
+    assert [account.total for account in found.accounts.values()] == [8 * COST]
+    assert found.lifetime == 8 * COST
+    assert payer(board, 8, period_s, by_subject=True).pay([Subject.of("ann")]) == [False]

@@ -79,10 +79,12 @@ def test_a_policy_falls_back_to_label_only_for_good(watched):
     stream = watched(OnShift("label-only", 0.25))
     run(stream, 0.9)
     assert stream.watch.label_only
+    told, document = list(stream.told), stream.watch.document()
     left = run(stream, 0.1, minutes=70)
     assert {int(one.data[0, 0, 0]) for one in left} == {255}  # the flat frame, whatever is seen
     assert {int(one.outputs["label"]) for one in left} == {0, 1}
-    assert stream.watch.document()["label_only"] is True
+    assert document["label_only"] is True
+    assert (stream.told, stream.watch.document()) == (told, document)  # no figure is of codes that do not leave
 
 
 def test_a_bundle_whose_audit_counted_nothing_is_not_watched(watched):

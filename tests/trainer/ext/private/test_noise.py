@@ -1,6 +1,7 @@
 """The laws of the noise, and that nobody can repeat the secret one."""
 
 import math
+from dataclasses import replace
 
 import keras
 import numpy as np
@@ -12,6 +13,7 @@ from edgeveil.trainer.ext.private import noise
 from edgeveil.trainer.ext.private.noise import Secret, Seeded, bounded_sums, noisy_means, shares
 from edgeveil.trainer.recipe.private import Private
 
+pytestmark = pytest.mark.usefixtures("coarse_accountant")
 N = 40_000
 BOTH = pytest.mark.parametrize("noise", [Secret(), Seeded(4)], ids=["secret", "seeded"])
 
@@ -147,8 +149,13 @@ def planned(**settings):
     )
 
 
+def sized(**sizes):
+    """A plan of other sizes, of lots of a tenth too, with the noise of ``planned()``, which takes seconds to find."""
+    return replace(planned(), **sizes)
+
+
 def test_lots_are_binomial_and_units_independent():
-    made = planned(steps=400)
+    made = sized(steps=400)
     lots = list(noise.lots(made, Seeded(0)))
     sizes = np.array([len(lot) for lot in lots])
     edges = np.array([-1, 88, 94, 97, 100, 103, 106, 112, 1000])
@@ -194,7 +201,7 @@ def cross_entropy(outputs, labels):
 def test_a_network_learns_and_every_step_is_told():
     x, y = blobs()
     model, told = network(), []
-    made = planned(units=4000, lot=200, steps=60, clip=1.0)
+    made = sized(units=4000, lot=400, steps=60, clip=1.0)
     settings = {"rows": np.arange(4000)[:, None], "optimizer": keras.optimizers.Adam(0.02), "noise": Seeded(2)}
     noise.train(model, x, y, cross_entropy, made, **settings, after=told.append)
     assert told == list(range(1, 61))
@@ -202,16 +209,15 @@ def test_a_network_learns_and_every_step_is_told():
 
 
 def test_a_lot_that_is_larger_than_its_room_is_summed_in_parts():
-    """Without noise to speak of, one step with room for 30 is the step with room for all."""
+    """Without noise to speak of, one step with room for 10 is the step with room for all."""
     x, y = blobs(300)
 
     class Small(noise.Plan):
-        room = 30
+        room = 10
 
     after = []
     for kind in (noise.Plan, Small):
-        made = planned(units=300, lot=250, steps=1, delta=1e-4)
-        made = kind(made.units, made.lot, 1, made.clip, made.claim)
+        made = kind(300, 30, 1, 0.5, planned().claim)
         model = network()
         settings = {"rows": np.arange(300)[:, None], "optimizer": keras.optimizers.SGD(1.0), "noise": Seeded(3)}
         noise.train(model, x, y, cross_entropy, made, **settings)
@@ -237,6 +243,6 @@ def test_settings_that_mean_nothing_are_refused(settings, said):
 
 def test_few_units_are_refused():
     x, y = blobs(80)
-    made = planned(units=80, lot=10, delta=1e-3)
+    made = sized(units=80, lot=10)
     with pytest.raises(BadInput, match="at least 100 units"):
         noise.train(network(), x, y, cross_entropy, made, rows=np.arange(80)[:, None], optimizer=None, noise=Seeded(0))

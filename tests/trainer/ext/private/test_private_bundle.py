@@ -33,6 +33,7 @@ from edgeveil.trainer.train import train
 from tests.support import audit_documents
 from tests.support.checkout import ROOT
 
+pytestmark = pytest.mark.usefixtures("coarse_accountant")
 SCHEMAS = ROOT / "docs/reference/schemas"
 RECIPE = """
 name = "digits-private"

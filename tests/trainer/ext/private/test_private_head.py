@@ -19,6 +19,8 @@ from edgeveil.trainer.runs.run import Head
 from edgeveil.trainer.train import train
 from tests.support.small_runs import private_recipe, small_recipe, write_npz
 
+pytestmark = pytest.mark.usefixtures("coarse_accountant")
+
 
 def asked(recipe, head, **sections):
     return Recipe.check({**recipe.model_dump(exclude_none=True), "head": head, **sections})

@@ -28,6 +28,7 @@ from edgeveil.trainer.train import train
 from tests.support.checkout import ROOT
 from tests.support.small_runs import private_recipe, small_recipe, write_npz
 
+pytestmark = pytest.mark.usefixtures("coarse_accountant")
 SCHEMAS = ROOT / "docs/reference/schemas"
 
 

@@ -229,7 +229,7 @@ def test_a_folder_that_is_not_empty_is_refused(folder):
         ("distinct_l = 2", "entropy_l = 2.0", "not monotone under suppression"),
         ("distinct_l = 2", "t = 0.1", "not monotone under suppression"),
         ("distinct_l = 2", "", "`distinct_l`, `entropy_l` or `t`"),
-        ('k = 3', 'k = 3\nmethod = "mondrian"', "leaves nobody out"),
+        ('k = 3', 'k = 3\nmethod = "mondrian"', "leaves no one out"),
         ('kind = "ranges"', 'kind = "range"', "`kind` to be one of 'ranges', 'cuts'"),
         ("low = 18", "low = 30", 'Column "age", row [0-9]+: its hierarchy of ranges does not cover'),
         ("widths = [10, 20]", "widths = [10, 25]", "each width a multiple of the one before"),

@@ -3,10 +3,8 @@
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
-import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +23,10 @@ from edgeveil.trainer.ext.sweep import point as measuring
 from edgeveil.trainer.ext.sweep.axes import Axis, parse, points
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.report.frontier import as_text, draw
-from edgeveil.trainer.train import train
+from edgeveil.trainer.runs.run import Run
 from scripts.audit_rows import fields
-from tests.support.output import PROGRESS, strange
-from tests.support.small_runs import small_recipe, write_npz
+from tests.support import once
+from tests.support.small_runs import small_recipe, small_run, write_npz
 from tests.support.trial import short_audit
 
 
@@ -160,34 +158,37 @@ def recipe_file(tmp_path):
     return path
 
 
+@contextmanager
+def here(*_, **__):
+    """Runs jobs one after the other in this process."""
+    yield lambda jobs: ((job, job.run()) for job in jobs)
+
+
+@contextmanager
+def broken_off(*_, **__):
+    """The first of them, and no other."""
+
+    def run(jobs):
+        yield jobs[0], jobs[0].run()
+        raise KeyboardInterrupt
+
+    yield run
+
+
 @pytest.mark.slow
-def test_a_sweep_in_processes_is_interrupted_and_gone_on_with(recipe_file, tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "edgeveil.trainer.cli.main",
-        "sweep",
-        str(recipe_file),
-        "--axis",
-        "seed=1",
-        "--json",
-    ]
-    command += ["--out", str(tmp_path / "out"), "--attacks", "codes"]
+def test_a_sweep_is_interrupted_and_gone_on_with(recipe_file, tmp_path, monkeypatch, edgeveil):
+    words = ["sweep", recipe_file, "--axis", "seed=1", "--json", "--out", tmp_path / "out", "--attacks", "codes"]
     folder = tmp_path / "out" / "points"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
-        deadline = time.monotonic() + 120
-        while not (folder.is_dir() and list(folder.glob("[!.]*.json"))) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        child.send_signal(signal.SIGINT)
-        assert child.wait(30) == 130
+    monkeypatch.setattr(engines, "processes", broken_off)
+    assert edgeveil(*words)[0] == 130
     before = {path.name: path.stat().st_mtime_ns for path in folder.glob("*.json")}
     assert len(before) == 1
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    last = r"All figures are in \S+\. Open \S+frontier\.svg or \S+frontier\.png"
-    assert strange(done.stderr, r"2 points, 1 of them done before; each is in \S+", PROGRESS, last) == []
-    assert re.fullmatch(last, done.stderr.splitlines()[-1])
-    frontier = json.loads(done.stdout)
+    monkeypatch.setattr(engines, "processes", here)
+    code, said, err = edgeveil(*words)
+    assert code == 0, err
+    assert "2 points, 1 of them done before; each is in " in err
+    assert re.fullmatch(r"All figures are in \S+\. Open \S+frontier\.svg or \S+frontier\.png", err.splitlines()[-1])
+    frontier = json.loads(said)
     assert len(frontier["points"]) == 2
     assert all(path.stat().st_mtime_ns == before.get(path.name, path.stat().st_mtime_ns) for path in folder.glob("*"))
     floor, mine = frontier["points"]
@@ -199,27 +200,32 @@ def test_a_sweep_in_processes_is_interrupted_and_gone_on_with(recipe_file, tmp_p
 
 
 @pytest.mark.nightly
-def test_a_sweep_on_a_ray_cluster(recipe_file, tmp_path, monkeypatch):
-    pytest.importorskip("ray")
+@pytest.mark.parametrize("engine", ["processes", "ray"])
+def test_a_sweep_in_other_processes(recipe_file, tmp_path, monkeypatch, engine):
+    if engine == "ray":
+        pytest.importorskip("ray")
     monkeypatch.setenv(
         "PYTHONPATH", os.pathsep.join([str(Path(sweep.__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
     )
-    frontier = sweep.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine="ray", jobs=1, attacks="codes")
+    frontier = sweep.sweep([Recipe.find(recipe_file)], [], tmp_path / "out", engine=engine, jobs=1, attacks="codes")
     assert [row["recipe"] for row in frontier["points"]] == ["label-only", "small-label-only"]
     assert all(row["target"]["accuracy"] > 0.9 for row in frontier["points"])
 
 
-QUICK = {"fixed D_z", "transfer", "logistic regression", "code counts", "inversion", "mixed"}
+FEW = {"fixed D_z", "logistic regression", "code counts"}
 
 
 @pytest.mark.slow
-def test_a_sweep_attacks_as_the_audit_does(tmp_path, monkeypatch):
-    quick = [family for family in adversaries() if family.name in QUICK]
+@pytest.mark.parametrize(
+    "names", [FEW, pytest.param({*FEW, "transfer", "inversion", "mixed"}, marks=pytest.mark.nightly)], ids=len
+)
+def test_a_sweep_attacks_as_the_audit_does(names, tmp_path, monkeypatch):
+    quick = [family for family in adversaries() if family.name in names]
     short_audit.shorten(monkeypatch, families=quick)  # of both
     monkeypatch.setattr(measuring, "adversaries", lambda: quick)
     monkeypatch.setattr(run_all, "NEARLY_ALL", 2.0)  # however much is read, none is left out
-    trained = train(small_recipe(write_npz(tmp_path)), tmp_path / "run")
-    export(trained.folder, ["workstation"], tmp_path / "export")
+    trained = Run.open(once.copied(small_run().folder, tmp_path / "run"))
+    export(trained.folder, ["jetson-nano"], tmp_path / "export")
     audited = audit(tmp_path / "export", run=trained.folder, artefact="keras")
     point = measuring.measure(
         trained.dataset(), trained.perturber(), trained.classifiers(), attacks="all", seed=trained.recipe.seed
@@ -227,7 +233,7 @@ def test_a_sweep_attacks_as_the_audit_does(tmp_path, monkeypatch):
     rows = fields(audited)
     assert point["attacked_by"] == [row["name"] for row in rows["adversaries"]]
     assert point["not_run"] == rows["not_run"]
-    assert set(point["attacked_by"]) >= QUICK - {"code counts"}  # two of them need the samples behind what left
+    assert set(point["attacked_by"]) >= names - {"code counts"}  # two of them need the samples behind what left
     # Which of two attacks of nearly the same strength is worst may turn on rounding in what was trained.
     assert point["leak"]["accuracy"] == pytest.approx(rows["worst_adaptive"]["accuracy"], abs=0.05)
     reader, _ = readers(audited)

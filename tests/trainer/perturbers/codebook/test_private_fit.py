@@ -12,12 +12,8 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support.small_runs import private_recipe, write_npz
 
-CODEBOOK = {
-    "kind": "codebook",
-    "keep": ["pixels"],
-    "codes": 4,
-    "width": 16,
-}
+pytestmark = pytest.mark.usefixtures("coarse_accountant")
+CODEBOOK = {"kind": "codebook", "keep": ["pixels"], "codes": 4, "width": 16}
 
 
 def recipe_of(path, perturber=None, **sections):
@@ -35,9 +31,7 @@ def test_what_ships_is_paid_for_and_the_sentence_stands(run, tmp_path):
     made = export(run.folder, ["workstation"], tmp_path / "export")
     marks = made.manifest["training"]["marks"]
     assert marks["models"] == {"encoder": "private: DP-SGD on two slices, 0.9 of the budget"}
-    assert marks["tables"] == {
-        "pictures": "private: Gaussian mechanism, 0.1 of the budget",
-    }
+    assert marks["tables"] == {"pictures": "private: Gaussian mechanism, 0.1 of the budget"}
     assert (marks["range"], marks["calibration"]) == ("public", "public")
     assert cover.section(made.manifest)["given"]
 

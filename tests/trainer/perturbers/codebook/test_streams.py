@@ -41,8 +41,13 @@ def held(folder, **changes):
     return run, fit_codebook(run)
 
 
-def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
-    run, perturber = held(tmp_path, codes=4, donors=2)
+@pytest.fixture(scope="module")
+def of_donors(tmp_path_factory):
+    return held(tmp_path_factory.mktemp("held"), codes=4, donors=2)
+
+
+def test_a_held_codebook_says_one_word_for_a_track(of_donors, tmp_path):
+    run, perturber = of_donors
     test = run.dataset().part("test")
     per_row = perturber.perturb(test.x)["label"]
     assert (per_row == test.y).mean() > 0.8
@@ -66,8 +71,8 @@ def test_a_held_codebook_says_one_word_for_a_track(tmp_path):
     assert all(row.astype(test.x.dtype).tobytes() in shown for row in frame[:, 4])
 
 
-def test_what_is_counted_of_a_held_codebook_is_its_word(tmp_path, monkeypatch):
-    run, perturber = held(tmp_path, codes=4)
+def test_what_is_counted_of_a_held_codebook_is_its_word(of_donors, monkeypatch):
+    run, perturber = of_donors
     monkeypatch.setattr(run, "perturber", lambda: perturber)
     through = over_seeds.pipeline(run, None, over_seeds.KERAS)
     found, outputs = over_seeds.measured(run, through)

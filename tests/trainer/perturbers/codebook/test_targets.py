@@ -45,13 +45,7 @@ def within(t: np.ndarray, y: np.ndarray) -> np.ndarray:
 def test_every_part_has_the_same_variance_within_y():
     u, y, rows = data()
     temperature = np.random.default_rng(1).normal(20, 5, len(u)) + 100 * y
-    kept = fit_kept(
-        ["pixels", "moments", "temperature"],
-        u,
-        rows,
-        y=y,
-        attributes={"temperature": temperature},
-    )
+    kept = fit_kept(["pixels", "moments", "temperature"], u, rows, y=y, attributes={"temperature": temperature})
     t = kept(u, rows)
     assert t.shape == (600, 16 + 3 + 1)
     variance = within(t, y).var(axis=0)
