@@ -262,6 +262,7 @@ def _check_attacks(part: Mapping[str, Any], of: str, at: str, z: str, tested: in
     if sorted(chance) != ["majority", "prior"]:
         _untrue(at, "expected prior and majority as guesses from y, and nothing else")
     for name in sorted(chance):
+        _number(chance[name], at + ": " + name, 0.0, 1.0)
         if not 0 <= chance[name] <= most + _ROUNDED_SHARE:
             words = "{} is {:g}, and the best guess from y alone is right on {:g} of the test rows"
             _untrue(at, words.format(name, chance[name], most))

@@ -20,6 +20,8 @@ from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle.archive import read_archive
+from edgeveil.edge_runtime.bundle.audit_document import check_audit
+from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main as edge
@@ -257,6 +259,20 @@ def test_a_file_that_breaks_no_rule_is_taken(tmp_path):
     made = forged(bundles.PAGE_MEMBER, lambda page: page)(tmp_path)
     for door in ("verify", "install", "flash", "inspect", "card", "audit --sign", "seal"):
         DOORS[door](made)
+
+
+def test_a_guess_without_a_figure_is_refused_in_words():
+    """It was a TypeError, which ends a service at a reload."""
+    audit = json.loads((ROOT / "tests/support/audit_of_0_2.json").read_text())
+    document = as_schema_2(audit)
+    about = {"speaks_of": audit["speaks_of"], "pipeline": audit["pipeline"]}
+    about |= {name: audit["data"][name] for name in ("target", "sensitive")}
+    check_audit(document, **about)
+    for one in document["findings"]:
+        if one.get("more", {}).get("kind") == "guess":
+            one["value"] = None
+    with pytest.raises(BundleRefused, match="expected 0 to 1, got"):
+        check_audit(document, **about)
 
 
 def leaves(value, at=()):
