@@ -31,13 +31,14 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        80_000,
+        82_700,
         66_000,
-        "Findings: 1,700 lines bought schema 1's reader, families in processes, best readers, tracks, three attacks.",
+        "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
+        "have it, the command tree, and the cost of anybody's model.",
     ),
-    "spine lines": Budget(70_750, 52_000, "The product without ext/."),
+    "spine lines": Budget(73_400, 52_000, "The product without ext/."),
     "modules": Budget(
-        416, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
+        422, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -48,7 +49,9 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        70_750, 55_000, "The tests of the tree after the deletions; of findings, readers, jobs and plants since."
+        73_900,
+        55_000,
+        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and the command tree.",
     ),
 }
 
