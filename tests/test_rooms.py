@@ -51,7 +51,7 @@ BUDGETS = {
     "tests lines": Budget(
         73_900,
         55_000,
-        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and the command tree.",
+        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands.",
     ),
 }
 
