@@ -80,13 +80,13 @@ def train(
 
     With EDGEVEIL_TRACK=mlflow:DIR in the environment, the ended run is written for MLflow too (edgeveil[mlflow]).
     """
-    from edgeveil.trainer.api import load_recipe
-    from edgeveil.trainer.ext.sweep.axes import settings
+    from edgeveil.trainer.ext.sweep.axes import settings, with_settings
+    from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.train import train as train_recipe
 
     if resume and replace:
         raise BadInput("--resume continues the run in --out and --replace puts it aside: give one of them.")
-    found = load_recipe(recipe, settings(change or ()))
+    found = with_settings(Recipe.find(recipe), settings(change or ()))
     if out is None:
         out = Path("runs", Path(recipe).stem if recipe.endswith(".toml") else recipe)
         out = out if resume or replace else free_path(out)
