@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from edgeveil.devices import profiles
 from edgeveil.devices.flashing import sd_card
 from edgeveil.devices.flashing.board import Board, runtime_output
 from edgeveil.devices.flashing.flash import flash_target
@@ -203,7 +204,7 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
             bundle,
             board.address,
             board.connection,
-            board.require("profile"),
+            profiles.load(board.require("profile"), commands=board.allow_commands),
             trust=board.require("trust"),
             wanted=replace(board.wanted, again=again),
             wheels=board.wheels,

@@ -49,6 +49,7 @@ class Settings(Table):
     """Keys of a board, and of ``[all]`` for every board."""
 
     profile: Text | None = Field(default=None, description="a profile's name or TOML file")
+    allow_commands: bool = Field(default=False, description="true to run the commands of a profile of your own")
     trust: Text | None = Field(default=None, description="the folder of edgeveil trust init")
     source: Text | None = Field(default=None, description="what the board perturbs, such as camera:0")
     source_credentials: Text | None = Field(default=None, description="a file with USER:PASSWORD of a network camera")
@@ -92,6 +93,7 @@ class SiteBoard:
     address: str
     connection: Connection = field(default_factory=Connection)
     profile: str | None = None
+    allow_commands: bool = False
     trust: Path | None = None
     wanted: Wanted = field(default_factory=Wanted)
     wheels: Path | None = None
@@ -218,6 +220,7 @@ def _board(name: str, own: BoardTable, common: Settings, path: Path) -> SiteBoar
         name=name,
         address=address,
         profile=str(at(board.profile)) if board.profile and board.profile.endswith(".toml") else board.profile,
+        allow_commands=board.allow_commands,
         trust=at(board.trust),
         wanted=Wanted(
             source=board.source and board.source.replace("{name}", name),

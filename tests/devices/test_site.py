@@ -140,3 +140,11 @@ def test_what_a_flash_needs_is_said_with_where_it_goes(tmp_path):
         board.require("trust")
     with pytest.raises(BadInput, match="a: profile is missing; give --for,"):
         board.require("profile")
+
+
+def test_the_commands_of_a_profile_of_ones_own_run_where_the_file_of_boards_allows_them(tmp_path):
+    (tmp_path / "boards.toml").write_text(
+        '[board.a]\naddress = "pi@a"\nprofile = "mine.toml"\nallow_commands = true\n[board.b]\naddress = "pi@b"\n'
+    )
+    allowed, other = (find(name, tmp_path / "boards.toml") for name in "ab")
+    assert (allowed.allow_commands, other.allow_commands) == (True, False)

@@ -88,7 +88,7 @@ SEEDS = [{"ran": True, "rate": {"accuracy": 0.5, "low": 0.4, "high": 0.625}}, {"
 def test_loops_conditions_and_columns_make_a_table(made):
     assert made(TOML, a={"rows": {"x": {"seeds": SEEDS}}}, b={}) == (
         "## Rates\n\n2 records, chance 50.\n\n"
-        "| what | right | of | none |\n| --- | --- | --- | --- |\n| x | 50.0 [40.0, 62.5] | 2 | - |"
+        "| what | right | of | none |\n|---|---|---|---|\n| x | 50.0 [40.0, 62.5] | 2 | - |"
     )
 
 

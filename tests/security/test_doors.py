@@ -17,6 +17,7 @@ import pytest
 
 from edgeveil.devices import profiles
 from edgeveil.devices.flashing.wheels import read_inputs
+from edgeveil.devices.site import SiteBoard
 from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.api import Perturber
 from edgeveil.edge_runtime.bundle.archive import read_archive
@@ -33,7 +34,7 @@ from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.rerun import rerun
 from edgeveil.trainer.cli.bench_command import bench
 from edgeveil.trainer.cli.boards import check, flash
-from edgeveil.trainer.cli.card_command import card
+from edgeveil.trainer.cli.bundle_command import bundle_card
 from edgeveil.trainer.cli.common import board_profile
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing import seal as sealing
@@ -169,7 +170,7 @@ def rerun_of(foreign):
 
 
 def shown(foreign):
-    card(foreign.bundle, foreign.trust, dpia=foreign.bundle.with_name("dpia.html"))
+    bundle_card(foreign.bundle, foreign.trust, [foreign.bundle.with_name("dpia.html")])
 
 
 DOORS = {
@@ -332,11 +333,12 @@ PROFILES = {
     "compiler": (('name = "workstation"\n', 'compiler = "./helper"'), "compiler must be the name of a compiler"),
 }
 ALWAYS = ("library", "python", "compiler")  # refused whatever is allowed
+SITE = SiteBoard("b", "ssh://pi@b")
 READERS = {
     "load": profiles.load,
-    "flash": lambda path: flash(None, Path("x.veil"), "ssh://pi@b", path, Path("trust")),
-    "devices check": lambda path: check(None, "ssh://pi@b", path),
-    "bench": lambda path: bench(None, Path("x.veil"), on="ssh://pi@b", profile=path),
+    "flash": lambda path: flash(SITE, Path("x.veil"), path, Path("trust")),
+    "board check": lambda path: check(SITE, path),
+    "bench": lambda path: bench(SITE, Path("x.veil"), profile=path),
     "allowed": lambda path: profiles.load(path, commands=True),
 }
 

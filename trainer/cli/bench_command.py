@@ -187,7 +187,7 @@ def bench(
         more += ["--pace", str(pace)] if pace is not None else []
         limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
         named = profile or at.profile
-        known = None if named is None else board_profile(named, allow_commands)
+        known = None if named is None else board_profile(named, allow_commands or at.allow_commands)
         with at.open() as board:
             document = on_board(board, bundle, known, more, limit_s)
     else:

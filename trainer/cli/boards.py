@@ -105,7 +105,7 @@ def check(
     from edgeveil.devices.flashing.readiness import findings, matching
 
     profile = profile or at.profile
-    named = None if profile is None else board_profile(profile, allow_commands)
+    named = None if profile is None else board_profile(profile, allow_commands or at.allow_commands)
     with at.open() as board:
         if named is None:
             known = {name: profiles.load(name) for name in profiles.names()}
@@ -192,7 +192,7 @@ def flash(
             bundle,
             at.address,
             at.connection,
-            board_profile(profile or at.require("profile"), allow_commands),
+            board_profile(profile or at.require("profile"), allow_commands or at.allow_commands),
             trust=trust,
             wanted=wanted,
             wheels=wheels or at.wheels,
