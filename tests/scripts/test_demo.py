@@ -123,7 +123,7 @@ VERBS = {
         r"Sealed \S+more\.veil\. Next: edgeveil bundle verify .+",
     ),
     "report": (
-        ("report", "OUT/run", "--export", "OUT/export", "--out", "OUT/more.html"),
+        ("run", "report", "OUT/run", "--export", "OUT/export", "--out", "OUT/more.html"),
         (),
         r"Wrote the report\. Open \S+more\.html",
     ),
