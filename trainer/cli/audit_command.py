@@ -70,7 +70,8 @@ def audit(
 ) -> None:
     """Attack an artefact: how much does an adversary who retrains still learn?
 
-    Ends with 3 over the recipe's limits.
+    --jobs N trains N attacks at a time, and --engine ray on a cluster (EDGEVEIL_JOBS=N, ray or ray:N). Ends with 3 over
+    the recipe's limits.
     """
     from edgeveil.trainer.audit.audit import audit as run_audit
     from edgeveil.trainer.audit.document import add_column, require_new, require_ships, save

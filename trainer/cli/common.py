@@ -105,7 +105,8 @@ def workers(usual: int | None = None) -> dict[str, Any]:
     match = re.fullmatch(r"(ray)?:?([1-9][0-9]*)?", text)
     if match is None:
         raise BadInput(f"EDGEVEIL_JOBS: expected a number of 1 or more, ray or ray:N; got {text}.")
-    return {"jobs": int(match[2] or usual or cores()), "engine": match[1] or "processes"}
+    jobs = match[2] or usual or cores()
+    return {"jobs": None if jobs is None else int(jobs), "engine": match[1] or "processes"}
 
 
 def free_path(wanted: Path) -> Path:

@@ -113,7 +113,7 @@ GONE = {
     "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
     "commit baecb1ef has it",
     **dict.fromkeys(
-        ("audit --engine", "run sweep --engine", "publish archive --engine"),
+        ("run sweep --engine", "publish archive --engine"),
         "set EDGEVEIL_JOBS=ray, or ray:4 for four at a time",
     ),
     **dict.fromkeys(
@@ -256,6 +256,8 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     Raises ``BadInput`` where an old command lacks the word that its new spelling needs.
     """
     notes, variables = dict[str, None](), dict[str, str]()
+    if words[:1] == ["audit"]:
+        words = _workers(words, variables)
 
     def note(old: str, new: str) -> None:
         notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
@@ -293,6 +295,23 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
             note(key, f"{option.format('FILE')} in the environment")
             variables[option.partition("=")[0]] = given
     return [*verb, *out[1:]], list(notes), variables
+
+
+def _workers(words: list[str], variables: dict[str, str]) -> list[str]:
+    """The words of an audit without ``--jobs`` and ``--engine``, which are short for EDGEVEIL_JOBS."""
+    given, out, left = dict[str, str](), list[str](), iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name in ("--jobs", "--engine"):
+            given[name] = value if equals else next(left, "")
+        else:
+            out.append(word)
+    engine = given.get("--engine", "processes")
+    if engine not in ("processes", "ray"):
+        raise BadInput(f"--engine: expected processes or ray; got {engine}.")
+    if given:
+        variables["EDGEVEIL_JOBS"] = f"{'' if engine == 'processes' else 'ray:'}{given.get('--jobs', '')}"
+    return out
 
 
 class OfSite(Commands):

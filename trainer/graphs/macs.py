@@ -139,7 +139,7 @@ class Counted(NamedTuple):
 
 
 NOTHING = Cost(0, 0)
-OPEN = ": a size is open"
+OPEN, OWN = ": a size is open", ": a layer of another package"
 
 # Layers that are one product of a kernel with the input, and the kernel's axis of output channels.
 _KERNELS = {
@@ -155,6 +155,7 @@ _UNCOUNTED |= {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"}
 def keras_macs(model: Any) -> Cost:
     """The cost of a built Keras model. Raises ``BadInput`` for a layer that it cannot count."""
     cost, uncounted = counted_keras(model)
+    uncounted = [name for name in uncounted if not name.endswith(OWN)]  # its operations are seen once it is exported
     if uncounted:
         raise BadInput(f"do not know how to count the layer {', '.join(uncounted)}; use convolutions and Dense.")
     return cost
@@ -209,7 +210,7 @@ def _layer(layer: Any, inputs: Any, outputs: Any) -> tuple[str | None, Cost]:
     own = not type(layer).__module__.startswith(("keras.", "edgeveil.models."))
     weights = sum(math.prod(weight.shape) for weight in getattr(layer, "weights", ()))
     if kind in _UNCOUNTED or own:
-        return "", Cost(0, weights)
+        return OWN if own else "", Cost(0, weights)
     recurrent = kind in ("GRU", "LSTM", "SimpleRNN")  # each step meets both kernels
     if kind not in _KERNELS and not recurrent:
         return None, Cost(0, weights)

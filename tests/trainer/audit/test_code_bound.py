@@ -82,7 +82,7 @@ def test_a_code_that_tells_all_is_never_left_out_for_that():
     found = bound([[[500, 500], [500, 500], [30, 0]]])
     assert found["worst"] == {"y": 0, "code": 2, "units": 30}
     assert found["factor"] > 1.9
-    assert "so this says little" in found["sentence"]
+    assert "so this bounds nothing" in found["sentence"]
 
 
 @pytest.mark.parametrize("counts", [[[40, 40], *[[5, 5]] * 10], [[5, 5]] * 10])

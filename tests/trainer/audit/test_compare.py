@@ -95,7 +95,7 @@ def test_a_further_label_is_attacked_too():
     assert rows["age"]["worst_threshold"]["read"]
     assert not rows["hidden"]["worst_grouping"]["read"]
     assert labels_of(findings(document))["worst"]["label"] in ("mood", "age")
-    assert "Also read: " in as_text(document)
+    assert "Of other labels, which the verdict is not about, the worst: mood itself" in as_text(document)
     assert "whether age is below 2" in render_pairs(document)
     assert labels_of(findings(found(before, after, order="matched")))["labels"] == []
 

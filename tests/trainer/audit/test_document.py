@@ -123,7 +123,9 @@ def test_an_audit_of_0_2_is_read_as_findings_that_have_all_its_numbers():
     assert [(one.name, one.value) for one in certified] == [
         ("counted channel", old["certificate"]["bound"]),
         ("worst code", old["certificate"]["per_code"]["factor"]),
+        ("channel", None),
     ]
+    assert certified[2].text == old["certificate"]["population_free"]
     assert "Cannot tell: upper ends of attacks reach" in summary(new)
     data = old["data"]
     spoken = {"speaks_of": old["speaks_of"], "pipeline": old["pipeline"]}

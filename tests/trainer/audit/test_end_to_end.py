@@ -139,7 +139,7 @@ def test_the_digit_that_z_is_made_of_is_attacked_too(document):
     assert what["worst"]["read"]
     floor = fields(document)["label_only"]["what_else"]["labels"][1]
     assert digit["bits"]["mean"] > floor["bits"]["mean"] + 0.2
-    assert f"Also read: {what['worst']['question']}, AUC" in as_text(document)
+    assert f"the worst: {what['worst']['question']}, AUC" in as_text(document)
 
 
 def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):

@@ -65,7 +65,7 @@ def test_labels_that_differ_are_another_order(npz):
     ("spoil", "words"),
     [
         (lambda raw, out: out.write_bytes(b"no zip"), "cannot be read"),
-        (lambda raw, out: out.unlink(), "--after"),
+        (lambda raw, out: out.unlink(), "AFTER"),
         (lambda raw, out: np.savez(raw, x=X), "`y` is missing"),
         (lambda raw, out: np.savez(out, frames=X), "`x` is missing"),
     ],
