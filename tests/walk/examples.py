@@ -123,7 +123,7 @@ def _with_its_imports(script: Path) -> str:
     return "".join([text, *(path.read_text() for path in beside if path.is_file())])
 
 
-OTHERS = {".", "apt-get", "cp", "echo", "mkdir", "pip", "python3", "scp", "ssh", "ssh-keygen"}
+OTHERS = {".", "apt-get", "cp", "echo", "install", "mkdir", "pip", "python3", "scp", "ssh", "ssh-keygen", "su"}
 
 
 def _check_edgeveil(words: list[str]) -> None:

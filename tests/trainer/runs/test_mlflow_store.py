@@ -99,7 +99,8 @@ def train(monkeypatch, capsys, *words):
 
 def test_train_refuses_before_it_begins_where_nothing_can_be_tracked(monkeypatch, capsys, tmp_path):
     monkeypatch.setitem(sys.modules, "mlflow", None)
-    code, said = train(monkeypatch, capsys, "--out", tmp_path / "run", "--track", f"mlflow:{tmp_path / 'mlruns'}")
+    monkeypatch.setenv("EDGEVEIL_TRACK", f"mlflow:{tmp_path / 'mlruns'}")
+    code, said = train(monkeypatch, capsys, "--out", tmp_path / "run")
     assert (code, said.count("\n")) == (2, 1)
     assert "mlflow-skinny" in said
     assert list(tmp_path.iterdir()) == []
