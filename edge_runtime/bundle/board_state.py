@@ -206,7 +206,12 @@ def merged(state: State, copy: State) -> State:
 
 
 def _encoded(state: State) -> bytes:
-    return strict_json.dumps(dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=3))
+    document = dict(state._asdict(), accepted=dict(state.accepted._asdict()), schema=3)
+    if not (state.has_index or state.ledger or state.spent):
+        # A runtime of 0.2 reads this, and a board may go back to one.
+        del document["has_index"], document["ledger"], document["spent"]
+        document["schema"] = 2
+    return strict_json.dumps(document)
 
 
 def _parse(data: bytes) -> State:

@@ -132,7 +132,7 @@ def test_a_line_that_is_lost_for_good_is_said_with_what_lies_there(server, lapla
     connection = Connection(str(root), running.identity, running.known_hosts)
 
     def lost(self, _data, _progress=None):
-        self.board.transport._client.get_transport().sock.close()
+        self.board.transport._clients[-1].get_transport().sock.close()
         raise DeviceFailed("the line broke")
 
     monkeypatch.setattr(RemoteWorkspace, "put", lost)

@@ -118,8 +118,9 @@ def on_board(board, root, *words, code=0):
 
 @pytest.mark.nightly
 def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(older, board, owner, edgeveil, done):
-    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service", *board.options()]
-    first = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)
+    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--no-service"]
+    first = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where, *version_0_1.login(board))
+    where += board.options()
     sha, to = first["sha"], ["--on", board.target]
     assert first["steps"] == ["trust", "upload", "install"]
 
@@ -175,7 +176,7 @@ def test_it_keeps_its_release_through_a_flash_the_new_trust_an_update_and_back(o
 
 def test_one_that_updates_itself_goes_over_without_a_flash(older, here, owner, edgeveil, done, tmp_path):
     board, root, updates = here, str(tmp_path / "hall"), tmp_path / "updates"
-    where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *board.options(root=root)]
+    where = ["--for", "workstation", "--trust", owner / "root", "--no-service", *version_0_1.login(board, root)]
     sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where)["sha"]
     updates.mkdir()
     for name in ("second.veil", "index.json"):
@@ -208,10 +209,12 @@ def test_its_service_goes_on_with_the_units_of_0_1_and_with_new_ones(older, virt
     board, wheels = virtual_board, tmp_path / "wheels"
     owner = older.owner(tmp_path, "watching")
     edgeveil("board", "wheels", "raspberry-pi-cpu", *emulated_boards.wheels(emulated_boards.LITERT), "--out", wheels)
-    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--wheels", wheels, *board.options()]
+    where = ["--for", "raspberry-pi-cpu", "--trust", owner / "root", "--wheels", wheels]
     service = ["--source", "simulate:depth?fps=5", "--sink", "npz:/var/lib/edgeveil/hall?rotate=1MB,20s"]
     board.run("systemctl is-system-running --wait || true", timeout_s=600)
-    sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where, *service)["sha"]
+    login = version_0_1.login(board)
+    sha = older.edgeveil("flash", owner / "first.veil", "--to", board.target, *where, *login, *service)["sha"]
+    where += board.options()
     health = board_service.healthy(board)
     assert health["bundle"] == "first"
     record = {"flashed by": version_0_1.COMMIT, "isolation by 0.1": health["isolation"], "seconds": {}}

@@ -120,7 +120,7 @@ def check(edgeveil, flash, owner, board, number, was):
     board, wanted = SimulatedBoard(board.folder), sha_of(owner, number)
     runtime = board.root / "runtime/current/edgeveil-edge.pyz"
     for command in ("releases", "rollback", *["status"] * (not runtime.exists())):
-        code, _, said = edgeveil(board, command)
+        code, _, said = edgeveil(board, "board", command)
         if not runtime.exists():
             assert (code, said) == (2, f"error: {NOTHING}\n")
         elif command == "rollback":

@@ -260,6 +260,7 @@ def test_a_board_of_before_remembers_at_its_next_start(board):
     """Its state is of schema 1, without a word of trust."""
     for name in (STATE_FILE, COPY_FILE):
         document = json.loads((board.root / name).read_bytes())
+        assert document["schema"] == 2  # a board without a ledger can go back to a runtime of 0.2
         del document["accepted"]
         (board.root / name).write_bytes(policy_bytes({**document, "schema": 1}))
     assert read_state(str(board.root)).accepted == Accepted()

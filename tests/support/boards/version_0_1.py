@@ -47,6 +47,12 @@ else:
 """
 
 
+def login(board: Any, root: str | None = None) -> list[str]:
+    """The options of its command line for a board."""
+    words = ["--identity", str(board.identity), "--known-hosts", str(board.known_hosts)]
+    return words if root is None else [*words, "--root", root]
+
+
 @dataclass(frozen=True)
 class Older:
     """Its packages, in a folder of their own."""

@@ -143,7 +143,7 @@ def test_what_a_flash_leaves_out_is_as_the_file_has_it(asked, edgeveil, monkeypa
     calls = []
 
     def flash_target(bundle, address, connection, profile, *, trust, wanted, **more):
-        calls.append((address, connection.root, profile, str(trust), wanted))
+        calls.append((address, connection.root, profile.name, str(trust), wanted))
         raise BadInput("enough")
 
     monkeypatch.setattr("edgeveil.devices.flashing.flash.flash_target", flash_target)

@@ -45,7 +45,7 @@ def test_boards_are_asked_and_silence_is_exit_code_four(edgeveil, monkeypatch):
         def facts_document(self):
             return {"board": "Raspberry Pi 4", "architecture": "aarch64", "python": "3.11.2"}
 
-    def opened(_, target):
+    def opened(_, target, say):
         if "silent" in target:
             raise DeviceFailed("no answer within 10 s")
         return Board()
