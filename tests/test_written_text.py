@@ -9,7 +9,7 @@ from edgeveil.devices.toml_tables import read_toml
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.errors import BadInput, written_text
 from edgeveil.edge_runtime.sinks.uri import secret
-from edgeveil.trainer.cli.common import asked_passphrase
+from edgeveil.trainer.cli.common import PASSPHRASE, asked_passphrase
 from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing.keys import Address
@@ -35,12 +35,18 @@ def password(path):
         return got[0]
 
 
+def passphrase(path):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(f"{PASSPHRASE}_FILE", str(path))
+        return asked_passphrase()
+
+
 # The text of a good file, and what the door makes of it.
 DOORS = {
     "recipe": (DIGITS, lambda path: Recipe.find(path).name, "digits-codebook"),
     "plan": (PLAN, lambda path: Plan.read(path).anonymity.k, 5),
     "boards": ('[boards.a]\naddress = "a"\n', lambda path: list(read_toml(path, "boards", "docs")["boards"]), ["a"]),
-    "passphrase": ("schlüssel\r\n", asked_passphrase, "schlüssel"),
+    "passphrase": ("schlüssel\r\n", passphrase, "schlüssel"),
     "password of a board": ("schlüssel\n", password, "schlüssel"),
     "password of a sink": ("schlüssel\n", lambda path: secret(str(path), None, "the password"), "schlüssel"),
     "PIN": ("1234\n", lambda path: Address.parse(f"pkcs11:token=t;object=a?pin-source=file:{path}").pin(None), "1234"),

@@ -13,7 +13,6 @@ from edgeveil.edge_runtime.errors import SPENT, BadInput, DeviceFailed, LimitNot
 from edgeveil.edge_runtime.kinds import SINKS, check_replay, check_sink, check_source, fact_of, needs_daemon
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sinks.uri import without_secrets
 from edgeveil.edge_runtime.util.validate import counted
 
 # Reasons for which a frame may rightly not come out: no one in it, the end, a newer one, or no budget for it.
@@ -118,6 +117,8 @@ def _refuse_root(settings: Settings) -> None:
     """One who takes over the process with the network has what its user has."""
     on_network = [one for one in settings.sink if not fact_of(SINKS, one, "file")]
     if os.geteuid() == 0 and on_network and not settings.as_root:
+        from edgeveil.edge_runtime.sinks.uri import without_secrets  # no code that sends in the inside
+
         raise BadInput(
             "expected another user than root for the process with the network, which sends to {}: start edgeveil-edge "
             "inside --inside-at DIR as root, and this with the same --inside-at as a user of its own "

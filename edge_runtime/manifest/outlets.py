@@ -7,12 +7,10 @@ beyond that; an entry of the list that leaves an answer out is an error.
 
 from typing import Any, Callable, Iterable, List, Mapping, NamedTuple, Optional, Tuple
 
-from edgeveil.edge_runtime.manifest.count import MICRO, parse_count
-
 Document = Mapping[str, Any]
 Entry = Mapping[str, Any]
 NONE, NOISE, EXACT = LEVELS = ("none", "noise", "exact")  # how what no attack reads goes out; more with each
-HIDES = MICRO  # with more epsilon than this, 1, a record's noise hides no track: what it is added to counts as exact
+HIDES = 10**6  # with more epsilon than this, 1, a record's noise hides no track: what it is added to counts as exact
 
 
 class Outlet(NamedTuple):
@@ -47,12 +45,21 @@ def _unpromised(manifest: Document) -> str:
 
 
 def _count_bits(manifest: Document) -> float:
-    rules = parse_count(manifest.get("count"))
+    rules = _counts(manifest)
     return 0.0 if rules is None else rules.bits
 
 
+def _counts(manifest: Document) -> Any:
+    """The rules of what is counted, or None."""
+    if manifest.get("count") is None:
+        return None
+    from edgeveil.edge_runtime.manifest.count import parse_count  # few bundles count: the others start sooner
+
+    return parse_count(manifest["count"])
+
+
 def _counts_told(manifest: Document) -> str:
-    rules = parse_count(manifest.get("count"))
+    rules = _counts(manifest)
     if rules is None:
         return NONE
     return NOISE if rules.noise is not None and rules.noise.micro_epsilon <= HIDES else EXACT

@@ -42,6 +42,8 @@ class Pictures(object):
     second at most. Raises as a source does.
     """
 
+    _rest = b""  # what came beyond the last line or picture
+
     def __init__(self, text: str, tick_hz: Optional[float] = None) -> None:
         self._address = addresses.parse(text)
         self.name = self._address.shown
@@ -149,7 +151,7 @@ class Pictures(object):
         if not 0 < length <= MAX_JPEG_BYTES:
             raise Unsupported("{} sends pictures of more bytes than the limit".format(self.name))
         while len(self._rest) < length:
-            self._fill()
+            self._fill("in the middle of a picture")
         data, self._rest = self._rest[:length], self._rest[length:]
         return data
 
@@ -175,11 +177,11 @@ class Pictures(object):
         line, _, self._rest = self._rest.partition(b"\n")
         return line.strip()
 
-    def _fill(self) -> None:
+    def _fill(self, when: str = "") -> None:
         """Read what has come, at least a byte."""
         data = self._answer.read1(CHUNK)
         if not data:
-            raise Disconnected("{} closed the connection".format(self.name))
+            raise Disconnected("{} closed the connection {}".format(self.name, when).strip())
         self._rest += data
 
     @contextlib.contextmanager

@@ -73,7 +73,7 @@ def test_a_networked_sink_of_a_package_gets_each_frame_from_the_service(run, sou
         receiver = threading.Thread(target=receive)
         receiver.start()
         sink = f"collector://127.0.0.1:{server.getsockname()[1]}"
-        manifest = run("--source", source, "--sink", sink, "--health", "off", stdin=stdin)
+        manifest = run("--source", source, "--sink", sink, "--health", "off", "--as-root", stdin=stdin)
         receiver.join(10)
     form, data = wire.Format(manifest.outputs, manifest), b"".join(received)
     size = wire.HEADER_BYTES + form.payload_bytes

@@ -13,7 +13,7 @@ def test_a_short_soak_accounts_for_every_frame():
     document = soak.soak(7, hurry=3)
     assert document["exit_code"] == 0
     assert document["unaccounted"] == 0
-    assert document["frames_out"] > 100
+    assert document["frames_out"] > 40
     assert list(document["record_sizes"]) == ["112"]
 
 

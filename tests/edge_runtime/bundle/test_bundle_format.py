@@ -25,7 +25,7 @@ SCHEMA = json.loads((ROOT / "docs" / "reference" / "schemas" / "manifest.schema.
 
 
 def reasons_of_the_table() -> set[str]:
-    rows = TEXT.split("## 8. Reasons")[1].split("| --- | --- |")[1].splitlines()
+    rows = TEXT.split("## 8. Reasons")[1].split("|---|---|")[1].splitlines()
     return {word for row in rows if row.startswith("|") for word in re.findall(r"`([a-z0-9-]+)`", row.split("|")[1])}
 
 
@@ -81,8 +81,8 @@ def test_a_bundle_can_be_made_from_the_tables_of_the_page():
 
 
 def _rows(heading: str) -> list[list[str]]:
-    table = TEXT.split(heading)[1].split("| ---: |")[1].split("\n\n")[0]
-    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()[1:]]
+    table = TEXT.split(heading)[1].split("|---|---|\n", 1)[1].split("\n\n")[0]
+    return [[cell.strip() for cell in row.strip("|").split("|")] for row in table.splitlines()]
 
 
 def _fields(rows: list[list[str]], name: str, data: bytes, offset: int) -> bytes:

@@ -186,7 +186,7 @@ def test_a_stream_of_one_answer_costs_one_and_a_restart_another(held, tmp_path):
         words = arguments(held, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
         code, document, _ = finish(start(words, tmp_path))
         assert code == 0
-        assert document["frames_out"] > 20
+        assert document["frames_out"] > 5  # far more than one answer, on a slow machine too
         # The answer, and one that was reserved for the next.
         assert spent(tmp_path / "ledger") == 2 * starts * MICRO
 

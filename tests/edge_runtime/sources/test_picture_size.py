@@ -168,7 +168,7 @@ def test_a_picture_of_some_kilobytes_does_not_fill_the_memory(suffix, tmp_path):
     assert len(data) < 2 * 2**20
     (tmp_path / ("0" + suffix)).write_bytes(data)
     said, grown_mib = measured("images", "ImagesSource", tmp_path)
-    assert said == "shape"
+    assert "(shape)" in said
     assert grown_mib < 16
     taken, unguarded_mib = measured(
         "images", "ImagesSource", tmp_path, "module.read_size = lambda data: tuple({!r}[:2])".format(SENSOR["shape"])
