@@ -361,7 +361,7 @@ def _most(data: bytes, what: str) -> float:
         values = np.lib.format.read_array(io.BytesIO(data), allow_pickle=False)
         return float(np.abs(values.astype(np.float64)).max()) if values.size else 0.0
     except (ValueError, EOFError, MemoryError):
-        problem = "the golden outputs of {} are no arrays of numbers: export it again".format(what)
+        problem = "the golden outputs of {} are no arrays of numbers. Export it again.".format(what)
         raise BundleRefused("tolerance", problem) from None
 
 
@@ -388,5 +388,5 @@ def _check_tolerance(
         raise BundleRefused(
             "tolerance",
             "{} may be off by {:g} in its self-test, and a quarter of the range, {:g}, is the most that still shows "
-            "something: export it again, for kernels that agree".format(what, allowed, most),
+            "something. Export it again, for kernels that agree.".format(what, allowed, most),
         )

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from edgeveil.edge_runtime.manifest.schema import MAX_MANIFEST_BYTES
+from tests.hostile_bundles import one_artefact, onnx_models
 from tests.hostile_bundles.museum import changed, exhibit, exhibits, good, signed_text
 from tests.support import bundles
 
@@ -116,9 +117,16 @@ exhibits(
     ("bad-value", "zero_point_out_of_range", lambda m: _artefact(m)["inputs"][0].update(zero_point=128)),
     ("wrong-type", "scale_without_zero_point", lambda m: _artefact(m)["inputs"][0].update(zero_point=None)),
     ("bad-value", "negative_tolerance", lambda m: _artefact(m)["tolerance"].update(max_abs=-1)),
+    ("tolerance", "tolerance_of_any_output", lambda m: _artefact(m)["tolerance"].update(max_abs=1e9)),
     ("bad-value", "format_that_nothing_runs", lambda m: _artefact(m).update(format="pickle")),
     ("bad-count", "ten_thousand_stages", lambda m: m.update(stages=m["stages"][:1] * 10_000)),
 )
+
+
+@exhibit("model")
+def network_whose_weights_are_another_file() -> bytes:
+    manifest, members = one_artefact.example("onnx", onnx_models.data_in_the_systems_files())
+    return bundles.sealed(bundles.with_members(manifest, members), members)
 
 
 # Stages and what leaves

@@ -155,9 +155,9 @@ _UNCOUNTED |= {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"}
 def keras_macs(model: Any) -> Cost:
     """The cost of a built Keras model. Raises ``BadInput`` for a layer that it cannot count."""
     cost, uncounted = counted_keras(model)
-    uncounted = [name for name in uncounted if not name.endswith(OWN)]  # its operations are seen once it is exported
-    if uncounted:
-        raise BadInput(f"do not know how to count the layer {', '.join(uncounted)}; use convolutions and Dense.")
+    unknown = [name for name in uncounted if not name.endswith(OWN)]  # its operations are seen once it is exported
+    if unknown:
+        raise BadInput(f"do not know how to count the layer {', '.join(unknown)}; use convolutions and Dense.")
     return cost
 
 

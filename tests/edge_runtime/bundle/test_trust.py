@@ -51,9 +51,7 @@ def test_keys_of_a_folder_are_read_and_other_files_passed_over(tmp_path):
 def test_a_file_that_is_no_key_is_named(tmp_path, text):
     (tmp_path / "bad.pub").write_text(text)
     (tmp_path / "good.pub").write_text(GOOD)
-    with pytest.raises(
-        BadInput, match=r"bad\.pub (is no public key: expected one line|cannot be read: it has more than)"
-    ):
+    with pytest.raises(BadInput, match=r"bad\.pub (is no public key: expected one line|.*it has more than)"):
         open_trust(tmp_path)
 
 

@@ -204,7 +204,7 @@ def test_the_last_answer_goes_on_and_the_next_one_does_not_begin(tmp_path):
     manifest["spending"]["most_micro_epsilon"] = MICRO
     one = bundles.make_bundle(tmp_path, example=(manifest, members))
     create(str(tmp_path / "ledger"))
-    for more_than, dropped in ((20, False), (-1, True)):
+    for more_than, dropped in ((5, False), (-1, True)):
         words = arguments(one, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
         code, document, _ = finish(start(words, tmp_path))
         assert code == 0

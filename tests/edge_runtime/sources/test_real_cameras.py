@@ -173,7 +173,7 @@ class Camera(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         server = self.server
         server.asked.append(dict(self.headers))
-        if server.mode == "locked":
+        if server.mode == "locked" or (server.login and "Authorization" not in self.headers):
             self.send_response(401)
             self.end_headers()
             return
@@ -205,7 +205,7 @@ class Camera(http.server.BaseHTTPRequestHandler):
 def camera():
     server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Camera)
     server.daemon_threads = True
-    server.mode, server.asked, server.stop = "stream", [], threading.Event()
+    server.mode, server.login, server.asked, server.stop = "stream", False, [], threading.Event()
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
     thread.start()
     yield server
@@ -221,7 +221,7 @@ def address(server, who=""):
 
 @pytest.mark.parametrize(("mode", "frames"), [("stream", 20), ("single", 4)])
 def test_a_network_camera_sends_jpeg_after_jpeg(camera, mode, frames):
-    camera.mode = mode
+    camera.mode, camera.login = mode, True
     found, text = probe(address(camera, "who:pass%20word@"), [240, 320, 3], "uint8", None, frames=frames)
     assert found["error"] is None, text
     assert found["raw_on_network"]
