@@ -212,7 +212,9 @@ def test_a_board_of_version_0_1_goes_over_and_runs_what_it_ran(board, owner, tmp
     assert (status["committed"], status["current"], status["floor"]) == (before["committed"], release.name, 1)
     assert (status["index"]["name"], status["index"]["version"]) == ("hall", 7)
     assert (board / "current/edgeveil-edge.pyz").resolve() == installed(board).resolve()
-    assert json.loads((board / "state-copy.json").read_text()) == dict(before, has_index=True)
+    assert json.loads((board / "state-copy.json").read_text()) == dict(
+        before, schema=3, has_index=True, ledger="", spent=0
+    )
 
 
 def test_a_runtime_that_hangs_is_not_installed(tmp_path, monkeypatch):

@@ -93,14 +93,19 @@ def test_counts_leave_once_a_period_and_stop_with_the_budget(sent):
     assert len(set(map(len, counts_of(messages)))) == 1
     for one in counts:
         jsonschema.validate(one, SCHEMA)
-    assert [one["state"] for one in counts[:3]] == ["part", "counted", "spent"]
+    states = [one["state"] for one in counts]
+    first = states.index("counted")
+    # The period that runs at the start is sent as a part, unless the service took longer than that to start: the
+    # inside has paid for it even so.
+    assert states[:first] in ([], ["part"])
+    assert set(states[first + 1 :]) == {"spent"}
     periods = [one["period"] for one in counts]
     assert periods == list(range(periods[0], periods[0] + len(periods)))
-    whole = counts[1]
+    whole = counts[first]
     # Both lanes are crossed within ten seconds, each by one person at a time.
     assert 2 <= sum(whole["lines"]["door"].values()) <= 8
     assert 0 <= whole["zones"]["hall"]["occupancy"] <= 2
-    assert counts[2]["lines"]["door"] == {"in": None, "out": None}
+    assert counts[first + 1]["lines"]["door"] == {"in": None, "out": None}
     assert whole["epsilon"] == 100.0
     assert document["frames_out"] > 50
     assert Ledger(str(ledger)).book().lifetime == 2 * EPSILON
