@@ -151,7 +151,7 @@ class Record:
     boards: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, fleet: Path) -> Record:
+    def open(cls, fleet: Path) -> Record:
         """The record next to a fleet's file. Raises ``BadInput`` for an invalid one."""
         path = fleet.with_suffix(".state.json")
         try:

@@ -34,7 +34,7 @@ class Subject(int):
     former: int
 
     @classmethod
-    def of(cls, name: str) -> "Subject":
+    def from_name(cls, name: str) -> "Subject":
         """The subject of this name. Spellings of one name are one subject, with one budget."""
         made = cls(_number(one_spelling(name)))
         made.former = _number(name)

@@ -42,7 +42,7 @@ class Board:
 
     def facts(self, accelerator: str | None = None) -> Facts:
         """The board's facts, from a script that is sent there. Raises ``DeviceFailed``."""
-        return Facts.of(self.facts_document(accelerator))
+        return Facts.from_document(self.facts_document(accelerator))
 
     def facts_document(self, accelerator: str | None = None) -> dict:
         """The facts as the script printed them; as root, where only the password makes a user root."""

@@ -104,7 +104,7 @@ class Facts:
     services: tuple[OnBoard, ...] = ()  # all of EdgeVeil's there, whatever their folders
 
     @classmethod
-    def of(cls, document: Mapping[str, Any]) -> Facts:
+    def from_document(cls, document: Mapping[str, Any]) -> Facts:
         """From the JSON that a board printed. Raises ``BadInput`` if it is invalid."""
         try:
             known = {name: document[name] for name in cls.__dataclass_fields__ if name in document}

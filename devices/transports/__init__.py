@@ -47,7 +47,7 @@ def open_transport(
     if url.scheme == "serial" and url.path:
         from edgeveil.devices.transports.serial import SerialTransport
 
-        return SerialTransport.of(url, password=password, say=say)
+        return SerialTransport.from_url(url, password=password, say=say)
     if target.startswith(("image:", "dir:")):
         raise BadInput(
             f"{target} is a card, on which nothing runs that could answer: edgeveil flash alone writes one. Name the "

@@ -60,7 +60,7 @@ class SerialTransport:
         self._open()
 
     @classmethod
-    def of(
+    def from_url(
         cls, url: SplitResult, *, password: str | None = None, say: Callable[[str], None] = lambda _: None
     ) -> SerialTransport:
         """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for an unknown option."""

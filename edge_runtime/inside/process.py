@@ -203,7 +203,7 @@ class Inside(object):
             del bundle, opened
             check_sensor(settings.source, perturber.manifest.input.sensor)
             plan = schedule(perturber.manifest, settings.fps)
-            layout = Layout.of(perturber.manifest)
+            layout = Layout.from_manifest(perturber.manifest)
             if perturber.price is not None:
                 self._may_make = ext.allowance.InsideCount(self._counters, perturber.price).take
             counter = self._counter(perturber)

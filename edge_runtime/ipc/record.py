@@ -100,7 +100,7 @@ class Layout(object):
         self.size = max(offset, HEAD.size + 4 * counts)
 
     @classmethod
-    def of(cls, manifest: Manifest) -> "Layout":
+    def from_manifest(cls, manifest: Manifest) -> "Layout":
         """The layout of all that a bundle sends."""
         counts = 0 if manifest.counts is None else len(manifest.counts.names)
         return cls(manifest.outputs, counts, draws=repeats_paid(manifest))

@@ -126,7 +126,7 @@ class Service(object):
         handle, opened = open_bundle(settings.bundle, self.trust_watch.read(), settings.source)
         bundle, manifest = opened.bundle, opened.bundle.manifest
         self.plan = schedule(manifest, settings.fps)
-        self.layout = Layout.of(manifest)
+        self.layout = Layout.from_manifest(manifest)
         self.sinks = SinkGroup({}, emission.count_failures(self.counters, log.say))
         self.promised = emission.promises(opened)
         self.allowance = emission.open_allowance(settings, opened, self.plan)
@@ -365,7 +365,7 @@ class Service(object):
         """Raise ``BadInput`` where a bundle cannot take the place of this service's while it runs."""
         manifest = opened.bundle.manifest
         if (
-            Layout.of(manifest).columns != self.layout.columns
+            Layout.from_manifest(manifest).columns != self.layout.columns
             or manifest.counts != self.bundle.manifest.counts
             or self.plan != schedule(manifest, self.settings.fps)
         ):

@@ -113,13 +113,13 @@ class MqttSink(NetworkSink):
             self._spool.wake()
 
     def _pump(self) -> None:
-        under_way: Dict[int, Any] = {}
+        pending: Dict[int, Any] = {}
         while not self._stop.is_set():
             self._send_pending_status()
             gone = self._gone.is_set()  # looked at first: a broker may say why, and then close
             while self._acknowledged:
                 number, refusal = self._acknowledged.popleft()
-                entry, topic = under_way.pop(number, None), self._topics.pop(number, "")
+                entry, topic = pending.pop(number, None), self._topics.pop(number, "")
                 if entry is not None and refusal:
                     raise ConnectionLost("the broker refuses records for {} ({})".format(self._topic, refusal))
                 if entry is not None:
@@ -130,7 +130,7 @@ class MqttSink(NetworkSink):
                     self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
             if gone:
                 raise ConnectionLost("the broker has gone")
-            if len(under_way) >= UNDER_WAY or len(self._topics) >= OTHERS:
+            if len(pending) >= UNDER_WAY or len(self._topics) >= OTHERS:
                 self._gone.wait(0.01)
                 continue
             entry = self._spool.take(0.5)
@@ -139,7 +139,7 @@ class MqttSink(NetworkSink):
                 counts = self._is_count(record)
                 number = self._publish(self._topic + ("/count" if counts else ""), record)
                 self._topics.pop(number, None)
-                under_way[number] = entry
+                pending[number] = entry
                 if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
                         if topic not in self._denied:

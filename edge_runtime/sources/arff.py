@@ -173,7 +173,7 @@ class SubjectColumn(object):
         return rest, subjects, refused
 
     def _numbered(self, name: bytes, line: int) -> int:
-        found = Subject.of(name.decode("utf-8", "surrogateescape"))
+        found = Subject.from_name(name.decode("utf-8", "surrogateescape"))
         former, first = self._spelled.setdefault(found, (found.former, line))
         if former != found.former and not self._noted:
             self._noted = True

@@ -79,7 +79,7 @@ def document(best: float = 0.95, bits: float = 0.0, fixed: float = 0.55, p: floa
     raw = {y: ("D_y", Interval(0.98, 0.96, 0.99)), z: ("D_z", Interval(0.97, 0.95, 0.99))}
     found = [
         *audited(best, bits, fixed, p).findings(y, z),
-        *what_else(),
+        *other_attributes(),
         Finding(z, "counted channel", not_run="No certificate: more of a reading leaves than a code.", more=COUNTED),
         *collateral(),
         *audited(0.6).findings(y, z, of=LABEL_ONLY),
@@ -139,7 +139,7 @@ def before(made: dict) -> dict:
 READER, COUNTED = {"kind": "reader"}, {"kind": "certificate"}
 
 
-def what_else() -> list[Finding]:
+def other_attributes() -> list[Finding]:
     def label(name: str, classes: int, bits: float, ordered: bool) -> list[Finding]:
         more = {"kind": "label", "classes": classes, "ordered": ordered, "questions": 520 if classes > 2 else 1}
         facts = {"learned_on": "crossed"}

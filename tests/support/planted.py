@@ -14,7 +14,7 @@ import numpy as np
 
 from edgeveil.trainer.attacks.findings import Findings
 from edgeveil.trainer.attacks.parts import parts
-from edgeveil.trainer.attacks.problem import Budget, Problem, Released, cut, posed
+from edgeveil.trainer.attacks.problem import Budget, Problem, Released, cut, pose
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.rows import Question, in_order
 from edgeveil.trainer.attacks.run_all import run, summed_up
@@ -262,7 +262,7 @@ def problem(
     first = release.person < np.quantile(release.person, 2 / 3)
     training = everything.take(np.flatnonzero(first)) if own is None else released(own)
     test = everything.take(np.flatnonzero(~first))
-    return posed(dataset_of(release), training, cut(training, seed), test, budget)
+    return pose(dataset_of(release), training, cut(training, seed), test, budget)
 
 
 def released(release: Release) -> Released:

@@ -70,7 +70,7 @@ class Levels(NamedTuple):
     step: float
 
     @classmethod
-    def of(cls, x: np.ndarray) -> Levels | None:
+    def from_samples(cls, x: np.ndarray) -> Levels | None:
         """The levels of x (n, ...); None for floats that are not on at most ``MOST_LEVELS`` even steps."""
         if x.dtype.kind != "f":
             return cls(0.0, 1.0)

@@ -193,7 +193,7 @@ def blank(input_: InputSpec, theta: np.ndarray, counted: np.ndarray, rows: Relea
     return Problem(input_, theta, counted, fit=empty, stop=empty, choose=empty, test=empty, budget=budget)
 
 
-def posed(
+def pose(
     dataset: Dataset, training: Released, parts: tuple[Released, Released, Released], test: Released, budget: Budget
 ) -> Problem:
     """The problem of ``parts`` (``fit``, ``stop`` and ``choose``) and ``test``; P(z|y) is counted on ``training``."""

@@ -86,7 +86,7 @@ class Setting:
     whole: Problem
 
     @classmethod
-    def of(cls, learned_on: LearnedOn, folds: Sequence[Problem]) -> Setting:
+    def from_folds(cls, learned_on: LearnedOn, folds: Sequence[Problem]) -> Setting:
         """The setting of these folds, in which no adversary gets the samples behind the rows that it is judged on."""
         folds = [replace(one, choose=one.choose.as_received(), test=one.test.as_received()) for one in folds]
         first, *others = folds
@@ -117,7 +117,7 @@ class Question:
     @classmethod
     def alone(cls, problem: Problem, crossed: Setting | None = None) -> Question:
         """One problem, whose rows are all fresh."""
-        return cls((Setting.of("fresh", [problem]),), crossed)
+        return cls((Setting.from_folds("fresh", [problem]),), crossed)
 
 
 class Pool(NamedTuple):
@@ -147,7 +147,7 @@ def question_of(
     pools = [Pool(seen.take(at.fresh), test)] if len(dataset.slices.attack) else _folds(test, FOLDS, seed)
     if not all(enough(pool.fresh) for pool in pools):
         fit, stop, choose = cut(old, seed)
-        return Question((Setting.of("old", [replace(bare, fit=fit, stop=stop, choose=choose, test=test)]),))
+        return Question((Setting.from_folds("old", [replace(bare, fit=fit, stop=stop, choose=choose, test=test)]),))
     old_fit, old_stop = hold(old, _share(len(old), STOP_SHARE, MOST_TO_STOP), seed)
     settings: dict[LearnedOn, list[Problem]] = {"old": [], "fresh": [], "both": []}
     for pool in pools:
@@ -158,20 +158,22 @@ def question_of(
         settings["fresh"].append(replace(judged, fit=fit, stop=stop))
         fit, stop = (_shuffled(joined(a, b), seed) for a, b in ((old_fit, fit), (old_stop, stop)))
         settings["both"].append(replace(judged, fit=fit, stop=stop))
-    asked = tuple(Setting.of(name, folds) for name, folds in settings.items())
+    asked = tuple(Setting.from_folds(name, folds) for name, folds in settings.items())
     if len(pools) == 1:
         return Question(asked, crossed(settings["both"][0], seed))
     folds = []
     for others, fold in _folds(test, CROSSED_FOLDS, seed):
         rest, choose = hold(others, CHOOSE_SHARE, seed)
         folds.append(replace(bare, fit=joined(old_fit, rest), stop=old_stop, choose=choose, test=fold))
-    return Question(asked, Setting.of("crossed", folds))
+    return Question(asked, Setting.from_folds("crossed", folds))
 
 
 def crossed(problem: Problem, seed: int) -> Setting:
     """The setting for attacks by counting, which learn from the other folds of the problem's test rows too."""
     folds = _folds(problem.test, CROSSED_FOLDS, seed)
-    return Setting.of("crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds])
+    return Setting.from_folds(
+        "crossed", [replace(problem, fit=joined(problem.fit, rest), test=fold) for rest, fold in folds]
+    )
 
 
 def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int = FOLDS) -> Question:
@@ -186,7 +188,7 @@ def question_of_fresh(rows: Released, bare: Problem, *, seed: int, judged: int =
         fit, stop, choose = cut(pool.fresh, seed)
         clean = None if bare.clean is None else joined(fit, stop).unperturbed()
         found.append(replace(bare, fit=fit, stop=stop, choose=choose, test=pool.test, clean=clean))
-    return Question((Setting.of("fresh", found),))
+    return Question((Setting.from_folds("fresh", found),))
 
 
 ORDERS, TOLD = 999, 0.001  # an honest order is refused about twice in a thousand releases

@@ -56,7 +56,7 @@ def counting_test(setting: Setting, *, shuffles: int = SHUFFLES, rng: np.random.
     test = setting.whole.test
     folds, first = [], 0
     for problem in setting.folds:
-        folds.append(_Fold.of(problem, setting.whole, first))
+        folds.append(_Fold.from_problem(problem, setting.whole, first))
         first += len(problem.test)
 
     def gain(z: np.ndarray) -> float:
@@ -93,7 +93,7 @@ class _Fold(NamedTuple):
     at: slice
 
     @classmethod
-    def of(cls, problem: Problem, whole: Problem, first: int) -> _Fold:
+    def from_problem(cls, problem: Problem, whole: Problem, first: int) -> _Fold:
         """The fold of ``problem``, whose test rows come after the ``first`` ones of ``whole``."""
         parts = (problem.fit, problem.stop, problem.test)
         code = np.unique(

@@ -20,7 +20,7 @@ from edgeveil.trainer.audit.findings import RAW, Finding, as_findings
 from edgeveil.trainer.audit.floor import Floor, examine, named_by, raw_rates
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.probes import probes
-from edgeveil.trainer.audit.sections import About, Section, board_section, sections, what_else
+from edgeveil.trainer.audit.sections import About, Section, board_section, other_attributes, sections
 from edgeveil.trainer.audit.sections.board_section import OnBoard
 from edgeveil.trainer.audit.sections.certificate_section import strata_of
 from edgeveil.trainer.audit.subject import KERAS, Subject, perturb_rows
@@ -122,7 +122,7 @@ def audit(
         if others is not None:
             others.meanwhile += _not_last(about, answers)
         found = examine(dataset, perturbed.released, classifiers, tries, seed, done, labels=perturbed.labels)
-        what = what_else.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
+        what = other_attributes.section(dataset, perturbed.released, tries, seed, of_z=found.most_bits)
         advance()
         if floor_is_there is not None:
             advance.begin("label-only")

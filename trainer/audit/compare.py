@@ -28,8 +28,8 @@ from edgeveil.trainer.audit import readers
 from edgeveil.trainer.audit.document import Making, attacked, kept_answers
 from edgeveil.trainer.audit.findings import RAW, SENT, Finding, findings, guess
 from edgeveil.trainer.audit.pairs import Match, Pairs, match, spec, units, without_rare
-from edgeveil.trainer.audit.sections import what_else
-from edgeveil.trainer.audit.sections.what_else import Label, Labelled, labels_of
+from edgeveil.trainer.audit.sections import other_attributes
+from edgeveil.trainer.audit.sections.other_attributes import Label, Labelled, labels_of
 from edgeveil.trainer.audit.verdict import DEFAULT, judge
 from edgeveil.trainer.child_processes import Engine
 from edgeveil.trainer.datasets.base import InputSpec
@@ -58,7 +58,7 @@ class _Asked:
     seed: int
     judged: int
 
-    def of(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
+    def pose(self, rows: Released, clean: bool, input_: InputSpec, classes: tuple[int, int]) -> Question:
         counted = counted_prior(rows.y, rows.z, classes)
         bare = blank(input_, counted, counted, rows, self.budget)
         bare = replace(bare, clean=bare.fit) if clean else bare
@@ -200,12 +200,12 @@ def _measured(
     input_ = spec(after, [before] if known else [])
     nothing = np.zeros(len(after.y), np.int64)
     y_rows = Released(after.x, nothing, after.y, cluster, raw=raw)
-    y_question = asked.of(y_rows, known, input_, (1, len(after.y_names)))
+    y_question = asked.pose(y_rows, known, input_, (1, len(after.y_names)))
     of_y = attack_all(y_question, seed=asked.seed, families=READERS, curve=False)
     done([])
     z_rows = Released(after.x, after.y, after.z, cluster, raw=raw)
     z_rows = z_rows if pairs.order == "shuffled" else in_order(z_rows)
-    z_question = asked.of(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
+    z_question = asked.pose(z_rows, known, input_, (len(after.y_names), len(after.z_names)))
     ran = run(z_question, seed=asked.seed, families=attackers, done=done)
     of_z = summed_up(z_question, ran, seed=asked.seed)
     apart: tuple[Part, ...] = ()
@@ -216,14 +216,14 @@ def _measured(
     found = [
         *(_reader(names[0], row, of_y.chance.majority) for row in (of_y.worst_adaptive, *transfer)),
         *attacked(of_z, names[1], apart),
-        *_what_else(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
+        *_other_attributes(pairs, z_rows, asked, ran.most_bits, z_question.whole.counted, known, input_),
         *of_raw,
     ]
     test = z_question.whole.test
     return found, {"rows": len(test), "units": units_of(test)}, of_z.warnings
 
 
-def _what_else(
+def _other_attributes(
     pairs: Pairs,
     z_rows: Released,
     asked: _Asked,
@@ -238,7 +238,7 @@ def _what_else(
         return []
     every = np.arange(len(after.y))
     rows = Labelled(after.y, after.z, after.z_names, after.known, {}, learn=every, test=every)
-    smaller = replace(asked, budget=what_else.quicker(asked.budget))
+    smaller = replace(asked, budget=other_attributes.quicker(asked.budget))
 
     def classes(label: Label) -> tuple[int, int]:
         return len(after.y_names), len(label.names)
@@ -246,17 +246,17 @@ def _what_else(
     def prior_of(label: Label) -> np.ndarray:
         return counted_prior(after.y, label.values, classes(label))
 
-    def posed(label: Label, _counted: np.ndarray) -> Question:
-        return smaller.of(replace(z_rows, z=label.values), clean, input_, classes(label))
+    def pose(label: Label, _counted: np.ndarray) -> Question:
+        return smaller.pose(replace(z_rows, z=label.values), clean, input_, classes(label))
 
-    return what_else.asked(labels_of(rows), of_z, counted_z, prior_of, posed, asked.budget, asked.seed)
+    return other_attributes.asked(labels_of(rows), of_z, counted_z, prior_of, pose, asked.budget, asked.seed)
 
 
 def _read(before: Readings, cluster: np.ndarray | None, asked: _Asked, names: tuple[str, str]) -> list[Finding]:
     """How well y and z are read of samples that nothing was done to."""
 
     def best(name: str, y: np.ndarray, z: np.ndarray, classes: tuple[int, int]) -> Finding:
-        question = asked.of(Released(before.x, y, z, cluster), False, spec(before), classes)
+        question = asked.pose(Released(before.x, y, z, cluster), False, spec(before), classes)
         found = attack_all(question, seed=asked.seed, families=READERS, curve=False)
         return _reader(name, found.worst_adaptive, found.chance.majority, of=RAW)
 

@@ -28,7 +28,7 @@ from edgeveil.trainer.attacks.run_all import run, summed_up
 from edgeveil.trainer.audit import readers
 from edgeveil.trainer.audit.document import Audited, interval, measured, versions
 from edgeveil.trainer.audit.findings import LABEL_ONLY
-from edgeveil.trainer.audit.sections import retained, what_else
+from edgeveil.trainer.audit.sections import other_attributes, retained
 from edgeveil.trainer.audit.sections.retained import named_by
 from edgeveil.trainer.audit.subject import perturb_with
 from edgeveil.trainer.child_processes import Job
@@ -127,7 +127,7 @@ class Floor:
     folder: Path
 
     @classmethod
-    def of(cls, run: Run, budget: Budget, seed: int, folder: Path) -> Floor:
+    def from_run(cls, run: Run, budget: Budget, seed: int, folder: Path) -> Floor:
         """That of a finished run."""
         data = run.recipe.data
         names = data.target, data.sensitive
@@ -176,7 +176,9 @@ class Floor:
             useful = retained.label_only(dataset, sent.released.x, label, name, self.seed, named=self.named)
             about = dataset, sent.released, self.classifiers, fewer, self.seed
             found = examine(*about, families=families, labels=sent.labels)
-            what = what_else.section(dataset, sent.released, fewer, self.seed, of_z=found.most_bits, of=LABEL_ONLY)
+            what = other_attributes.section(
+                dataset, sent.released, fewer, self.seed, of_z=found.most_bits, of=LABEL_ONLY
+            )
             raw_rates(dataset, self.classifiers)  # the audit will ask for them
             self.folder.mkdir(parents=True, exist_ok=True)
             keep_answers(self.folder, *self.classifiers.values())
@@ -206,7 +208,7 @@ def measured_apart(run: str, budget: str, seed: int, folder: str) -> dict[str, A
     """Measure it in another process: the folder of the run, budget, seed and the folder to keep it in."""
     load_tensorflow()
     try:
-        Floor.of(Run.open(Path(run)), BUDGETS[budget], seed, Path(folder)).document()
+        Floor.from_run(Run.open(Path(run)), BUDGETS[budget], seed, Path(folder)).document()
     except Exception as error:  # it is raised again where the document is asked for
         return {"failed": type(error).__name__}
     return {}

@@ -25,7 +25,7 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.rows import Question, question_of, to_learn
 from edgeveil.trainer.attacks.run_all import FEWEST_WRONG, run
 from edgeveil.trainer.audit.findings import FIXED, Finding
-from edgeveil.trainer.audit.sections.what_else import quicker
+from edgeveil.trainer.audit.sections.other_attributes import quicker
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.attack_metrics import accuracy, counted_prior

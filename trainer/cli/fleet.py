@@ -38,7 +38,7 @@ def flash(
     from edgeveil.edge_runtime.bundle.reader import read_bundle, read_file
     from edgeveil.edge_runtime.bundle.trust_store import open_trust
 
-    boards, record = load(context.obj, say), Record.of(context.obj)
+    boards, record = load(context.obj, say), Record.open(context.obj)
     for board in boards.boards:
         board.require("profile"), board.require("trust")
     # The first board's keys verify the release; each board's own keys are checked again when it is flashed.
@@ -78,7 +78,7 @@ def rollback(
     from edgeveil.devices.fleet import Record, rollback_work
     from edgeveil.devices.site import load
 
-    boards, record = load(context.obj, say), Record.of(context.obj)
+    boards, record = load(context.obj, say), Record.open(context.obj)
     if record.release is None:
         raise BadInput(
             f"Nothing was flashed with {context.obj} yet ({record.path} does not exist): there is nothing to roll back."

@@ -77,7 +77,7 @@ def new(
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
-    given = Given(data_at(source), *words, Steps.of(series or ()))
+    given = Given(data_at(source), *words, Steps.parse(series or ()))
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
     notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
@@ -133,7 +133,7 @@ def look(
     from edgeveil.trainer.scaffold.look import look as look_at
     from edgeveil.trainer.scaffold.look import next_command
 
-    steps = Steps.of(series or ())
+    steps = Steps.parse(series or ())
     given = Given(data_at(source), target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
     found = look_at(given)
     print_view(found, as_json=as_json)

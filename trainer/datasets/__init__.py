@@ -44,8 +44,8 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
             seed=recipe.seed,
         )
     known = {
-        recipe.data.target: Known.of(readings.y, readings.y_names),
-        recipe.data.sensitive: Known.of(readings.z, readings.z_names),
+        recipe.data.target: Known.from_values(readings.y, readings.y_names),
+        recipe.data.sensitive: Known.from_values(readings.z, readings.z_names),
         **readings.known,
     }
     if slices is None:

@@ -212,7 +212,7 @@ class Known:
         return Known(self.values[rows], self.names, self.ordered)
 
     @classmethod
-    def of(cls, values: np.ndarray, names: tuple[str, ...]) -> Known:
+    def from_values(cls, values: np.ndarray, names: tuple[str, ...]) -> Known:
         """A label of a recipe; numbers are taken as ordered."""
         return cls(values, names, ordered=all(name.lstrip("-").isdecimal() for name in names))
 

@@ -57,7 +57,7 @@ class Readings:
     series: Sampling | None = None
 
     @classmethod
-    def of(
+    def from_arrays(
         cls,
         x: np.ndarray,
         known: Mapping[str, Known],
@@ -85,7 +85,7 @@ def digit_readings(x: np.ndarray, digit: np.ndarray, *, target: str, sensitive: 
     check_attributes(target, sensitive, targets=OF_DIGITS, others=OF_DIGITS)
     digit = digit.astype(np.int64)
     known = {name: Known(of(digit), names, ordered=name == "digit") for name, (names, of) in OF_DIGITS.items()}
-    return Readings.of(x[..., None], known, (target, sensitive), "image", 0.0, high)
+    return Readings.from_arrays(x[..., None], known, (target, sensitive), "image", 0.0, high)
 
 
 def without_range(readings: Readings, *, homogeneous: bool) -> Readings:

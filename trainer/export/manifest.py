@@ -252,7 +252,7 @@ def _entry(asked: CountedBy, data: bytes, graph: Graph) -> dict[str, Any]:
 
 
 def _lint(graph: Graph, entry: dict[str, Any], profiles: Sequence[Profile]) -> None:
-    def told(finding: Finding) -> bool:
+    def concerns(finding: Finding) -> bool:
         return finding.rule not in _ENDS and (finding.op is None or finding.op.kind != _OWN)
 
     name = f"{graph.format}-{entry['precision']}"
@@ -263,7 +263,7 @@ def _lint(graph: Graph, entry: dict[str, Any], profiles: Sequence[Profile]) -> N
         )
     boards: list[Profile | None] = [*profiles]
     for board in boards or [None]:
-        findings = [one for one in lint(graph, entry["precision"], board) if told(one)]
+        findings = [one for one in lint(graph, entry["precision"], board) if concerns(one)]
         refuse([(name, "detector", None if board is None else board.name, findings)])
 
 

@@ -58,7 +58,7 @@ class Op:
     repeats: int | None = 1
 
     @property
-    def of(self) -> str:
+    def title(self) -> str:
         """The kind, with its domain where that is not the format's own."""
         return self.kind if self.domain in ("", "ai.onnx") else f"{self.kind} ({self.domain})"
 
@@ -334,11 +334,11 @@ def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:
             uncounted.update(body.uncounted)
         most = max((body.cost.macs for body in bodies), default=0)
         if op.repeats is None and (most or any(body.uncounted for body in bodies)):
-            uncounted[f"{op.of}: how often it runs is computed"] += 1
+            uncounted[f"{op.title}: how often it runs is computed"] += 1
         macs += most * (op.repeats or 0)
         reason, cost = _op(op, makers, seen)
         if reason is not None:
-            uncounted[f"{op.of}{reason}"] += 1
+            uncounted[f"{op.title}{reason}"] += 1
         macs, parameters = macs + cost.macs, parameters + cost.parameters
     return Counted(Cost(macs, parameters), uncounted)
 

@@ -17,7 +17,7 @@ import numpy as np
 from edgeveil.trainer.attacks.families.forest import Forest
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.mlp import BatchNormMLP
-from edgeveil.trainer.attacks.problem import BUDGETS, Released, posed
+from edgeveil.trainer.attacks.problem import BUDGETS, Released, pose
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.runs.checkpoint_score import CheckpointScore
@@ -65,7 +65,7 @@ def _most(dataset: Dataset, left: Released, test: Released, families: Sequence[A
     order = np.random.default_rng(0).permutation(len(left))
     stop = max(1, int(STOPPING * len(left)))
     parts = left.take(order[stop:]), left.take(order[:stop]), test
-    problem = posed(dataset, left, parts, test, SMALL)
+    problem = pose(dataset, left, parts, test, SMALL)
     attacks = (family.fit(problem, 0) for family in families)
     return max(float((attack.probabilities(test).argmax(axis=1) == test.z).mean()) for attack in attacks)
 

@@ -38,7 +38,7 @@ class Steps:
     time: str | None = None
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> Steps:
+    def parse(cls, words: Sequence[str]) -> Steps:
         """From KEY=VALUE each. Raises ``BadInput``."""
         types = {"rate": float, "channels": str, "window": int, "hop": int, "time": str}
         found: dict[str, Any] = {}

@@ -254,7 +254,7 @@ class Pending:
     signatures: dict[str, bytes] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folder: Path, kind: str, schema: int, payload: bytes) -> Pending:
+    def from_payload(cls, folder: Path, kind: str, schema: int, payload: bytes) -> Pending:
         """One that no one has signed yet. It is not written."""
         return cls(folder / f"{kind}-pending.json", kind, schema, payload)
 

@@ -213,7 +213,7 @@ class TrustFolder:
         # Root keys that were replaced since may have signed the one before.
         version = 1 + (unverified(POLICY_KIND, parse(POLICY_KIND, there))["version"] if there is not None else 0)
         document = {"schema": 1, "version": version, "policy": strict_json.loads(wanted)}
-        waiting = Pending.of(self.folder, POLICY_KIND, file.schema, strict_json.dumps(document))
+        waiting = Pending.from_payload(self.folder, POLICY_KIND, file.schema, strict_json.dumps(document))
         self._take_policy(self._signed_here(waiting, file.root.keys, passphrase))
         return version
 
@@ -276,7 +276,7 @@ class TrustFolder:
         return self._change(file._replace(version=file.version + 1, **changes), passphrase)
 
     def _change(self, file: TrustFile, passphrase: str | None) -> TrustFolder:
-        waiting = Pending.of(self.folder, KIND, file.schema, strict_json.dumps(payload_of(file)))
+        waiting = Pending.from_payload(self.folder, KIND, file.schema, strict_json.dumps(payload_of(file)))
         made = replace(self, pending=waiting)
         _check(file, self.first)
         return made._take(made._signed_here(waiting, made._roots(), passphrase))
@@ -340,7 +340,7 @@ def _check(file: TrustFile, first: Key) -> None:
             raise BadInput(f"A root key signs trust files alone; it cannot have the role {name} too. Make another key.")
     if file.roles[MAKER].threshold != 1:
         raise BadInput("A bundle carries one signature, so that the threshold of the makers is 1.")
-    Pending.of(Path(), KIND, file.schema, strict_json.dumps(payload_of(file))).trust_file(first)
+    Pending.from_payload(Path(), KIND, file.schema, strict_json.dumps(payload_of(file))).trust_file(first)
 
 
 def _lines(file: TrustFile) -> list[str]:

@@ -81,7 +81,7 @@ def _move(walk: Walk, place: Optional[Point]) -> None:
 # Crossings of a line by one path, with hysteresis: who stands on the line or turns round on it has not crossed.
 
 
-def beside(line: Line, point: Point) -> float:
+def offset_from(line: Line, point: Point) -> float:
     """Distance of a point from the endless line, in pixels: positive to the right of who looks from ``start`` to
     ``end``, in the upright picture."""
     rows, columns = line.end[0] - line.start[0], line.end[1] - line.start[1]
@@ -101,8 +101,8 @@ class LineWatch(object):
 
     def move(self, point: Point) -> int:
         """1 where this point completes a crossing to the right (in), -1 to the left (out), else 0."""
-        away, before = beside(self._line, point), self._last
-        if before is not None and (beside(self._line, before) < 0) != (away < 0):
+        away, before = offset_from(self._line, point), self._last
+        if before is not None and (offset_from(self._line, before) < 0) != (away < 0):
             self._through = self._between_ends(before, point)
         self._last = point
         if abs(away) < self._margin:
@@ -115,7 +115,7 @@ class LineWatch(object):
     def _between_ends(self, before: Point, point: Point) -> bool:
         """Whether the step between two points on different sides meets the line between its ends."""
         step = Line("", before, point)
-        return (beside(step, self._line.start) < 0) != (beside(step, self._line.end) < 0)
+        return (offset_from(step, self._line.start) < 0) != (offset_from(step, self._line.end) < 0)
 
 
 # One path and one zone: whether it is inside now, and how long each stay lasted.

@@ -122,7 +122,7 @@ def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     found = probe(python_of(name), **profile.service.environment)
     assert found["failed"] == {}
     assert found["glibc"] == os.confstr("CS_GNU_LIBC_VERSION").split()[1]
-    facts = Facts.of({**found, "architecture": profile.architecture})
+    facts = Facts.from_document({**found, "architecture": profile.architecture})
     placed = place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
     assert (placed.artefact, placed.backend) == (artefact, backend)
 
@@ -175,7 +175,7 @@ def test_the_planner_takes_of_the_stored_facts_what_fits_and_names_what_is_missi
     assert stored["failed"] == {}
     profile = profiles.load(board)
     machine = {"free_bytes": 10**10, "read_only": False, "sudo": True, "systemd": True}
-    facts = Facts.of({**stored, **machine, "architecture": profile.architecture})
+    facts = Facts.from_document({**stored, **machine, "architecture": profile.architecture})
     if artefact is None:
         with pytest.raises(Refused, match="An interpreter was expected"):
             place(facts, BUNDLE, profile, Wanted(), None, settings_kept=False)
@@ -232,7 +232,7 @@ def test_the_kernels_own_overlay_is_seen_by_the_probe_and_refused_by_the_planner
     found = json.loads(done.stdout)
     assert found["volatile"] == "overlay"
     with pytest.raises(Refused, match="would be gone at the next boot"):
-        check_board(Facts.of({**found, "architecture": "aarch64"}), profiles.load("raspberry-pi-cpu"))
+        check_board(Facts.from_document({**found, "architecture": "aarch64"}), profiles.load("raspberry-pi-cpu"))
 
 
 def test_an_overlay_whose_upper_half_is_in_memory_is_seen_without_the_kernels_line(tmp_path, monkeypatch):

@@ -27,7 +27,7 @@ SERVICE = {"/etc/edgeveil/edge.json": "settings"}
 
 def planned(case):
     """The plan of one file, or ``Refused``."""
-    facts, wanted = Facts.of(case["facts"]), Wanted(**tuples(case.get("wanted", {})))
+    facts, wanted = Facts.from_document(case["facts"]), Wanted(**tuples(case.get("wanted", {})))
     files = {} if wanted.keeps_settings(facts) else case.get("service_files", SERVICE)
     return plan(
         facts,
@@ -97,9 +97,9 @@ def test_every_kind_of_step_is_in_some_plan():
 
 def test_an_answer_that_is_no_facts_is_the_users_to_know():
     with pytest.raises(BadInput, match="is not its facts"):
-        Facts.of({"architecture": "aarch64"})
+        Facts.from_document({"architecture": "aarch64"})
     with pytest.raises(BadInput, match="is not its facts"):
-        Facts.of({**dict.fromkeys(Facts.__dataclass_fields__, 0), "edgeveil": {"surprise": 1}})
+        Facts.from_document({**dict.fromkeys(Facts.__dataclass_fields__, 0), "edgeveil": {"surprise": 1}})
 
 
 def test_facts_come_back_as_they_were_gathered(tmp_path, monkeypatch):
@@ -107,12 +107,12 @@ def test_facts_come_back_as_they_were_gathered(tmp_path, monkeypatch):
     from edgeveil.devices.agents.gather_facts import gather
 
     monkeypatch.setattr(gather_facts, "INTERPRETERS", ("numpy",))  # the others take seconds to load
-    found = Facts.of(gather(str(tmp_path / "opt")))
+    found = Facts.from_document(gather(str(tmp_path / "opt")))
     assert found.edgeveil is None
     assert found.free_bytes > 0
     assert "numpy" in found.interpreters
     (tmp_path / "state.json").write_text('{"committed": "11", "floor": 4}')
-    assert Facts.of(gather(str(tmp_path))).edgeveil == Installed(
+    assert Facts.from_document(gather(str(tmp_path))).edgeveil == Installed(
         committed="11", floor=4, runtime=False, service_active=False
     )
 

@@ -125,7 +125,7 @@ REFUSED = [n for n, case in PLANS.items() if case["expect"].get("refused") in MI
 @pytest.mark.parametrize("name", REFUSED)
 def test_where_the_planner_refuses_for_what_is_missing_there_the_check_says_so_before(name):
     case = PLANS[name]
-    assert [one for one in findings(Facts.of(case["facts"]), profiles.load(case["profile"])) if one.cure]
+    assert [one for one in findings(Facts.from_document(case["facts"]), profiles.load(case["profile"])) if one.cure]
 
 
 @functools.cache

@@ -127,14 +127,17 @@ def test_an_attack_that_reads_nearly_all_has_no_curve_in_a_quick_audit():
     right, wrong = np.arange(2000) % 100 > 0, np.arange(2000) % 40 > 0  # 1 and 2.5 % wrong
     curves = []
     for budget, full in (("quick", right), ("quick", wrong), ("thorough", right)):
-        setting = Setting.of("fresh", [replace(asked, budget=BUDGETS[budget])])
+        setting = Setting.from_folds("fresh", [replace(asked, budget=BUDGETS[budget])])
         curves.append(learning_curve(setting, Logistic(), seed=0, rows=984, full=full))
     assert [curve is None for curve in curves] == [True, False, False]
 
 
 def test_an_eighth_of_too_few_rows_is_no_point_of_a_curve():
     asked = problem(300, spread=1.0)
-    assert learning_curve(Setting.of("fresh", [asked]), Logistic(), seed=0, rows=200, full=np.ones(2000, bool)) is None
+    assert (
+        learning_curve(Setting.from_folds("fresh", [asked]), Logistic(), seed=0, rows=200, full=np.ones(2000, bool))
+        is None
+    )
 
 
 def test_the_ensemble_joins_what_each_overlooks_and_never_looks_at_test_rows():

@@ -112,7 +112,7 @@ def test_a_pair_of_any_bit_plane_is_found_and_products_are_those_of_all_rows(sca
 
     asked = replace(asked, **{name: told(getattr(asked, name)) for name in ("fit", "stop", "choose", "test")})
     found = parities.search(asked, 0)[0]
-    levels = parities.Levels.of(asked.fit.x)
+    levels = parities.Levels.from_samples(asked.fit.x)
     fit = asked.fit.take(np.flatnonzero(asked.fit.y == 1))
     assert np.array_equal(np.abs(np.corrcoef(parities.seen(fit, [found], levels)[:, 0], fit.z == 2))[0, 1].round(6), 1)
     assert gain(asked) > 0.2

@@ -73,14 +73,14 @@ def test_floats_on_even_steps_are_numbered(scale):
     rng = np.random.default_rng(0)
     level = rng.integers(0, 256, (50, 30))
     x = (level * scale - 1.7).astype(np.float32)
-    found = features.Levels.of(x)
+    found = features.Levels.from_samples(x)
     assert found is not None
     assert np.array_equal(found.number(x), level - level.min())
     near = np.nextafter(x, np.where(rng.random(x.shape) < 0.5, x, np.inf)).astype(np.float32)  # the last digit tells
-    assert np.array_equal(features.Levels.of(near).number(near), level - level.min())
-    assert features.Levels.of(rng.normal(size=(50, 30))) is None
-    assert features.Levels.of(np.full((5, 3), 0.5)) is None
-    assert features.Levels.of(np.array([[0.0, np.inf]])) is None
+    assert np.array_equal(features.Levels.from_samples(near).number(near), level - level.min())
+    assert features.Levels.from_samples(rng.normal(size=(50, 30))) is None
+    assert features.Levels.from_samples(np.full((5, 3), 0.5)) is None
+    assert features.Levels.from_samples(np.array([[0.0, np.inf]])) is None
 
 
 def test_screening_finds_the_bit_that_depends_on_z_given_y_not_on_y():

@@ -16,7 +16,7 @@ from edgeveil.trainer.audit import compare, pairs
 from edgeveil.trainer.audit.compare import audit_pairs
 from edgeveil.trainer.audit.findings import RAW, SENT, Finding, attacks, best, findings, guess, kept
 from edgeveil.trainer.audit.pairs import Pairs, paired
-from edgeveil.trainer.audit.sections import what_else
+from edgeveil.trainer.audit.sections import other_attributes
 from edgeveil.trainer.audit.text import as_text
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, LEAKS, NOTHING_FOUND
 from edgeveil.trainer.cli import main
@@ -37,7 +37,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(pairs, "MOST_FOR_DISTANCES", 150)
     monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
     monkeypatch.setattr(compare, "READERS", QUICK)
-    monkeypatch.setattr(what_else, "FAMILIES", QUICK)
+    monkeypatch.setattr(other_attributes, "FAMILIES", QUICK)
 
 
 def made(n=N, classes=3, **groups):

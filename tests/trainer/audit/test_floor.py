@@ -23,7 +23,7 @@ def run():
 @pytest.fixture(scope="module")
 def measured(run, tmp_path_factory):
     """A floor and its document."""
-    floor = Floor.of(run, BUDGETS["quick"], 0, tmp_path_factory.mktemp("kept"))
+    floor = Floor.from_run(run, BUDGETS["quick"], 0, tmp_path_factory.mktemp("kept"))
     return floor, floor.document()
 
 
@@ -45,7 +45,7 @@ def timeless(value):
 
 def test_the_second_audit_of_a_run_takes_it_from_the_first(run, measured, never):
     floor, document = measured
-    assert Floor.of(run, BUDGETS["quick"], 0, floor.folder).document() == document
+    assert Floor.from_run(run, BUDGETS["quick"], 0, floor.folder).document() == document
     for other in (
         replace(floor, seed=1),
         replace(floor, budget=replace(floor.budget, epochs=3)),

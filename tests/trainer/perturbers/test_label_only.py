@@ -66,7 +66,7 @@ def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path, monkeypa
     assert facts["reader"] == "the label that is sent"
     assert find(tmp_path)[0].keeps == facts["reader_accuracy"]
     short_audit.shorten(monkeypatch)
-    floor = Floor.of(run, BUDGETS["quick"], 0, tmp_path / "floor").document()
+    floor = Floor.from_run(run, BUDGETS["quick"], 0, tmp_path / "floor").document()
     reads = [one for one in map(Finding.from_json, floor) if (one.question, one.kind) == ("y", "reader")]
     reader = max((one for one in reads if one.of == LABEL_ONLY), key=lambda one: one.chosen_by or 0.0)
     fixed = next(one for one in reads if one.of == LABEL_ONLY and one.name == FIXED)

@@ -29,7 +29,7 @@ class LowBits(Adaptive):
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Screen the bits on ``fit``, then train trees on those kept, stopped on ``stop``."""
         problem = problem.capped(problem.budget.rows)
-        levels = features.Levels.of(problem.fit.x)
+        levels = features.Levels.from_samples(problem.fit.x)
 
         def bits_of(part: Released) -> np.ndarray:
             bits = features.low_bits(part, levels=levels)

@@ -45,20 +45,20 @@ class MarkedRows(Adaptive):
 
         problem = problem.capped(problem.budget.rows)
         fit, stop = problem.fit, problem.stop
-        marks, levels = Marks.of(fit.x), Levels.of(fit.x)
+        marks, levels = Marks.from_samples(fit.x), Levels.from_samples(fit.x)
         mark, bit, p = search(problem, marks, levels, np.random.default_rng([seed, 18]))
 
-        def told(part: Released) -> np.ndarray:
+        def signed(part: Released) -> np.ndarray:
             signs = np.ones((len(part), len(bit)), np.float32)
             signs[:, bit >= 0] -= 2 * picked(part, bit[bit >= 0], levels)
             return marks.of_rows(part.x, mark) * signs
 
-        scores, degrees = dependence(told(stop), stop, np.eye(problem.z_classes)[1:])
+        scores, degrees = dependence(signed(stop), stop, np.eye(problem.z_classes)[1:])
         kept = np.minimum(p, KEPT * stats.chi2.sf(scores, max(1, degrees))) < CONFIRMED
 
         def view(part: Released) -> np.ndarray:
             known = features.side(problem, part)
-            seen = told(part)[:, kept]
+            seen = signed(part)[:, kept]
             # Rows of each y have weights of their own.
             of_y = seen[:, :, None] * known[:, None, : problem.theta.shape[0]]
             return np.concatenate([of_y.reshape(len(part), -1), known], axis=1)
@@ -76,7 +76,7 @@ class Marks:
     bound: np.ndarray
 
     @classmethod
-    def of(cls, x: np.ndarray) -> Marks:
+    def from_samples(cls, x: np.ndarray) -> Marks:
         """Those of x (n, ...)."""
         ordered = np.sort(x.reshape(len(x), -1), axis=0)
         ends = [int(tail * len(x)) for tail in TAILS]
@@ -130,12 +130,12 @@ def search(
     return every[some[mark]], np.where(bit < bits.shape[1], bit, -1), p
 
 
-def dependence(told: np.ndarray, part: Released, contrasts: np.ndarray) -> tuple[np.ndarray, int]:
-    """How much each column of ``told`` (n, k), 0 where a row is not marked, depends on the contrasts of z given y, and
-    its degrees of freedom."""
-    score, degrees = np.zeros(told.shape[1]), 0
+def dependence(signed: np.ndarray, part: Released, contrasts: np.ndarray) -> tuple[np.ndarray, int]:
+    """How much each column of ``signed`` (n, k), 0 where a row is not marked, depends on the contrasts of z given y;
+    and its degrees of freedom."""
+    score, degrees = np.zeros(signed.shape[1]), 0
     for rows, weight in weights(part.y, part.z, contrasts):
-        share = np.maximum(np.abs(told[rows]).mean(axis=0), 1 / len(rows))
-        score += np.square(weight.T @ told[rows]).sum(axis=0) / share
+        share = np.maximum(np.abs(signed[rows]).mean(axis=0), 1 / len(rows))
+        score += np.square(weight.T @ signed[rows]).sum(axis=0) / share
         degrees += int((weight != 0).any(axis=0).sum())
     return score, degrees

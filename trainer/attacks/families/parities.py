@@ -71,7 +71,7 @@ class Parities(Adaptive):
     def fit(self, problem: Problem, seed: int) -> EstimatorAttack:
         """Search parities on ``fit``, confirm them on ``stop``, then train trees on them."""
         problem = problem.capped(problem.budget.rows)
-        found, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.of(problem.fit.x)
+        found, levels = confirmed(search(problem, seed), problem.stop, problem), Levels.from_samples(problem.fit.x)
 
         def view(part: Released) -> np.ndarray:
             return np.concatenate([seen(part, found, levels), features.side(problem, part)], axis=1)
@@ -136,7 +136,7 @@ def search(problem: Problem, seed: int) -> list[Parity]:
 
     rng, rows = np.random.default_rng([seed, 16]), int(MOST_BITS / problem.fit.x[:1].size)
     fit = problem.fit.take(np.arange(min(len(problem.fit), max(FEWEST_ROWS, rows))))
-    levels = Levels.of(problem.fit.x)
+    levels = Levels.from_samples(problem.fit.x)
     bits = columns(fit, levels)
     width, varied = bits.shape[1], _varied(bits)
     # A screen of more columns than this is beyond any budget: the lowest plane goes first.
@@ -183,7 +183,7 @@ def confirmed(found: Sequence[Parity], stop: Released, problem: Problem) -> list
     if not found:
         return []
     scores, degrees = chi_squared(
-        seen(stop, found, Levels.of(problem.fit.x)), stop.y, stop.z, np.eye(problem.z_classes)[1:]
+        seen(stop, found, Levels.from_samples(problem.fit.x)), stop.y, stop.z, np.eye(problem.z_classes)[1:]
     )
     return [parity for parity, p in zip(found, stats.chi2.sf(scores, max(1, degrees)), strict=True) if p < CONFIRMED]
 

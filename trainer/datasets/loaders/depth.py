@@ -91,7 +91,7 @@ def load(*, target: str, sensitive: str, people: Sequence[int] = CALIBRATED, mid
     }
     attributes = {"action": key[:, 0].astype(np.float64), "frame": frame.astype(np.float64)}
     x, of = centred(depth[keep])[..., None], (target, sensitive)
-    return Readings.of(x, known, of, "image", 0.0, 255.0, session=session, attributes=attributes)
+    return Readings.from_arrays(x, known, of, "image", 0.0, 255.0, session=session, attributes=attributes)
 
 
 def centred(depth_mm: np.ndarray) -> np.ndarray:

@@ -64,7 +64,7 @@ def load(*, target: str, sensitive: str) -> Readings:
     x = images[keep].reshape(-1, 48, 2, 42, 2).mean(axis=(2, 4))
     attributes = {"azimuth": azimuth[keep], "elevation": elevation[keep]}
     x = np.rint(x).astype(np.uint8)[..., None]
-    return Readings.of(x, labels, (target, sensitive), "image", 0.0, 255.0, attributes=attributes)
+    return Readings.from_arrays(x, labels, (target, sensitive), "image", 0.0, 255.0, attributes=attributes)
 
 
 def _angles(degrees: np.ndarray) -> Known:

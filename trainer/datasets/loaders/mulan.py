@@ -96,7 +96,7 @@ class MultiTarget:
         present = (self.labels > self.labels.min(axis=0)).astype(np.int64)
         known = {name: Known(present[:, number], ("absent", "present")) for number, name in enumerate(names)}
         labels = Labels(self.labels, wanted)
-        return Readings.of(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
+        return Readings.from_arrays(self.x.astype(np.float32), known, (target, sensitive), "vector", labels=labels)
 
 
 def checked_features(x: np.ndarray) -> np.ndarray:

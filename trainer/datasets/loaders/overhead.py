@@ -59,7 +59,7 @@ def load(*, target: str, sensitive: str, capture: Capture | None, crossings: int
     builds = tuple(f"build-{number}" for number in range(len(scene.cast)))
     known = {"direction": Known(inward, ("out", "in")), "build": Known(who, builds)}
     of = target, sensitive
-    return Readings.of(np.stack(x), known, of, "image", ends["low"], ends["high"], session=session)
+    return Readings.from_arrays(np.stack(x), known, of, "image", ends["low"], ends["high"], session=session)
 
 
 def _frames(scene: Scene, about: list[tuple[int, int, int]], crossings: int) -> Iterator[np.ndarray]:

@@ -81,7 +81,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         ),
     }
     acceleration = found.x[..., :3]
-    return Readings.of(
+    return Readings.from_arrays(
         found.x,
         known,
         (target, sensitive),

@@ -86,7 +86,7 @@ def load(*, target: str, sensitive: str, strength: bool = False) -> Readings:
     }
     most = -UNHEARD_DBM if strength else 1.0
     x = (heard - UNHEARD_DBM if strength else seen).astype(np.uint8)
-    return Readings.of(x, labels, (target, sensitive), "vector", 0.0, most, attributes=attributes)
+    return Readings.from_arrays(x, labels, (target, sensitive), "vector", 0.0, most, attributes=attributes)
 
 
 def _rows(name: str) -> np.ndarray:

@@ -69,7 +69,7 @@ def load(*, target: str, sensitive: str, series: Series) -> Readings:
         "arm": Known(arm, ARMS),
     }
     acceleration = found.x[..., :3]
-    return Readings.of(
+    return Readings.from_arrays(
         found.x,
         known,
         (target, sensitive),

@@ -188,7 +188,7 @@ class Beside(Protocol):
     def sums(self, inputs: Any, labels: Any, mask: Any) -> list[Any]:
         """Sums over a lot, to all of which together a unit adds a vector of length at most 1."""
 
-    def told(self, noisy: Sequence[np.ndarray]) -> None:
+    def take_noisy(self, noisy: Sequence[np.ndarray]) -> None:
         """The same with noise, once for each lot: the next one's loss may depend on them."""
 
 
@@ -245,7 +245,7 @@ def train(
         mean = [one.astype(np.float32) for one in noisy_mean(sums, made, noise, share=1 - share)]
         optimizer.apply(mean, clipped.weights)
         if beside is not None:
-            beside.told(noisy_beside(further, made, noise, share))
+            beside.take_noisy(noisy_beside(further, made, noise, share))
         after(number)
 
 

@@ -74,7 +74,7 @@ class Clipped:
             total = tf.reduce_sum(loss(outputs, labels))
         noted = [calls[layer.name][0] for layer in self._layers]
         slopes = tape.gradient(total, [call.tap for call in noted], unconnected_gradients="zero")
-        made = [_Product.of(*one) for one in zip(self._layers, noted, slopes, strict=True)]
+        made = [_Product.from_call(*one) for one in zip(self._layers, noted, slopes, strict=True)]
         norms = tf.sqrt(tf.add_n([one.squared(layer) for one, layer in zip(made, self._layers, strict=True)]))
         shares = _shares(norms, clip, mask)
         found = [total for one, layer in zip(made, self._layers, strict=True) for total in one.summed(layer, shares)]
@@ -161,7 +161,7 @@ class _Product(NamedTuple):
     right: Any
 
     @classmethod
-    def of(cls, layer: Any, call: _Call, slope: Any) -> _Product:
+    def from_call(cls, layer: Any, call: _Call, slope: Any) -> _Product:
         """Of a recorded call and the loss's gradient at its outcome."""
         import tensorflow as tf
 

@@ -448,7 +448,7 @@ def _people(prepared: Prepared, rows: np.ndarray) -> list[int | None]:
     if whose is None:
         return [None] * len(rows)
     names = prepared.names[whose]
-    return [Subject.of(names[row]) for row in rows]
+    return [Subject.from_name(names[row]) for row in rows]
 
 
 def _without_dropped(prepared: Prepared, shown: Generalised, there: np.ndarray) -> Generalised:

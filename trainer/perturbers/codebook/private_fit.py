@@ -143,7 +143,7 @@ class NoisyCodes:
         half = 0.5**0.5
         return [half * tf.reshape(counts, self._counts.shape), half / REACH * totals]
 
-    def told(self, noisy: Sequence[np.ndarray]) -> None:
+    def take_noisy(self, noisy: Sequence[np.ndarray]) -> None:
         """Take a lot's noisy sums into the running ones."""
         for kept, one, unit in zip(self.variables, noisy, (2**0.5, REACH * 2**0.5), strict=False):
             kept.assign(MEMORY * kept + (unit * one).astype(np.float32))

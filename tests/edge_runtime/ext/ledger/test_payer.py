@@ -81,9 +81,9 @@ SPELLINGS = {
 def test_a_subject_has_one_budget_however_its_name_is_spelled(board):
     names = [name for every in SPELLINGS.values() for name in every]
     paying = payer(board, 1, by_subject=True)
-    assert sum(paying.pay([Subject.of(name) for name in names])) == board.spent() == len(SPELLINGS)
+    assert sum(paying.pay([Subject.from_name(name) for name in names])) == board.spent() == len(SPELLINGS)
     assert len(book.decode(board.path.read_bytes()).accounts) == len(SPELLINGS)
-    assert len({Subject.of(name) for name in ("Ann", "Anne", "7", "70", "-7", "7.5", "")}) == 7
+    assert len({Subject.from_name(name) for name in ("Ann", "Anne", "7", "70", "-7", "7.5", "")}) == 7
 
 
 def test_it_is_the_spelling_in_which_tables_are_published():
@@ -95,12 +95,15 @@ def test_it_is_the_spelling_in_which_tables_are_published():
 @pytest.mark.parametrize("period_s", [None, 3600.0])
 def test_a_ledger_of_before_keeps_what_it_counted_of_each_spelling(board, period_s):
     """It has an account for each: they are one when the name is seen, and nothing of them is forgotten."""
-    former = [Subject.of(name).former for name in ("Ann", "ann", "ANN")]
+    former = [Subject.from_name(name).former for name in ("Ann", "ann", "ANN")]
     board.ledger().charge(dict.fromkeys(former, 2), COST, price(10, period_s).limits)
     assert board.spent() == 6
     paying = payer(board, 8, period_s, by_subject=True)
-    assert paying.pay([Subject.of("ANN"), Subject.of("Ann")] + [Subject.of("ann")] * 3) == [True, True] + [False] * 3
+    assert (
+        paying.pay([Subject.from_name("ANN"), Subject.from_name("Ann")] + [Subject.from_name("ann")] * 3)
+        == [True, True] + [False] * 3
+    )
     found = book.decode(board.path.read_bytes())
     assert [account.total for account in found.accounts.values()] == [8 * COST]
     assert found.lifetime == 8 * COST
-    assert payer(board, 8, period_s, by_subject=True).pay([Subject.of("ann")]) == [False]
+    assert payer(board, 8, period_s, by_subject=True).pay([Subject.from_name("ann")]) == [False]

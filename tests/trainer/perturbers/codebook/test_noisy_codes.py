@@ -46,7 +46,7 @@ def test_running_sums_are_of_what_was_told_in_its_own_units():
     _, codes = made()
     counts, sums = np.zeros((2, 3, CODES)), np.zeros((2, CODES, 2))
     counts[1, 2, 3], sums[0, 1, 1] = 10 / 2**0.5, 0.5
-    codes.told([counts, sums])
+    codes.take_noisy([counts, sums])
     kept, totals, done = (one.numpy() for one in codes.variables)
     assert kept[1, 2, 3] == pytest.approx(10)
     assert totals[0, 1, 1] == pytest.approx(0.5 * REACH * 2**0.5)

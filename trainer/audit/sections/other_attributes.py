@@ -58,7 +58,7 @@ class Labelled:
     test: np.ndarray
 
     @classmethod
-    def of(cls, dataset: Dataset) -> Labelled:
+    def from_dataset(cls, dataset: Dataset) -> Labelled:
         """All rows of a data set."""
         about = dataset.y, dataset.z, dataset.z_names, dataset.known, dataset.attributes
         return cls(*about, learn=to_learn(dataset), test=dataset.slices.test)
@@ -185,7 +185,7 @@ def section(
         return []
     learn, smaller = to_learn(dataset), quicker(budget)
 
-    def posed(label: Label, counted: np.ndarray) -> Question:
+    def pose(label: Label, counted: np.ndarray) -> Question:
         other = replace(dataset, z=label.values, z_names=label.names, theta=counted)
         left = replace(released, z=label.values[dataset.slices.rows()])
         return question_of(other, left, smaller, {"sensitive": None}, seed=seed)
@@ -194,7 +194,7 @@ def section(
         shape = dataset.theta.shape[0], len(label.names)
         return counted_prior(dataset.y[learn], label.values[learn], shape)
 
-    found = asked(labels_of(Labelled.of(dataset)), of_z, prior(dataset), prior_of, posed, budget, seed)
+    found = asked(labels_of(Labelled.from_dataset(dataset)), of_z, prior(dataset), prior_of, pose, budget, seed)
     return [replace(one, of=of) for one in found]
 
 
@@ -208,11 +208,11 @@ def asked(
     of_z: Scored,
     prior_of_z: np.ndarray,
     prior_of: Callable[[Label], np.ndarray],
-    posed: Callable[[Label, np.ndarray], Question],
+    pose: Callable[[Label, np.ndarray], Question],
     budget: Budget,
     seed: int,
 ) -> list[Finding]:
-    """The findings about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``posed`` puts a label with its
+    """The findings about ``labels`` (``labels_of``). ``prior_of`` says P(label|y), ``pose`` puts a label with its
     prior in the place of z."""
     (z, *others), skipped = labels
     rng = np.random.default_rng([seed, 11])
@@ -223,7 +223,7 @@ def asked(
             continue
         counted = prior_of(label)
         # The best attack on a label, by counting, and by two more families where x' are no codes.
-        question = posed(label, counted)
+        question = pose(label, counted)
         if not question.whole.budget.every_family:
             question = replace(question, settings=question.settings[-1:])
         attack = run(question, seed=seed, families=COUNTING if question.whole.few_values else FAMILIES).most_bits

@@ -8,7 +8,7 @@ import pytest
 from edgeveil.trainer.attacks.problem import BUDGETS, Released
 from edgeveil.trainer.attacks.rows import question_of
 from edgeveil.trainer.attacks.run_all import run
-from edgeveil.trainer.audit.sections.what_else import COUNTING, Labelled, labels_of, section
+from edgeveil.trainer.audit.sections.other_attributes import COUNTING, Labelled, labels_of, section
 from edgeveil.trainer.datasets import load
 from edgeveil.trainer.datasets.base import Dataset, Known
 from edgeveil.trainer.recipe.schema import Recipe
@@ -74,7 +74,7 @@ def test_what_cannot_be_asked_is_named_with_the_reason(digits):
         round=Known((digit == 0).astype(np.int64), ("no", "yes")),
         rare=Known(rare, ("no", "yes")),
     )
-    asked, skipped = labels_of(Labelled.of(known))
+    asked, skipped = labels_of(Labelled.from_dataset(known))
     assert [label.name for label in asked] == ["less-than-five", "digit"]
     reasons = dict(skipped)
     assert reasons["odd"] == "it follows from y"
@@ -94,7 +94,7 @@ def test_rare_classes_are_put_together_and_numbers_are_asked_about_by_thresholds
         colour=Known(colour, tuple("abcdef")),
     )
     made = replace(made, attributes={"weight": rng.normal(70, 9, n)})
-    found = {label.name: label for label in labels_of(Labelled.of(made))[0]}
+    found = {label.name: label for label in labels_of(Labelled.from_dataset(made))[0]}
     assert found["age"].ordered
     assert 20 < len(found["age"].names) < 70
     assert any(" to " in name for name in found["age"].names)
