@@ -81,7 +81,7 @@ def test_three_processes_and_no_password_anywhere(tiny, tmp_path, camera):
     assert set(camera.asked) == {None, "Basic d2hvOnRvcHNlY3JldA=="}
     assert "disconnected" in {event.get("kind") for event in events}
     opened = [event for event in events if event["event"] == "source"]
-    assert opened and all(event["raw_on_network"] for event in opened)
+    assert all(event["raw_on_network"] for event in opened)
     assert {event["name"] for event in opened} == {f"http://127.0.0.1:{camera.server_address[1]}/..."}
     assert "secret" not in str(events)
 
