@@ -129,7 +129,8 @@ class MqttSink(NetworkSink):
                     self._denied.add(topic)
                     self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
             if gone:
-                raise ConnectionLost("the broker has gone")
+                twice = " again. If it runs, another client has the client_id {}, such as a board with the same topic"
+                raise ConnectionLost("the broker has gone" + twice.format(self._client_id) * (self._connections > 1))
             if len(under_way) >= UNDER_WAY or len(self._topics) >= OTHERS:
                 self._gone.wait(0.01)
                 continue
