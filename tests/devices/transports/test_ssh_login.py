@@ -182,7 +182,7 @@ def test_a_key_in_pkcs_8_is_read_with_and_without_a_passphrase(tmp_path, kind):
         _read_key(path, None)
     for text in ("PuTTY-User-Key-File-3: ssh-ed25519", public.decode(), ""):
         path.write_text(text)
-        with pytest.raises(ValueError, match="no private key of OpenSSH or PEM .*puttygen"):
+        with pytest.raises(ValueError, match=r"no private key of OpenSSH or PEM .*puttygen"):
             _read_key(path, None)
 
 
