@@ -56,7 +56,7 @@ def test_a_film_is_opened_by_its_name_and_not_by_what_ffmpeg_takes_it_for(tmp_pa
     film = cv2.VideoWriter("film.avi", cv2.VideoWriter_fourcc(*"MJPG"), 5, (32, 24))
     film.write(np.zeros((24, 32, 3), np.uint8))
     film.release()
-    os.rename("film.avi", name)
+    (tmp_path / "film.avi").rename(name)
     with VideoSource(name, {"kind": "image", "shape": [24, 32, 3], "dtype": "uint8"}) as source:
         assert source.next().index == 0
 

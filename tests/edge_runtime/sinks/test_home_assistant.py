@@ -54,7 +54,17 @@ def test_no_document_has_what_home_assistant_no_longer_takes():
     assert len({d["unique_id"] for d in found.values() if "unique_id" in d}) == len(STATES)
 
 
-TOPICS = ["hall/door", "hall_door", "hall-door", "hall door", "hall.door", "Hall/door", "hall/dör", "hall/d_r", "hall/d r"]
+TOPICS = [
+    "hall/door",
+    "hall_door",
+    "hall-door",
+    "hall door",
+    "hall.door",
+    "Hall/door",
+    "hall/dör",
+    "hall/d_r",
+    "hall/d r",
+]
 
 
 def test_no_two_topics_share_an_identity_and_a_plain_one_keeps_its_own():
