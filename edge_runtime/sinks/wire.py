@@ -228,9 +228,7 @@ class Discovery(object):
         # Unknown where no one measured it.
         attack = "{{ value_json.attack if value_json.attack is none else (100 * value_json.attack) | round(1) }}"
         yield self._entity(
-            "sensor",
-            "attack",
-            dict(about, name="best attack found", value_template=attack, unit_of_measurement="%"),
+            "sensor", "attack", dict(about, name="best attack found", value_template=attack, unit_of_measurement="%")
         )
         if self._about["watched"]:
             yield from self._of_shift()
