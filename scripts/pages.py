@@ -281,8 +281,7 @@ def parts(description: Mapping[str, Any], records: Mapping[str, Any]) -> Iterato
 def page(name: str) -> str:
     """The page of that name as Markdown."""
     description = described(name)
-    body = [f"# {description['title']}", *parts(description, records_of(description))]
-    body += [footer(description)] if description["records"] else []
+    body = [f"# {description['title']}", *parts(description, records_of(description)), footer(description)]
     return "\n\n".join(body) + "\n"
 
 
