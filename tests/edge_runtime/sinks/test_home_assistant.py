@@ -54,32 +54,6 @@ def test_no_document_has_what_home_assistant_no_longer_takes():
     assert len({d["unique_id"] for d in found.values() if "unique_id" in d}) == len(STATES)
 
 
-TOPICS = [
-    "hall/door",
-    "hall_door",
-    "hall-door",
-    "hall door",
-    "hall.door",
-    "Hall/door",
-    "hall/dör",
-    "hall/d_r",
-    "hall/d r",
-]
-
-
-def test_no_two_topics_share_an_identity_and_a_plain_one_keeps_its_own():
-    """What 0.1 gave to a topic of letters, digits, "/" and "-" is still its own: nothing is found twice there."""
-    nodes = {}
-    for topic in [*TOPICS, *map("cam{}".format, "\u00e9\u0113+$%&=~")]:
-        labels = Labels(topic, network_receivers.OUTPUTS, MANIFEST)
-        made = Discovery(topic, "homeassistant", labels, about(MANIFEST, None, {}), RULES).documents()
-        identities = {document["unique_id"] for _, document in made if "unique_id" in document}
-        assert not any(identities & others for others in nodes.values())
-        assert all(re.fullmatch("[A-Za-z0-9_-]+", identity) for identity in identities)
-        nodes[topic] = identities
-    assert "edgeveil_hall_door_state" in nodes["hall/door"]
-
-
 def test_with_noise_nothing_says_that_a_zone_is_occupied():
     noisy = documents(RULES._replace(noise=CountNoise(500_000, 1, 10**9)))
     assert not [topic for topic in noisy if "binary_sensor" in topic]
