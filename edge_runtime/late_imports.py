@@ -74,4 +74,4 @@ def film_name(path: Union[str, "os.PathLike[str]"]) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise BadInput("OpenCV opens films by names in UTF-8 alone; {!r} is none: rename it".format(name)) from None
-    return name
+    return os.path.join(os.curdir, name)  # FFmpeg takes the beginning of 10:30.mp4 for a protocol

@@ -40,13 +40,7 @@ class ImagesSource(Source):
     calls = "sysinfo uname"
 
     def __init__(
-        self,
-        folder: str,
-        spec: Sensor,
-        *,
-        realtime: bool = False,
-        repeat: bool = False,
-        pace: Optional[Pace] = None,
+        self, folder: str, spec: Sensor, *, realtime: bool = False, repeat: bool = False, pace: Optional[Pace] = None
     ) -> None:
         need_image(spec, "a folder of images")
         opencv()  # it fails now where there is none

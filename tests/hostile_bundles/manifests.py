@@ -83,10 +83,7 @@ exhibits(
     ("bad-value", "text_that_plays_with_the_terminal", lambda m: m["perturber"].update(target="\x1b[2Jparity")),
     ("bad-value", "text_that_turns_the_line_around", lambda m: m["perturber"].update(sensitive="\u202eytirap")),
 )
-exhibits(
-    None,
-    ("bad-value", "half_of_a_surrogate_pair", lambda: signed_text(_text().replace('"parity"', '"\\ud800"'))),
-)
+exhibits(None, ("bad-value", "half_of_a_surrogate_pair", lambda: signed_text(_text().replace('"parity"', '"\\ud800"'))))
 exhibits(
     changed,
     ("bad-value", "hash_in_capitals", lambda m: m["provenance"].update(recipe_sha256="A" * 64)),

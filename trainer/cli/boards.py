@@ -79,10 +79,7 @@ def show(
 
 
 @board_command(board_group, "Example: edgeveil board probe hall-1")
-def probe(
-    at: SiteBoard,
-    as_json: Json = False,
-) -> None:
+def probe(at: SiteBoard, as_json: Json = False) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with at.open() as board:
         if not as_json:
@@ -228,10 +225,7 @@ def rollback(at: SiteBoard, as_json: Json = False) -> None:
 
 
 @board_command(board_group, "Example: edgeveil board logs hall-1 --lines 50")
-def logs(
-    at: SiteBoard,
-    lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200,
-) -> None:
+def logs(at: SiteBoard, lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200) -> None:
     """Print the last lines of a board's service log. They hold no frames."""
     with _open_service(at) as board:
         sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))

@@ -33,10 +33,7 @@ def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
     print_view(verify(bundle, trust), as_json=as_json)
 
 
-@bundles.command(
-    "card",
-    epilog="Example: edgeveil bundle card mnist.veil mnist.cdx.json mnist-dpia.html --trust trust",
-)
+@bundles.command("card", epilog="Example: edgeveil bundle card mnist.veil mnist.cdx.json mnist-dpia.html --trust trust")
 def bundle_card(
     bundle: Bundle,
     trust: Trust,

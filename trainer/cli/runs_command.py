@@ -69,8 +69,7 @@ def sweep(
         typer.Option(help="Folder of the sweep; points there are not computed again [default: sweeps/RECIPE]."),
     ] = None,
     axis: Annotated[
-        list[str] | None,
-        typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
+        list[str] | None, typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated.")
     ] = None,
     budget: Budget = "full",
     attacks: Annotated[
@@ -88,12 +87,7 @@ def sweep(
     recipes = [Recipe.find(name) for name in recipe]
     out = out or Path("sweeps", recipes[0].name)
     frontier = run_sweep(
-        recipes,
-        [parse(text) for text in axis or ()],
-        out,
-        budget=budget,
-        attacks=attacks,
-        **workers(usual=1),
+        recipes, [parse(text) for text in axis or ()], out, budget=budget, attacks=attacks, **workers(usual=1)
     )
     pictures = draw(frontier, out)
     if as_json:

@@ -169,8 +169,7 @@ def test_the_card_says_what_the_audit_said():
 
 
 @pytest.mark.parametrize(
-    ("word", "text"),
-    [("leaks", b"leaks"), ("holds", b"nothing found"), ("cannot tell", b"cannot tell: too few rows")],
+    ("word", "text"), [("leaks", b"leaks"), ("holds", b"nothing found"), ("cannot tell", b"cannot tell: too few rows")]
 )
 def test_the_card_says_the_verdict(word, text):
     """The word "holds" of schema 1 is read as "nothing found"."""

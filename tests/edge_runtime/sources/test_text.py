@@ -273,10 +273,7 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
             def stop(*_):
                 raise PrivacyStop("stopped by the test")
 
-            with (
-                pytest.raises(PrivacyStop),
-                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.input) as source,
-            ):
+            with pytest.raises(PrivacyStop), open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.input) as source:
                 batch.run(source, perturber, sink, progress=stop)
     assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
 
