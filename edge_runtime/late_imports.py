@@ -28,7 +28,7 @@ else:
 
     np = _Later()
 
-__all__ = ["decoded", "film_name", "np", "opencv", "read_picture"]
+__all__ = ["decoded", "film_name", "np", "opencv"]
 
 
 MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
@@ -55,15 +55,6 @@ def decoded(data: bytes) -> Any:
     try:
         return cv2.imdecode(np.frombuffer(data, np.uint8), cv2.IMREAD_UNCHANGED) if data else None
     except cv2.error:
-        return None
-
-
-def read_picture(path: Union[str, "os.PathLike[str]"]) -> Any:
-    """The picture of a file, as ``decoded``; None where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return decoded(file.read())
-    except OSError:
         return None
 
 

@@ -87,7 +87,7 @@ def test_half_a_picture_is_one_sentence_and_a_hidden_one_none(pictures):
     code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"24 pictures" in out
-    assert b"a/2.png cannot be read as a picture: it is damaged or empty." in err
+    assert b"a/2.png cannot be read as a picture: it is damaged, too large, or of another kind." in err
 
 
 def test_pictures_and_films_before_and_after(tmp_path):
