@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.cli import options
 from edgeveil.edge_runtime.cli.options import Call, add_json
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, shown
 from edgeveil.edge_runtime.paths import ROOT
 
 # As long as both trials of an update may take: no service starts without it, and none would be tried again.
@@ -306,7 +306,7 @@ def _status(arguments: argparse.Namespace) -> None:
         return
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
         value = document[name]
-        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
+        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else shown(value)))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
     sys.stdout.write("spent: {}\n".format(ext.book.board_total_text(document["spent"])))
     for sha, count in document["failed"].items():
@@ -360,4 +360,4 @@ def _take(arguments: argparse.Namespace) -> None:
 
 
 def _note(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(shown(text) + "\n")

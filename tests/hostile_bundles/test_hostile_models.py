@@ -211,10 +211,9 @@ def test_every_place_of_a_tensor_in_an_onnx_file_is_looked_into():
 
 
 def test_an_onnx_file_is_read_as_protocol_buffers_read_it():
-    assert model_lint.problem_of(onnx_models.good()) is None
-    assert model_lint.problem_of(b"") is None
+    assert [model_lint.problems(data, "onnx") for data in (onnx_models.good(), b"")] == [[], []]
     long_key = onnx_models.data_in_the_systems_files().replace(b"\x70\x01", b"\xf0\x80\x80\x80\x10\x01")
     # The same number in 35 bits, of which C++ reads 32; the lengths around it are too short now.
-    assert model_lint.problem_of(long_key) is not None
+    assert model_lint.problems(long_key, "onnx")
     for data in (b"\x3b", b"\x3a\xff", b"\x3d\x01", b"\xff" * 11):
-        assert model_lint.problem_of(data) == "it is damaged, or no ONNX model"
+        assert [one.text for one in model_lint.problems(data, "onnx")] == ["it is damaged, or no ONNX model"]

@@ -11,7 +11,7 @@ from edgeveil.edge_runtime.bundle.board_state import signers_of
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, shown
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage, expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
@@ -62,7 +62,7 @@ class View:
         """For a terminal, without control characters."""
         body = (self._body if self.full else self._brief) if self.whole else tuple
         lines = [*self._head(), *body()]
-        return "\n".join(_printable(line) for line in lines)
+        return shown("\n".join(line.replace("\n", "?") for line in lines))
 
     def _head(self) -> Iterator[str]:
         manifest, members = self.bundle.manifest, self.bundle.members
@@ -191,7 +191,3 @@ def _shape(shape: tuple[int, ...]) -> str:
 
 def _stage(stage: Stage) -> str:
     return f"{stage.stage} {stage.model or stage.distribution or stage.op}".rstrip()
-
-
-def _printable(line: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in line)
