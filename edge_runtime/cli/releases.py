@@ -69,7 +69,8 @@ def add_commands(commands: Any) -> None:
     )
     runtime.add_argument("file", metavar="FILE", nargs="?", help="the file of edgeveil update runtime")
     runtime.add_argument("--previous", action="store_true", help="go back to the runtime before")
-    command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
+    back = "run the previous release again"
+    command("rollback", lambda arguments: roll_back(arguments.root), back, "edgeveil-edge rollback")
     tried = command(
         "try",
         _try,
@@ -279,10 +280,6 @@ def _runtime(arguments: argparse.Namespace) -> None:
     if taken:
         service = paths.service_of(arguments.root)
         _note("the service runs it after its next start: systemctl restart {0}-recover {0}".format(service))
-
-
-def _rollback(arguments: argparse.Namespace) -> None:
-    roll_back(arguments.root)
 
 
 def roll_back(root: str) -> None:

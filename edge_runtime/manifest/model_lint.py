@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.errors import BundleRefused
 
 IDENTIFIER = b"TFL3"
 CUSTOM = 32
-_INT, _UINT, _SHORT, _BYTE, _LONG = (struct.Struct("<" + code) for code in "iIHbQ")
+_INT, _UINT, _SHORT, _BYTE = (struct.Struct("<" + code) for code in "iIHb")
 
 
 class TfliteFile(NamedTuple):
@@ -55,20 +55,15 @@ def read(data: bytes) -> TfliteFile:
         number = max(both)
         codes.add(number)
         if number == CUSTOM:
-            custom.append(_text(data, name))
+            custom.append(_get(data, *_vector(data, name)).decode("utf-8", "replace"))
     graphs = _tables(data, _field(data, model, 2))
     tensors = [tensor for graph in graphs for tensor in _tables(data, _field(data, graph, 0))]
     kept = [_field(data, tensor, 5) for tensor in tensors]
-    filled = [_filled(data, buffer) for buffer in _tables(data, _field(data, model, 4))]
+    # Buffers with bytes: of their own, or at an offset behind the tables.
+    buffers = _tables(data, _field(data, model, 4))
+    filled = [_vector(data, _field(data, one, 0))[1] > 0 or _field(data, one, 1) > 0 for one in buffers]
     early = sum(_early(data, graph, filled) for graph in graphs)
     return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept), early)
-
-
-def _filled(data: bytes, buffer: int) -> bool:
-    """Whether a buffer has bytes, by the interpreter's own rule: its own, or those at an offset behind the tables."""
-    offset, size = (_field(data, buffer, number) for number in (1, 2))
-    elsewhere = [_LONG.unpack(_get(data, at, 8))[0] > 1 if at else False for at in (offset, size)]
-    return _vector(data, _field(data, buffer, 0))[1] > 0 or all(elsewhere)
 
 
 def _early(data: bytes, graph: int, filled: List[bool]) -> int:
@@ -128,10 +123,6 @@ def _tables(data: bytes, field: int) -> List[int]:
 def _numbers(data: bytes, field: int) -> Set[int]:
     begin, count = _vector(data, field)
     return {number for (number,) in _INT.iter_unpack(_get(data, begin, 4 * count))}
-
-
-def _text(data: bytes, field: int) -> str:
-    return _get(data, *_vector(data, field)).decode("utf-8", "replace")
 
 
 # An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.

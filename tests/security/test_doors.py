@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from edgeveil.devices import profiles
+from edgeveil.devices import profiles, site
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.site import SiteBoard
 from edgeveil.edge_runtime import __version__
@@ -42,6 +42,7 @@ from edgeveil.trainer.cli.bundle_command import bundle_card
 from edgeveil.trainer.cli.common import board_profile, print_either
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing import seal as sealing
 from edgeveil.trainer.sealing.inspect import inspect
@@ -335,30 +336,21 @@ def test_nothing_that_a_file_says_commands_a_terminal(tmp_path, capsys):
     assert all(one.isprintable() or one == "\n" for one in said)
 
 
-def linked(folder):
-    (folder / "golden/draws.noise.npy").unlink()
-    (folder / "golden/draws.noise.npy").symlink_to(folder.with_name("signing.key"))
+REPLACED = {
+    "golden/draws.noise.npy": Path.symlink_to,
+    "golden": Path.symlink_to,
+    "export.json": lambda path, _: os.mkfifo(path),
+    "manifest.json": lambda path, _: path.write_text("[" * 10**5),
+}
 
 
-def linked_folder(folder):
-    (folder / "golden").rename(folder.with_name("elsewhere"))
-    (folder / "golden").symlink_to(folder.with_name("elsewhere"))
-
-
-def piped(folder):
-    (folder / "export.json").unlink()
-    os.mkfifo(folder / "export.json")
-
-
-@pytest.mark.parametrize(
-    "change", [linked, linked_folder, piped, lambda folder: (folder / "manifest.json").write_text("[" * 10**5)]
-)
-def test_an_export_folder_gives_nothing_but_its_own_files(tmp_path, change):
+@pytest.mark.parametrize("name", REPLACED)
+def test_an_export_folder_gives_nothing_but_its_own_files(tmp_path, name):
     """A link to the key of the one who seals was sealed, and so sent to everybody."""
     folder = bundles.export_folder(tmp_path / "export")
     ExportFolder.open(folder)
-    (tmp_path / "signing.key").write_text("secret")
-    change(folder)
+    elsewhere = (folder / name).rename(tmp_path / "elsewhere")
+    REPLACED[name](folder / name, elsewhere)
     with pytest.raises(BadInput, match=r"is a link, no file|is not JSON"):
         ExportFolder.open(folder)
 
@@ -376,6 +368,15 @@ def test_an_array_that_is_none_is_refused_in_words(tmp_path):
     made = bundles.make_bundle(tmp_path, change=lambda _, files: files.update({name: broken[0]}))
     with pytest.raises(BundleRefused, match="is no array of numbers"):
         Perturber.open(made.path, trust=made.trust)
+
+
+def test_a_text_that_is_nested_without_end_is_refused_in_words(tmp_path):
+    place = tmp_path / "deep.toml"
+    place.write_text("a = " + "[" * 5000)
+    (tmp_path / "run.json").write_text("[" * 10**5)
+    for read, path in ((profiles.load, place), (site.load, place), (Recipe.find, place), (Run.open, tmp_path)):
+        with pytest.raises(BadInput, match=r"is not (valid )?TOML|there is none \(maximum recursion"):
+            read(path)
 
 
 # Profiles of boards.

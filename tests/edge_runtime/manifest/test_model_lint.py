@@ -130,11 +130,6 @@ def early(kind):
     state = file.main.tensor("state", [1, 8, 8, 1])
     if kind == "input":
         file.main.made.inputs.append(state)
-    if kind == "offset":  # that interpreters ignore
-        nowhere = schema.BufferT()
-        nowhere.offset = nowhere.size = 1
-        file.model.buffers.append(nowhere)
-        file.main.made.tensors[state].buffer = 1
     if kind == "no values":
         file.main.made.tensors[state].shape = [0]
     output = file.main.tensor("output", [1, 8, 8, 1])
@@ -154,7 +149,7 @@ TFLITE = {
         for name in ("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR")
     },
     "its number hidden by a larger one without a sign": (tflite("RANDOM_UNIFORM", old=200 - 256), "no-random"),
-    **{kind: (early(kind), "no-state") for kind in ("later", "input", "offset", "no values", "never")},
+    **{kind: (early(kind), "no-state") for kind in ("later", "input", "no values", "never")},
     "two graphs": (tflite(subgraphs=2), "one-subgraph"),
     "custom": (tflite("CUSTOM", custom="FlexRandomUniform"), "built-in"),
     "another vendor's": (tflite("CUSTOM", custom="ethos-u"), "built-in"),
