@@ -122,11 +122,6 @@ def test_an_unknown_name_lists_the_known_ones():
         profiles.load("jetson")
 
 
-def test_a_missing_file_is_one_sentence(tmp_path):
-    with pytest.raises(BadInput, match=r"The profile .*No such file"):
-        profiles.load(tmp_path / "none.toml")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

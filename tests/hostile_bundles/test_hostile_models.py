@@ -60,7 +60,6 @@ ELSEWHERE = "its weights are in another file"
 ENDED_BY = {
     "tflite offset_that_wraps_around": CRASH,
     "tflite size_known_at_run_time": DROPPED,
-    "tflite data_in_another_file": DROPPED,
     "onnx endless_loop": LOOP,
     "onnx giant_constant": DROPPED,
     "onnx constant_beyond_the_limit": DROPPED,
@@ -74,7 +73,8 @@ BY_LINT = {
     *("tflite half_a_file", "onnx data_elsewhere_in_a_function", "onnx function_that_calls_itself"),
     *("onnx functions_that_call_each_other", "onnx graphs_in_graphs", "onnx operation_of_its_own"),
     *("onnx operation_that_runs_python", "onnx onnx_runtimes_own_format", "onnx length_behind_the_end"),
-    "onnx half_a_file",
+    *("onnx half_a_file", "tflite tensor_that_is_not_there", "tflite tensor_before_the_first"),
+    *("tflite output_that_is_not_there", "tflite buffer_that_is_not_there", "tflite data_in_another_file"),
 }
 LATER = "endless_loop_of_one_picture"  # harmless until that picture comes
 MODULES = {"tflite": tflite_models, "onnx": onnx_models}

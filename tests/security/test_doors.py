@@ -323,14 +323,16 @@ def test_a_card_of_another_version_is_not_shown_whatever_it_says(tmp_path, monke
 
 def test_nothing_that_a_file_says_commands_a_terminal(tmp_path, capsys):
     hidden = "\x1b]0;a\x07\x9b2J\u202e\r"
-    for number, (name, domain) in enumerate((("Relu" + hidden, "own" + hidden), ("Nope" + hidden, ""))):
+    for number, (name, domain) in enumerate((("Relu\n" + hidden, "own" + hidden), ("Nope" + hidden, ""))):
         example = one_artefact.example("onnx", model(node(name, ["image"], ["output"], domain=domain)))
         made = bundles.make_bundle(tmp_path / str(number), example=example)
         assert edge(["verify", str(made.path), "--trust", str(made.trust)]) == 2
+    said = "".join(capsys.readouterr())
+    assert all(line.startswith(("note: ", "error: ")) for line in said.splitlines())
     say(hidden)
     print_either({}, hidden, as_json=False)
     print_document({}, lambda _: [hidden], as_json=False)
-    said = "".join(capsys.readouterr())
+    said += "".join(capsys.readouterr())
     assert "Relu" in said
     assert "Nope" in said
     assert all(one.isprintable() or one == "\n" for one in said)
