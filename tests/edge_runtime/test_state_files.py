@@ -171,7 +171,6 @@ def made(tmp_path_factory):
 
 
 def test_no_other_user_may_write_to_any_of_it(made):
-    """Root's umask does not decide that."""
     others = ("root.pub", "trust.json", "runtime")  # which this file made, and not the product
     mine = [path for path in (made / "opt").rglob("*") if not set(others) & set(path.parts) and not path.is_symlink()]
     assert {path.name for path in mine} >= {"state.json", "index-seen.json", "policy.json", "bundle.veil", "releases"}

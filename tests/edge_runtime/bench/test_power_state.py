@@ -93,7 +93,6 @@ def test_a_thermal_zone_is_found_by_its_type(tmp_path, monkeypatch, name):
 
 
 def test_a_pipe_or_a_device_is_no_sensor(tmp_path):
-    """Either would hold root up, or do what opening it does."""
     os.mkfifo(tmp_path / "pipe")
     writer = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
     os.write(writer, b"7" * 8192)
