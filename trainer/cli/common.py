@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.errors import BadInput, shown, written_text
 from edgeveil.trainer.cli.tree import App, Verb
 from edgeveil.trainer.progress import say
 
@@ -79,7 +79,7 @@ def print_either(document: Any, text: str, *, as_json: bool) -> None:
     if as_json:
         print_json(document)
     else:
-        print(text, flush=True)
+        print(shown(text), flush=True)
 
 
 def print_done(text: str, document: Mapping[str, Any], *, as_json: bool) -> None:

@@ -140,7 +140,7 @@ def decode(data: bytes) -> Book:
         accounts: Dict[str, Account] = {}
         for name, (total, last_s, periods) in document["ledger"].pop("accounts").items():
             spans = {length: (begin, spent) for length, (begin, spent) in periods.items()}
-            _check(_NAME.fullmatch(name) and all(repr(float(length)) == length for length in spans))
+            _check(_NAME.fullmatch(name) and all(repr(float(one)) == one and 0 < float(one) <= 1e30 for one in spans))
             _check_whole(total, last_s, *[number for span in spans.values() for number in span])
             accounts[name] = Account(total, last_s, spans)
         book = Book(accounts=accounts, **document["ledger"])

@@ -218,14 +218,6 @@ def test_a_mistake_ends_with_two_and_one_sentence(made, tmp_path, capsys, argume
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_bundle_cut_short_is_refused(made, tmp_path, capsys):
-    cut = tmp_path / "cut.veil"
-    cut.write_bytes(made.path.read_bytes()[:-30])
-    code, _, err = edge(capsys, "verify", cut, "--trust", made.trust)
-    assert code == 2
-    assert len(err.splitlines()) == 1
-
-
 def test_a_development_bundle_is_announced_by_every_command(tmp_path, capsys):
     made = bundles.make_bundle(tmp_path, development=True)
     np.savez(tmp_path / "in.npz", x=np.zeros((2, 4), np.uint8))

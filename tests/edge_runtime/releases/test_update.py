@@ -356,7 +356,10 @@ def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
     device.releases.recover()  # as at each start: from then on the board remembers that it had a record
     seen = index_seen.read_seen(str(device.root))
     both = [device.root / name for name in ("index-seen.json", "index-seen-copy.json")]
-    for damage in (b"{", b"[]", b'{"schema":2}', b'{"schema":5}', None):
+    others = [
+        both[0].read_bytes().replace(b'"others":{}', b'"others":' + other) for other in (b"[1]", b'{"hall":null}')
+    ]
+    for damage in (b"{", b"[]", b'{"schema":2}', b'{"schema":5}', *others, None):
         for path in both:
             kept = path.read_bytes()
             path.unlink() if damage is None else path.write_bytes(damage)
