@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.graphs.files import read, read_any_onnx, read_keras, read_tflite
+from edgeveil.trainer.graphs.files import input_named, read, read_any_onnx, read_tflite
 from edgeveil.trainer.graphs.macs import (
     PRODUCTS,
     Counted,
@@ -108,6 +108,8 @@ def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = N
         return _full(graph, counted(graph), graph.weight_bytes())
     written, graph = read_any_onnx(path, shapes)
     as_written, found = counted(written), counted(graph)
+    if sum(found.uncounted.values()) > sum(as_written.uncounted.values()):
+        graph, found = written, as_written
     # Parameters and operations are those of the file, as it was written.
     found = found._replace(cost=found.cost._replace(parameters=as_written.cost.parameters))
     return replace(_full(graph, found, written.weight_bytes()), ops=Counter(op.kind for op in written.walk()))
@@ -210,6 +212,31 @@ def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
         live += change[step]
         peak = max(peak, live)
     return peak
+
+
+def read_keras(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Any:
+    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none.
+
+    ``shapes`` gives inputs their sizes, the batch among them, by name.
+    """
+    import keras
+
+    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
+
+    try:
+        model = keras.saving.load_model(path, compile=False)
+        if not shapes:
+            return model
+        names = [one.name for one in model.inputs]
+        given = {input_named(name, names): shape for name, shape in shapes.items()}
+        sized = [keras.Input(batch_shape=given.get(one.name, one.shape), name=one.name) for one in model.inputs]
+        many = isinstance(model.input, list | tuple)
+        return keras.models.clone_model(model, input_tensors=sized if many else sized[0])
+    except (OSError, ValueError, TypeError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise BadInput(
+            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
+        ) from None
 
 
 def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:

@@ -52,6 +52,9 @@ def test_a_layer_nobody_can_count_is_named():
     attention = keras.layers.MultiHeadAttention(2, 2, name="memory")
     with pytest.raises(BadInput, match="how to count the layer 'memory'"):
         keras_macs(keras.Model(steps, attention(steps, steps)))
+    image = keras.Input((8, 8, 3))
+    with pytest.raises(BadInput, match=r"'conv' \(Conv\)"):
+        keras_macs(keras.Model(image, keras.ops.conv(image, keras.ops.ones((3, 3, 3, 4)))))
     with pytest.raises(BadInput, match="sequential or functional"):
         keras_macs(keras.layers.Dense(1))
 
