@@ -108,7 +108,7 @@ def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = N
         return _full(graph, counted(graph), graph.weight_bytes())
     written, graph = read_any_onnx(path, shapes)
     as_written, found = counted(written), counted(graph)
-    if sum(found.uncounted.values()) > sum(as_written.uncounted.values()):
+    if sum(found.uncounted.values()) >= sum(as_written.uncounted.values()):
         graph, found = written, as_written
     # Parameters and operations are those of the file, as it was written.
     found = found._replace(cost=found.cost._replace(parameters=as_written.cost.parameters))

@@ -335,7 +335,12 @@ def _folded(proto: Any, path: Path) -> Graph | None:
         options.log_severity_level = 4
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
         try:
-            onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(
+                proto.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers={"CommonSubexpressionElimination"},  # it merges layers of equal weights
+            )
             folded = onnx.load(options.optimized_model_filepath)
             folded.ir_version = max(folded.ir_version, 4)  # until then each weight was an input too
             return _graph_of(onnx.shape_inference.infer_shapes(folded, data_prop=True))
