@@ -129,9 +129,7 @@ def asked(files: list[tuple[Path, counters.Shapes]], folder: Path) -> list[dict[
     if not python.is_file():
         raise BadInput(f"{python} was expected; run scripts/environments/oracles.")
     (folder / "question.json").write_text(json.dumps([{"path": str(path), "shapes": sizes} for path, sizes in files]))
-    code = "import pathlib, sys; sys.path.insert(0, sys.argv[1]); import counters; counters.answer(pathlib.Path(sys.argv[2]))"
-    command = [str(python), "-c", code, str(Path(counters.__file__).parent), str(folder)]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([str(python), counters.__file__, str(folder)], check=True, stdout=subprocess.DEVNULL)
     return list(json.loads((folder / "answer.json").read_text()))
 
 
@@ -159,14 +157,15 @@ def others(path: Path, shapes: counters.Shapes, folder: Path, model: Any = None)
     return found
 
 
-# Why another counter differs, by what it says or by the kind of product in which the others differ.
+# Why another counter differs: a word of what it says, or the kind of product in which the others differ.
 WHY = {
-    "ConvTranspose": "onnx-tool counts the zeros between the inputs too",
-    "LSTM": "onnx-tool counts the activations of gates too",
-    "has no value_infer": "onnx-tool does not compute a size that the file computes",
-    "KeyError": "onnx's inference does not compute a size that the file computes",
-    "tf2onnx": "tf2onnx does not read sparse weights",
-    "custom op": "the interpreter lacks an operation of MediaPipe",
+    "ConvTranspose": "onnx-tool counts zeros between inputs",
+    "LSTM": "onnx-tool counts gates' activations",
+    "TFL_": "the others lack an operation of MediaPipe",
+    "custom op": "the others lack an operation of MediaPipe",
+    "has no value_infer": "onnx-tool stops at a computed size",
+    "KeyError": "inference stops at a computed size",
+    "tf2onnx": "tf2onnx cannot read sparse weights",
 }
 
 
@@ -175,15 +174,14 @@ def compared(path: Path, shapes: counters.Shapes, folder: Path, model: Any = Non
     ours, found = model_file_cost(path, shapes), others(path, shapes, folder, model)
     totals = {name: one if isinstance(one, str) else sum(one.values()) for name, one in found.items()}
     differ = {name: one for name, one in found.items() if totals[name] != ours.macs}
-    said = {name: [word for word in WHY if word in (one if isinstance(one, str) else one.keys())]
-            for name, one in differ.items()}  # fmt: skip
+    said = {name: next((WHY[word] for word in WHY if word in one), None) for name, one in differ.items()}
     return {
         "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "sizes": {name: list(one) for name, one in shapes.items()},
         "ours": {"macs": ours.macs, "parameters": ours.parameters, "uncounted": dict(ours.uncounted)},
         "others": totals,
         "kinds": found,
-        "why": sorted({WHY[word] for words in said.values() for word in words}),
+        "why": sorted(filter(None, set(said.values()))),
         "explained": all(said.values()) and (not ours.uncounted or len(differ) == len(found)),
     }
 

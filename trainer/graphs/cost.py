@@ -281,10 +281,6 @@ def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:
 def _keras_attributes(layer: Any, node: Any) -> dict[str, int]:
     kind = type(layer).__name__
     sizes = node.output_tensors[0].shape[1:-1] if node.output_tensors else (0,)
-    places = 0 if None in sizes else math.prod(sizes)
-    if kind == "DepthwiseConv2D":
-        macs = places * math.prod(layer.kernel.shape)
-        return {"macs": macs, "depthwise_macs": macs}
-    if kind == "SeparableConv2D":
-        return {"macs": 1, "depthwise_macs": places * math.prod(layer.depthwise_kernel.shape)}
-    return {"macs": 1} if kind.startswith(("Conv", "Dense")) else {}
+    kernel = getattr(layer, "depthwise_kernel", layer.kernel if kind == "DepthwiseConv2D" else None)
+    deep = 0 if kernel is None or None in sizes else math.prod((*sizes, *kernel.shape))
+    return {"macs": 1, "depthwise_macs": deep} if kind.startswith(("Conv", "Dense", "Depth", "Separable")) else {}

@@ -166,14 +166,11 @@ def _followed(kind: str, inputs: Sequence[Tensor | None], made: Tensor) -> Tenso
     if made.shape.count(-1) != 1 or not data or -1 in data[0].shape:
         return made
     rows = data[0].shape[0] if data[0].shape else 0
+    size = -1
     if kind == "RESHAPE":
         size = data[0].size // max(1, -made.size)
-    elif kind in _ROWS or kind.startswith("CUSTOM") or any(-1 in one.shape for one in data):
-        return made
-    elif rows == 1 or (made.shape[0] == -1 and kind in _KEPT):
-        size = rows
-    else:
-        return made
+    elif not (kind in _ROWS or kind.startswith("CUSTOM") or any(-1 in one.shape for one in data)):
+        size = rows if rows == 1 or (made.shape[0] == -1 and kind in _KEPT) else -1
     return replace(made, shape=tuple(size if one < 0 else one for one in made.shape))
 
 
@@ -268,9 +265,6 @@ def read_arrays(data: bytes) -> Graph:
         Op("MatMul", "decoder", (code, decoder, decoder_bias), (output,)),
     )
     return Graph("numpy", ops, {"features": x}, {"output": output, "code": code})
-
-
-# Read an ONNX file, with every shape that can be inferred.
 
 
 def read_onnx(data: bytes) -> Graph:

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
-# A network file of any format as a graph: for the lint, the counters and the manifest.
-
 
 @dataclass(frozen=True)
 class Tensor:
@@ -140,8 +138,7 @@ class Counted(NamedTuple):
     uncounted: Mapping[str, int]
 
 
-NOTHING = Cost(0, 0)
-OPEN, OWN = ": a size is open", ": a layer of another package"
+NOTHING, OPEN, OWN = Cost(0, 0), ": a size is open", ": a layer of another package"
 
 # Layers that are one product of a kernel with the input, and the kernel's axis of output channels.
 _KERNELS = {

@@ -213,8 +213,13 @@ def computed_sizes(path, layers=1):
     return saved(path, nodes, [value("x", ["n", 3, "height", "width"])], [open_end("y", 2)], stored=kept)
 
 
+def net(*described, **more):
+    """What writes such a model to a path."""
+    return lambda path: saved(path, *described, **more)
+
+
 NETS = {
-    "weights_as_a_node": lambda path: saved(path, [constant("w", KERNEL), conv()], [PICTURE], stored=()),
+    "weights_as_a_node": net([constant("w", KERNEL), conv()], [PICTURE], stored=()),
     "a_loop": lambda path: looped(path, constant("count", np.array(5))),
     "a_loop_that_was_counted_down": lambda path: looped(path, constant("count", np.array(-3))),
     "a_loop_that_does_not_begin": lambda path: looped(
@@ -225,16 +230,15 @@ NETS = {
     ),
     "a_computed_loop": lambda path: looped(path),
     "a_scan_of_columns": lambda path: a_scan(path, (6, 7), scan_input_axes=[1]),
-    "weights_first": lambda path: saved(
-        path, [helper.make_node("MatMul", ["m", "x"], ["y"])], [value("x", [2, 5])], [open_end("y", 2)], [MATRIX]
+    "weights_first": net(
+        [helper.make_node("MatMul", ["m", "x"], ["y"])], [value("x", [2, 5])], [open_end("y", 2)], [MATRIX]
     ),
-    "sizes_written_below_one": lambda path: saved(path, [conv()], [value("x", [1, 3, 0, 0])]),
-    "a_batch_written_below_one": lambda path: saved(path, [conv()], [value("x", [-1, 3, 8, 8])]),
-    "a_convolution_of_another_domain": lambda path: saved(
-        path, [conv(output="h"), conv(domain="mine", output="y")], [PICTURE], [value("y", [1, 4, 8, 8])]
+    "sizes_written_below_one": net([conv()], [value("x", [1, 3, 0, 0])]),
+    "a_batch_written_below_one": net([conv()], [value("x", [-1, 3, 8, 8])]),
+    "a_convolution_of_another_domain": net(
+        [conv(output="h"), conv(domain="mine", output="y")], [PICTURE], [value("y", [1, 4, 8, 8])]
     ),
-    "a_sequence": lambda path: saved(
-        path,
+    "a_sequence": net(
         [conv(output="h"), helper.make_node("SequenceConstruct", ["h"], ["y"])],
         [PICTURE],
         [helper.make_tensor_sequence_value_info("y", FLOAT, None)],
