@@ -193,7 +193,6 @@ def bench(
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
-
         bench_python()  # raises before anything is built for it
         with tempfile.TemporaryDirectory() as name:
             mine = bundle_files(verified_bundle(bundle, trust), Path(name))

@@ -64,7 +64,7 @@ def bundle_card(
         name = trusted.key_of(opened.key).name
         made[path] = ml_bom(opened, document) if path.suffix == ".json" else render(opened, document, name).encode()
     for path, data in made.items():
-        write_atomic(str(path), data)
+        write_atomic(path, data, keep_old=True)
     print_done("\n".join(f"Wrote {path}." for path in made), {"wrote": [str(path) for path in made]}, as_json=as_json)
 
 
