@@ -26,6 +26,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from tests.support import output
 from tests.support.boards import lossy_serial_line, owners, sshd
 from tests.support.boards.owners import SECRET
+from tests.support.once import nightly_but
 
 OOPS = b"\r\n[ 1042.170815] brcmfmac: brcmf_cfg80211_set_power_mgmt: power save enabled\r\n"
 
@@ -146,17 +147,20 @@ def test_the_ports_settings_are_put_back(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path):
+@pytest.mark.parametrize(
+    ("size", "cuts"), nightly_but([(9_000, (15_000,)), (20_000, (15_000, 30_000))], (9_000, (15_000,)))
+)
+def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path, size, cuts):
     faults = lossy_serial_line.Faults(
-        flip=5e-4, drop=2e-4, insert=2e-4, cuts=(15_000, 30_000), noise=OOPS, noise_every=9_000, rate=60_000
+        flip=5e-4, drop=2e-4, insert=2e-4, cuts=cuts, noise=OOPS, noise_every=9_000, rate=60_000
     )
-    data = os.urandom(20_000)
+    data = os.urandom(size)
     with lossy_serial_line.board(tmp_path, faults) as board:
         said = []
         console = SerialTransport(board.port, say=said.append)
         seen = []
         console.put(data, str(tmp_path / "there"), lambda there, _all: seen.append(there))
-        assert board.cuts == 2
+        assert board.cuts == len(cuts)
         assert board.spoilt > 10
         console.close()
     assert (tmp_path / "there").read_bytes() == data
@@ -164,7 +168,11 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [{READY: 1}, {READY: 1, HANG_UP: 2}], ids=["ready", "ready-and-hang-up"])
+@pytest.mark.parametrize(
+    "words",
+    [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly)],
+    ids=["ready", "ready-and-hang-up"],
+)
 def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
     with lossy_serial_line.board(tmp_path) as board:
         SerialTransport(board.port).close()
@@ -212,7 +220,7 @@ def test_it_is_typed_into_a_folder_with_a_name_nobody_knows_before(tmp_path):
     shutil.rmtree(known)
 
 
-@pytest.mark.parametrize("how", ["link", "open to others", "changed", "kept"])
+@pytest.mark.parametrize("how", ["link", "open to others", "changed", pytest.param("kept", marks=pytest.mark.nightly)])
 def test_a_folder_of_an_earlier_login_is_looked_at_again(tmp_path, how):
     with lossy_serial_line.board(tmp_path) as board:
         console = SerialTransport(board.port)
@@ -275,6 +283,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
     assert min(seen) > 8_000
 
 
+@pytest.mark.nightly  # by day commands and files, above, and a bundle over ssh: test_flash_ssh.py
 @pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     """Of bundle and runtime all but the end is there, from a try before, as it takes long to send."""
