@@ -179,12 +179,13 @@ def ours(monkeypatch, capfd):
     return run
 
 
-AT_NIGHT = [pytest.param(step, id=f"{step['do']} at night", marks=pytest.mark.nightly) for step in TABLE["run"]]
-
-
 @pytest.mark.slow
 @pytest.mark.programs
-@pytest.mark.parametrize("step", [*by_day(), *AT_NIGHT], ids=lambda step: step["do"])
+@pytest.mark.parametrize(
+    "step",
+    [*by_day(), *(pytest.param(one, id=f"{one['do']} at night", marks=pytest.mark.nightly) for one in TABLE["run"])],
+    ids=lambda step: step["do"],
+)
 def test_an_example_runs(step, folder, ours, monkeypatch):
     """Our programs in this process, all else in a shell."""
     for name in step.get("needs", ()):
