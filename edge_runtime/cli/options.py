@@ -19,11 +19,7 @@ Document = Dict[str, Any]
 
 
 def print_document(
-    document: Document,
-    lines: Callable[[Document], Iterable[str]],
-    *,
-    as_json: bool,
-    file: Optional[TextIO] = None,
+    document: Document, lines: Callable[[Document], Iterable[str]], *, as_json: bool, file: Optional[TextIO] = None
 ) -> None:
     """Print one document on stdout (or ``file``): as JSON, or as the ``lines`` made of it."""
     file = file or sys.stdout

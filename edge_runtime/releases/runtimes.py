@@ -316,12 +316,7 @@ def trial(
 
 
 def _passes(
-    what: str,
-    command: List[str],
-    root: str,
-    device: str,
-    source: Optional[str],
-    environment: Sequence[Tuple[str, str]],
+    what: str, command: List[str], root: str, device: str, source: Optional[str], environment: Sequence[Tuple[str, str]]
 ) -> None:
     limit_s = TRIAL_FRAMES_S + int(open_limit_s(device))
     ended = confinement.run(

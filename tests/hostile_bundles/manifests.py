@@ -228,8 +228,7 @@ exhibits(
     ("unused", "model_that_nothing_uses", lambda m: m["models"].update(spare=m["models"]["generator"])),
 )
 exhibits(
-    _channel,
-    ("wrong-value", "channel_table_of_three_dimensions", lambda m: m["tables"]["q"].update(shape=[4, 2, 2])),
+    _channel, ("wrong-value", "channel_table_of_three_dimensions", lambda m: m["tables"]["q"].update(shape=[4, 2, 2]))
 )
 exhibits(
     changed,

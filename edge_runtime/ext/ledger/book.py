@@ -412,11 +412,7 @@ def board_total(top: str = "/") -> Dict[str, Any]:
             seen.append(os.path.realpath(path))
             counted.append({"service": service, "epsilon": _told(path)})
     known = [one["epsilon"] for one in counted if one["epsilon"] is not None]
-    return {
-        "services": counted,
-        "epsilon": sum(known) if len(known) == len(counted) else None,
-        "uncounted": uncounted,
-    }
+    return {"services": counted, "epsilon": sum(known) if len(known) == len(counted) else None, "uncounted": uncounted}
 
 
 def board_total_text(document: Dict[str, Any]) -> str:
