@@ -46,7 +46,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing import seal as sealing
 from edgeveil.trainer.sealing.inspect import inspect
-from edgeveil.trainer.sealing.seal import checked_card, countersign, keygen, seal
+from edgeveil.trainer.sealing.seal import checked_card, countersign, keygen, read_part, seal
 from tests.edge_runtime.manifest.test_model_lint import loose, model, node, seeded, tflite
 from tests.hostile_bundles import one_artefact, onnx_models
 from tests.support import bundles
@@ -354,6 +354,12 @@ def test_an_export_folder_gives_nothing_but_its_own_files(tmp_path, name):
     REPLACED[name](folder / name, elsewhere)
     with pytest.raises(BadInput, match=r"is a link, no file|is not JSON"):
         ExportFolder.open(folder)
+
+
+def test_a_pipe_in_place_of_a_signature_holds_nothing_up(tmp_path):
+    os.mkfifo(tmp_path / "countersignature.json")
+    with pytest.raises(BadInput, match="no regular file"):
+        read_part(tmp_path / "countersignature.json")
 
 
 def test_an_array_that_is_none_is_refused_in_words(tmp_path):

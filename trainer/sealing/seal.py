@@ -42,6 +42,7 @@ from edgeveil.edge_runtime.signing.envelope import message, parse, verify, wrap,
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic, writing
+from edgeveil.edge_runtime.util.filesystem import read_strict
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
@@ -193,9 +194,7 @@ def _countersignature_of(folder: ExportFolder, audit: bytes, privacy: Mapping[st
 def read_part(path: Path) -> bytes | None:
     """The bytes at ``path``, None where there is no file. Raises ``BadInput`` where it cannot be read."""
     try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
+        return read_strict(str(path), links=True)
     except OSError as error:
         raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
 
