@@ -30,7 +30,10 @@ def separator(lines: Sequence[str]) -> str:
     """What parts the cells of these lines, the head first: each is tried, and that by which they agree best is it."""
 
     def agree(mark: str) -> Tuple[bool, int, int, int]:
-        rows = [row for row in csv.reader(lines, delimiter=mark) if row]
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=mark) if row]
+        except csv.Error:  # a NUL, a carriage return within a line, a cell beyond csv's limit
+            return False, 0, 0, 0
         width = len(rows[0]) if rows else 0
         blanks = sum(cell[:1] == " " for row in rows for cell in row[1:])
         return width > 1, sum(len(row) == width for row in rows), -blanks, width

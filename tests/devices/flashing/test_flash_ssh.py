@@ -125,7 +125,7 @@ def test_a_wrong_identity_is_named(server, tmp_path):
     with pytest.raises(BadInput, match=r"private key .*nosuch cannot be read: No such file"):
         open_transport(server.target, identity=tmp_path / "nosuch", known_hosts=server.known_hosts)
     (tmp_path / "text").write_text("no key")
-    with pytest.raises(BadInput, match=r"text is not a valid .* private key file"):
+    with pytest.raises(BadInput, match=r"text is no private key of OpenSSH or PEM"):
         open_transport(server.target, identity=tmp_path / "text", known_hosts=server.known_hosts)
 
 
