@@ -448,3 +448,15 @@ def test_no_audit_keeps_or_reads_anything_in_a_runs_folder():
     """The folder is handed over by the one who is audited; ``results.own_folder`` is the auditor's."""
     product = [path for part in ("trainer", "devices") for path in (ROOT / part).rglob("*.py")]
     assert [path for path in product if "audit-cache" in path.read_text()] == []
+
+
+def test_every_text_for_people_is_printed_by_the_function_that_holds_a_terminal_harmless():
+    files = [one for one in (ROOT / "trainer/cli").glob("*.py") if one.name not in ("__init__.py", "common.py")]
+    lines = [line.strip() for one in files for line in one.read_text().splitlines()]
+    written = [line for line in lines if re.search(r"\bprint\(|std(out|err)\.write\(", line) and "shown(" not in line]
+    # The version; what is JSON, or TOML to be saved.
+    assert sorted(written) == [
+        'print(f"edgeveil {__version__}")',
+        "sys.stdout.write(Recipe.text(recipe))",
+        "sys.stdout.write(text)",
+    ]

@@ -87,7 +87,7 @@ def test_bytes_that_are_no_text(tmp_path):
     found, refused = read(tmp_path, b"1,2,3\n\xff\xfe,2,3\n4,5,6\n")
     assert [number for number, _ in found] == [1, 3]
     assert refused == [(2, "it is no UTF-8 text")]
-    for text in (b"a\rb,c\n1,2,3\n", b'a,b,c\0\n1,2,3\n', b'"%b",2,3\n1,2,3\n' % (b"a" * 200_000)):
+    for text in (b"a\rb,c\n1,2,3\n", b"a,b,c\0\n1,2,3\n", b'"%b",2,3\n1,2,3\n' % (b"a" * 200_000)):
         assert read(tmp_path, text)[0] == [(2, [1, 2, 3])]
 
 
