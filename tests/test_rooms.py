@@ -36,7 +36,7 @@ BUDGETS = {
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data.",
     ),
-    "spine lines": Budget(73_400, 52_000, "The product without ext/."),
+    "spine lines": Budget(73_410, 52_000, "The product without ext/."),
     "modules": Budget(
         420, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
     ),
@@ -49,7 +49,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        74_460,
+        74_470,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, and "
         "of 86 public bug reports.",

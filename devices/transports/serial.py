@@ -31,6 +31,7 @@ ANSWER_S = 5  # until a line that was typed is taken for lost
 SETTLE_S = 0.5  # of silence, after which a login's last line is a question
 _END_OF_OURS = b"\r# " + HANG_UP + b"\0\r"  # a shell takes it for a comment: it has no control character that ends one
 _BACK_TO_THE_SHELL = b"\x03" + _END_OF_OURS  # out of an open quote, out of a command, out of our program
+_GO_ON = b"\x11 "  # XON: a flipped byte may have been XOFF, after which a terminal shows nothing
 _LOGIN, _PASSWORD = re.compile(rb"(?i)login: ?$"), re.compile(rb"(?i)password: ?$")
 _PROMPT = re.compile(rb"[$#] ?$")
 _FOLDER = re.compile(rb"(/tmp/edgeveil-[A-Za-z0-9]{10})\s")
@@ -238,7 +239,7 @@ class _Console:
                 return
             else:
                 # Perhaps our program still runs there and did not get the first of these completely.
-                self._write(_END_OF_OURS)
+                self._write(_GO_ON + _END_OF_OURS)
         raise DeviceFailed(
             "Neither a login nor a shell appeared on the console within 120 s. Check the speed and the board."
         )

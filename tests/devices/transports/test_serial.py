@@ -164,6 +164,15 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
 
 
 @pytest.mark.slow
+def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
+    with lossy_serial_line.board(tmp_path) as board:
+        with Path(board.port).open("wb", buffering=0) as port:
+            port.write(b"\x13")
+            time.sleep(0.3)
+        SerialTransport(board.port).close()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly)],
