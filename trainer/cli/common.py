@@ -76,7 +76,7 @@ def board_profile(name: str, allow_commands: bool) -> Profile:
 
 def print_text(text: str, end: str = "\n") -> None:
     """Print what is for people: what others wrote in it cannot command the terminal. Nothing else here prints text."""
-    print(shown(text), end=end, flush=True)
+    print(shown(text), end=end)
 
 
 def print_either(document: Any, text: str, *, as_json: bool) -> None:
