@@ -308,9 +308,8 @@ def _made(of: Any, entry: Optional[Mapping[str, Any]], **parts: Any) -> Any:
     """The record of an object of the JSON, whose shapes are tuples; None of null."""
     if entry is None:
         return None
-    return of(
-        **dict(entry, **{key: tuple(entry[key]) for key in ("shape", "size", "features") if key in entry}, **parts)
-    )
+    lists = {key: tuple(entry[key]) for key in ("shape", "size", "features") if key in entry}
+    return of(**dict(entry, **lists, **parts))
 
 
 def parse_input(entry: Mapping[str, Any]) -> Input:

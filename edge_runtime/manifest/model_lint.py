@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.errors import BundleRefused
 
 IDENTIFIER = b"TFL3"
 CUSTOM = 32
-_INT, _UINT, _SHORT, _BYTE = (struct.Struct("<" + code) for code in "iIHb")
+_INT, _UINT, _SHORT, _BYTE, _LONG = (struct.Struct("<" + code) for code in "iIHbQ")
 
 
 class TfliteFile(NamedTuple):
@@ -59,11 +59,15 @@ def read(data: bytes) -> TfliteFile:
     graphs = _tables(data, _field(data, model, 2))
     tensors = [tensor for graph in graphs for tensor in _tables(data, _field(data, graph, 0))]
     kept = [_field(data, tensor, 5) for tensor in tensors]
-    # Buffers with bytes: of their own, or at an offset behind the tables.
-    buffers = _tables(data, _field(data, model, 4))
-    filled = [_vector(data, _field(data, one, 0))[1] > 0 or _field(data, one, 1) > 0 for one in buffers]
+    filled = [_filled(data, buffer) for buffer in _tables(data, _field(data, model, 4))]
     early = sum(_early(data, graph, filled) for graph in graphs)
     return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept), early)
+
+
+def _filled(data: bytes, buffer: int) -> bool:
+    """Whether a buffer has bytes, by the interpreter's rule: its own, or those at an offset; one of 0 or 1 is none."""
+    behind = [_LONG.unpack(_get(data, at, 8))[0] if at else 0 for at in (_field(data, buffer, n) for n in (1, 2))]
+    return _vector(data, _field(data, buffer, 0))[1] > 0 or min(behind) > 1
 
 
 def _early(data: bytes, graph: int, filled: List[bool]) -> int:

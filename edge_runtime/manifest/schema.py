@@ -51,9 +51,8 @@ def member(folder: str = "") -> Field:
 
 def _input(source: Dict[str, Any], _document: Any) -> Table:
     if source.get("kind") == "vector":
-        return dict(
-            _INPUT, **{"features?": lambda vector, _: field.each(field.text(), *vector["shape"] * 2, rule=_apart)}
-        )
+        names = {"features?": lambda vector, _: field.each(field.text(), *vector["shape"] * 2, rule=_apart)}
+        return dict(_INPUT, **names)
     return dict(_INPUT, series=field.record(SERIES)) if source.get("kind") == "series" else _INPUT
 
 

@@ -11,7 +11,7 @@ from tests.support.checkout import ROOT
 
 @pytest.mark.slow
 def test_a_short_soak_accounts_for_every_frame(monkeypatch):
-    """Its cleaner is one that nobody trained."""
+    """Its cleaner is a ready one, which takes no training."""
     monkeypatch.setattr(soak, "FEATURES", 6)
     monkeypatch.setattr(
         soak, "bundle", lambda folder: bundles.make_bundle(folder, example=bundles.cleaner_example()).path

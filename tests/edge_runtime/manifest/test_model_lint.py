@@ -132,14 +132,19 @@ def early(kind):
         file.main.made.inputs.append(state)
     if kind == "no values":
         file.main.made.tensors[state].shape = [0]
+    if kind.startswith("bytes"):  # by an offset or a size that the interpreter does not follow
+        number = file.main.made.tensors[state].buffer = file.buffer(b"")
+        buffer = file.model.buffers[number]
+        buffer.offset, buffer.size = (1, 256) if kind.endswith("offset") else (256, 1)
     output = file.main.tensor("output", [1, 8, 8, 1])
     file.main.operate("ADD", [file.image, state], output, schema.AddOptionsT())
-    if kind != "never":
+    if kind != "never" and not kind.startswith("bytes"):
         file.main.operate("MUL", [file.image, file.image], state, schema.MulOptionsT())
     file.main.made.outputs = [output]
     return file.packed()
 
 
+EARLY = ("later", "input", "no values", "never", "bytes at no offset", "bytes of no size")
 KEEPING = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE_FIND")
 TFLITE = {
     **{name: (tflite(name), "no-state") for name in KEEPING},
@@ -149,7 +154,7 @@ TFLITE = {
         for name in ("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR")
     },
     "its number hidden by a larger one without a sign": (tflite("RANDOM_UNIFORM", old=200 - 256), "no-random"),
-    **{kind: (early(kind), "no-state") for kind in ("later", "input", "no values", "never")},
+    **{kind: (early(kind), "no-state") for kind in EARLY},
     "two graphs": (tflite(subgraphs=2), "one-subgraph"),
     "custom": (tflite("CUSTOM", custom="FlexRandomUniform"), "built-in"),
     "another vendor's": (tflite("CUSTOM", custom="ethos-u"), "built-in"),

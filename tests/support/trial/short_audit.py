@@ -66,7 +66,7 @@ def read_little(patch):
     patch.setitem(retained.EFFORT, "quick", retained.Effort(rows=16, epochs=1))
     # For so few steps, to trace one takes longer than all of them.
     patch.setattr(retained, "compile_built", lambda *built, **_: compile_built(*built, run_eagerly=True))
-    # Not loaded here: with it comes TensorFlow, which may speak before it is told to be quiet.
+    # Not imported here: it imports TensorFlow, which would log before its log level is set.
     patch.setitem(sys.modules, "edgeveil.models.property_readers", SimpleNamespace(reader=_linear_reader))
     shuffle_less(patch)
 

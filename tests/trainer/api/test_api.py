@@ -154,7 +154,7 @@ def here(notebook):
         body, last = (body, last.value) if isinstance(last, ast.Expr) else ([*body, last], ast.Constant(None))
         with contextlib.redirect_stdout(io.StringIO()) as printed:
             exec(compile(ast.Module(body, []), "cell", "exec"), known)  # noqa: S102 - ours
-            value = eval(compile(ast.fix_missing_locations(ast.Expression(last)), "cell", "eval"), known)  # noqa: S307
+            value = eval(compile(ast.fix_missing_locations(ast.Expression(last)), "cell", "eval"), known)  # noqa: S307 - ours
         shown += [text for text in (printed.getvalue(), "" if value is None else repr(value)) if text]
     return shown
 
