@@ -38,7 +38,7 @@ def nfc(text: str) -> str:
 class Column:
     """One column: ``values`` (rows,) int64, float64 or text, and which of them are ``missing`` (rows,).
 
-    ``texts`` (rows,) are the cells of numbers that are not all whole and in their one spelling: 007 is not 7.
+    ``texts`` (rows,) are the cells of numbers that are not all there, whole and in their one spelling: 007 is not 7.
     """
 
     values: np.ndarray
@@ -257,7 +257,7 @@ def _column(cells: Sequence[str], gone: Collection[str]) -> Column:
     values = np.array(numbers, np.float64)
     if (values == np.rint(values)).all() and np.abs(values).max() < 2**53:
         values = values.astype(np.int64)
-    same = all(gone or str(value) == cell for value, cell, gone in zip(values.tolist(), cells, missing, strict=True))
+    same = all(str(value) == cell for value, cell in zip(values.tolist(), cells, strict=True))
     return Column(values, missing, None if same and values.dtype.kind == "i" else np.array(cells, object))
 
 

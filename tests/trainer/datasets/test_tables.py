@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tomllib
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import BadInput
@@ -36,6 +36,7 @@ def test_a_table_is_read_as_it_was_written(tmp_path, case):
 
 
 @settings(max_examples=25, deadline=None)
+@example(",", [["", "", ""], ["", "", "1"]], False)
 @given(
     st.sampled_from(",;\t|"),
     st.lists(st.lists(st.text("ab ,;|\t\"'1.5", max_size=6), min_size=3, max_size=3), min_size=1, max_size=5),
