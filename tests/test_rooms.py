@@ -49,7 +49,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        74_470,
+        74_480,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, and "
         "of 86 public bug reports.",
