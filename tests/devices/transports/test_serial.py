@@ -178,7 +178,7 @@ def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
     [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly), {b"/1;": 1}],
     ids=["ready", "ready-and-hang-up", "a-line-over-one-that-was-checked"],
 )
-def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
+def test_a_word_that_came_out_otherwise_costs_neither_the_program_nor_the_console(tmp_path, words):
     with lossy_serial_line.board(tmp_path) as board:
         SerialTransport(board.port).close()
     said = []
