@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import json
+import re
 import runpy
 import sys
 import zipfile
@@ -19,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.graphs.cost import read_keras
 from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
@@ -31,7 +32,6 @@ OURS = "edgeveil.models.layers"
 FOREIGN = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"}
 FOREIGN |= {"TextVectorization", "function"}
 PARTS = ("layers", "initializers", "regularizers", "constraints", "activations", "dtype_policies", "models")
-PACKAGES = ("site-packages", "edgeveil", "lib/python")  # in the path of code that is not the user's
 KERAS = ("keras.src.ops.", "keras.src.models.", "keras.src.layers.")
 
 
@@ -81,13 +81,18 @@ class Own:
         try:
             model = self.function(asked)
         except Exception as error:
-            raise BadInput(f"{self.name} fails for {asked}: {_of(error)}.") from None
+            file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
+            raise BadInput(f"{self.name} fails for {asked}: {_of(error, file)}.") from None
         model = checked(model, self.name, asked)
-        if classes:
-            return model
+        if classes:  # an export of label-only, and the audit's, finds its output by that name
+            logits = [one for one in model.layers if one.name == "logits"]
+            if logits and model.output_names != ["logits"]:
+                raise BadInput(f'{self.name}: a layer "logits" that is the last was expected: give it another name.')
+            last = model.outputs[0] if logits else keras.layers.Activation("linear", name="logits")(model.outputs[0])
+            return keras.Model(model.inputs[0], last)
         layers = importlib.import_module(OURS)
         ends = [keras.Input(shape, name=name) for shape, name in zip(asked.inputs, ("sample", "noise"))]
-        made = model(ends if noise else ends[0])
+        made = _call(model, ends)
         if end is None:
             output = keras.layers.Activation("linear", name="output")(made)
         else:
@@ -112,7 +117,7 @@ def of_file(architecture: str, kind: str) -> Own | None:
     try:
         found = runpy.run_path(str(path), run_name=f"edgeveil_own_{path.stem}")
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{path} cannot be imported: {_of(error)}.") from None
+        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.") from None
     finally:
         sys.path[:] = before
     if not callable(found.get(name)):
@@ -206,8 +211,14 @@ def _check_passes(model: Any, name: str, spec: Spec) -> None:
 
 
 def _run(model: Any, values: Sequence[np.ndarray]) -> Any:
-    out = model(list(values) if len(values) > 1 else values[0], training=False)
+    out = _call(model, values)
     return [np.asarray(one) for one in out] if isinstance(out, list) else np.asarray(out)
+
+
+def _call(model: Any, values: Sequence[Any]) -> Any:
+    """Without training=False, which would hide a layer that was built with training=True."""
+    many = isinstance(getattr(model, "_functional", model).input, list | tuple)
+    return model(list(values) if many else values[0])
 
 
 def _differ(one: np.ndarray, other: np.ndarray) -> bool:
@@ -260,15 +271,16 @@ def _data_format(one: dict[str, Any]) -> Any:
     return config.get("data_format") if isinstance(config, dict) else None
 
 
-def _of(error: BaseException) -> str:
-    """An error in a user's code: its class and first line, and the line of their file where it is known."""
+def _of(error: BaseException, file: str = "") -> str:
+    """An error in a user's code: its class and first line, and the last line of their ``file`` that it passed."""
     where, at = "", error.__traceback__
     while at is not None:
-        name = at.tb_frame.f_code.co_filename
-        if not name.startswith("<") and not any(part in name for part in PACKAGES):
-            where = f" (line {at.tb_lineno} of {Path(name).name})"
+        if at.tb_frame.f_code.co_filename == file:
+            where = f" (line {at.tb_lineno} of {Path(file).name})"
         at = at.tb_next
-    return f"{type(error).__name__}: {reason(error)}{where}"
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
+    told = next((line for line in lines if not line.startswith("Exception encountered")), "no reason given")
+    return f"{type(error).__name__}: {told[:200].rstrip('.')}{where}"
 
 
 # A classifier that the user has trained.
@@ -308,5 +320,5 @@ class Trained:
             h = fixed_dense(np.eye(3)[::-1], "bgr")(h)
         if (section.low, section.high) != (0.0, 1.0):
             h = keras.layers.Rescaling(section.high - section.low, section.low, name="range")(h)
-        logits = keras.layers.Activation("linear", name="logits")(self.model(h))
+        logits = keras.layers.Activation("linear", name="logits")(_call(self.model, [h]))
         return keras.Model(sample, logits)

@@ -124,6 +124,7 @@ def train_classifiers(run: Run) -> None:
 # Classifiers of a user's own: found fit before anything is trained.
 
 
+MOST_TRIED = 2000  # samples
 RANGES = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
 
 
@@ -136,9 +137,10 @@ def take_own(run: Run) -> None:
     if not section.files():
         return
     dataset = run.dataset().for_training()
-    choose = fit_and_validation(dataset, "classifiers")[1]
-    u = dataset.unit(choose.x)
-    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (choose.y, choose.z), strict=True)
+    part = dataset.part("classifiers")  # all of it is validation: nothing is fitted to it here
+    part = part.take(np.arange(min(len(part), MOST_TRIED)))
+    u = dataset.unit(part.x)
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), strict=True)
     for name, classes, labels in of_name:
         given = getattr(section, name)
         if classifier_path(run, name).is_file():
@@ -173,14 +175,16 @@ def looks_wrong(
         changed += [f'colours = "{colours}"'] if colours != given.colours else []
         tried.append((right, -len(changed), " and ".join(changed), logits))
     right, count, change, _ = max(tried, key=lambda one: one[:2])
-    if beats_guessing(right, commonest(labels)):
+    guessing = commonest(labels)
+    sure = max(guessing + 3 * np.sqrt(guessing * (1 - guessing) / len(labels)), guessing + MARGIN * (1 - guessing))
+    if right >= sure:  # beyond the luck of the best of several
         what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
         return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
     counts = np.zeros((len(classes), len(classes)), np.int64)  # of each class, what is said of it
     np.add.at(counts, (labels, tried[0][3].argmax(axis=1)), 1)
     rows, said = linear_sum_assignment(-counts)
     right = float(counts[rows, said].sum() / len(labels))
-    if beats_guessing(right, commonest(labels)):
+    if right >= sure:
         return (
             f"Its order of classes looks wrong: in another it is right in {right:.1%}. Its logits must be those of "
             f"{', '.join(classes[:10])}{', ...' if classes[10:] else ''}."

@@ -137,4 +137,5 @@ def file_of(architecture: str) -> Path | None:
     if own is not None or plugin is None:
         return None if own is None else own[0]
     spec = importlib.util.find_spec(plugin.module)
-    return None if spec is None or spec.origin is None else Path(spec.origin)
+    path = None if spec is None or spec.origin is None else Path(spec.origin)
+    return path if path is not None and path.is_file() else None
