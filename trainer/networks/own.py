@@ -30,7 +30,7 @@ OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ 
 OURS = "edgeveil.models.layers"
 # Layers with code of their own, and those that read files that their config names.
 FOREIGN = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"}
-FOREIGN |= {"TextVectorization", "function"}
+FOREIGN |= {"TextVectorization", "function", "__lambda__"}
 PARTS = ("layers", "initializers", "regularizers", "constraints", "activations", "dtype_policies", "models")
 KERAS = ("keras.src.ops.", "keras.src.models.", "keras.src.layers.")
 
@@ -137,7 +137,10 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
         raise BadInput(f"{name}: a keras.Model was expected; got {type(model).__module__}.{type(model).__qualname__}.")
     if type(model).__module__.partition(".")[0] != "keras" or not getattr(model, "inputs", None):
         raise BadInput(f"{name}: a Functional or Sequential model that begins with keras.Input was expected.")
-    config = json.loads(model.to_json())
+    try:
+        config = json.loads(model.to_json())
+    except Exception as error:
+        raise BadInput(f"{name} gives a model that cannot be saved: {_of(error)}.") from None
     if foreign := foreign_parts(config):
         raise BadInput(f"{name} has {foreign}, whose code a saved model does not hold: build it of Keras' own layers.")
     first = [one["config"].get("name") for one in tables(config) if _data_format(one) == "channels_first"]

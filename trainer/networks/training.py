@@ -164,7 +164,9 @@ def looks_wrong(
     trained: own.Trained, given: Given, u: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], label: str
 ) -> str:
     """What is wrong with a trained classifier, by what would mend it: a range, the order of colours or of classes."""
-    ranges = dict.fromkeys([(given.low, given.high), *RANGES])
+    spec = trained.spec
+    raw = [] if spec.low is None or spec.high is None else [(float(np.min(spec.low)), float(np.max(spec.high)))]
+    ranges = dict.fromkeys([(given.low, given.high), *raw, *RANGES])
     orders = [given.colours, *({"rgb", "bgr"} - {given.colours})] if u.shape[1:][-1] == 3 and u.ndim == 4 else ["rgb"]
     tried = []
     for (low, high), colours in itertools.product(ranges, orders):

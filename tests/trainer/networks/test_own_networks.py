@@ -16,6 +16,7 @@ from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
+from edgeveil.trainer.networks import training
 from edgeveil.trainer.networks.training import build, take_own
 from edgeveil.trainer.perturbers.prgan import Generator, build_generator
 from edgeveil.trainer.recipe.schema import Recipe
@@ -69,6 +70,15 @@ BAD = {
         f"{HEAD}class Mine(layers.Layer):\n    def call(self, x):\n        return x\n\ndef build(spec):\n"
         f"{ENDS}    h = Mine()(h)\n{END}",
         "has Mine, whose code a saved model does not hold",
+    ),
+    "a layer that cannot be saved": (
+        f"{HEAD}class Mine(layers.Layer):\n    def __init__(self, times):\n        super().__init__()\n\n"
+        f"def build(spec):\n{ENDS}    h = Mine(keras)(h)\n{END}",
+        "cannot be saved: NotImplementedError|has Mine, whose code",
+    ),
+    "an activation without a name": (
+        f"{BUILD}    h = layers.Dense(4, activation=lambda v: v)(h)\n{END}",
+        "has __lambda__",
     ),
     "lambda": (f"{BUILD}    h = layers.Lambda(lambda v: v)(h)\n{END}", "has Lambda, whose code"),
     "too many classes": (
@@ -259,6 +269,12 @@ WRONG = {
 def test_what_looks_wrong_is_named(model, stated, says, coloured, tmp_path):
     with pytest.raises(BadInput, match=says):
         taken(coloured, tmp_path, reader(**model), **stated)
+
+
+def test_the_range_of_the_data_is_among_those_that_are_tried(coloured, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "RANGES", ())
+    with pytest.raises(BadInput, match="with low = 0 and high = 255 it is right in 100"):
+        taken(coloured, tmp_path, reader(factor=255.0, middle=127.5))
 
 
 def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path, monkeypatch):
