@@ -256,7 +256,7 @@ def tables(config: Any) -> Iterator[dict[str, Any]]:
 def foreign_parts(config: Any) -> str:
     """The parts that are not of Keras' own layers, by class; empty where there are none."""
     found = {
-        str(one["class_name"])
+        str(one["class_name"]).replace("__lambda__", "Lambda")
         for one in tables(config)
         if "class_name" in one and (one["class_name"] in FOREIGN or not _is_known(one.get("module")))
     }

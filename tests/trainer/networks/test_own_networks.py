@@ -78,7 +78,7 @@ BAD = {
     ),
     "an activation without a name": (
         f"{BUILD}    h = layers.Dense(4, activation=lambda v: v)(h)\n{END}",
-        "has __lambda__",
+        "has Lambda, whose code",
     ),
     "lambda": (f"{BUILD}    h = layers.Lambda(lambda v: v)(h)\n{END}", "has Lambda, whose code"),
     "too many classes": (
