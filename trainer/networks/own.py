@@ -30,7 +30,7 @@ OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ 
 OURS = "edgeveil.models.layers"
 # Layers with code of their own, and those that read files that their config names.
 FOREIGN = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"}
-FOREIGN |= {"TextVectorization", "function", "__lambda__"}
+FOREIGN |= {"TextVectorization", "function"}
 PARTS = ("layers", "initializers", "regularizers", "constraints", "activations", "dtype_policies", "models")
 KERAS = ("keras.src.ops.", "keras.src.models.", "keras.src.layers.")
 
@@ -138,11 +138,15 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
     if type(model).__module__.partition(".")[0] != "keras" or not getattr(model, "inputs", None):
         raise BadInput(f"{name}: a Functional or Sequential model that begins with keras.Input was expected.")
     try:
-        config = json.loads(model.to_json())
+        text = model.to_json()
+        config = json.loads(text)
+        if foreign := foreign_parts(config):
+            raise BadInput(f"{name} has {foreign}, whose code a saved model lacks: build it of Keras' own layers.")
+        keras.models.model_from_json(text)  # as it will be read, without functions of the user's
+    except BadInput:
+        raise
     except Exception as error:
-        raise BadInput(f"{name} gives a model that cannot be saved: {_of(error)}.") from None
-    if foreign := foreign_parts(config):
-        raise BadInput(f"{name} has {foreign}, whose code a saved model does not hold: build it of Keras' own layers.")
+        raise BadInput(f"{name}: a saved model would not open: {_of(error)}.") from None
     first = [one["config"].get("name") for one in tables(config) if _data_format(one) == "channels_first"]
     if first:
         raise BadInput(f"{name}: channels last were expected, and the layer {first[0]!r} has channels first.")
@@ -256,7 +260,7 @@ def tables(config: Any) -> Iterator[dict[str, Any]]:
 def foreign_parts(config: Any) -> str:
     """The parts that are not of Keras' own layers, by class; empty where there are none."""
     found = {
-        str(one["class_name"]).replace("__lambda__", "Lambda")
+        str(one["class_name"])
         for one in tables(config)
         if "class_name" in one and (one["class_name"] in FOREIGN or not _is_known(one.get("module")))
     }

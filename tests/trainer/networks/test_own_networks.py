@@ -69,16 +69,16 @@ BAD = {
     "a layer of one's own": (
         f"{HEAD}class Mine(layers.Layer):\n    def call(self, x):\n        return x\n\ndef build(spec):\n"
         f"{ENDS}    h = Mine()(h)\n{END}",
-        "has Mine, whose code a saved model does not hold",
+        "has Mine, whose code a saved model lacks",
     ),
     "a layer that cannot be saved": (
         f"{HEAD}class Mine(layers.Layer):\n    def __init__(self, times):\n        super().__init__()\n\n"
-        f"def build(spec):\n{ENDS}    h = Mine(keras)(h)\n{END}",
-        "cannot be saved: NotImplementedError|has Mine, whose code",
+        f"    def call(self, x):\n        return x\n\ndef build(spec):\n{ENDS}    h = Mine(keras)(h)\n{END}",
+        "a saved model would not open: |has Mine, whose code",
     ),
-    "an activation without a name": (
-        f"{BUILD}    h = layers.Dense(4, activation=lambda v: v)(h)\n{END}",
-        "has Lambda, whose code",
+    "an activation of one's own": (
+        f"{HEAD}def act(v):\n    return v\n\ndef build(spec):\n{ENDS}    h = layers.Dense(4, activation=act)(h)\n{END}",
+        "a saved model would not open: |has function, whose code",
     ),
     "lambda": (f"{BUILD}    h = layers.Lambda(lambda v: v)(h)\n{END}", "has Lambda, whose code"),
     "too many classes": (
