@@ -34,8 +34,8 @@ BUDGETS = {
         83_390,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
-        "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy a "
-        "user's own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake.",
+        "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
+        "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake.",
     ),
     "spine lines": Budget(74_030, 52_000, "The product without ext/; a user's own networks are all in it."),
     "modules": Budget(

@@ -175,14 +175,14 @@ def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
-    [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly)],
-    ids=["ready", "ready-and-hang-up"],
+    [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly), {b"/1;": 1}],
+    ids=["ready", "ready-and-hang-up", "a-line-over-one-that-was-checked"],
 )
 def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
     with lossy_serial_line.board(tmp_path) as board:
         SerialTransport(board.port).close()
     said = []
-    with lossy_serial_line.board(tmp_path, lossy_serial_line.Faults(words=words)) as board:
+    with lossy_serial_line.board(tmp_path, lossy_serial_line.Faults(words=words, instead={b"/1;": b"/0;"})) as board:
         console = SerialTransport(board.port, say=said.append)
         assert console.run(["echo", "there"]).out == b"there\n"
         console.close()
