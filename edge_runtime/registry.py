@@ -39,8 +39,17 @@ class Kind(NamedTuple):
 class Registry(object):
     """The kinds of a package by name. ``key`` is the attribute with a kind's name, or the tuple of its names."""
 
-    def __init__(self, package: str, *, key: str, group: Optional[str] = None, word: str = "kind") -> None:
+    def __init__(
+        self,
+        package: str,
+        *,
+        key: str,
+        group: Optional[str] = None,
+        word: str = "kind",
+        functions: Optional[Dict[str, Any]] = None,
+    ) -> None:
         self.package, self.key, self.group, self.word = package, key, group, word
+        self.functions = functions  # facts of an entry point that is a function; None: it must be a class
         self._kinds: Optional[Dict[str, Kind]] = None
         self._plugins: Tuple[List[str], Dict[str, Kind]] = ([], {})  # and the path that they were found on
 
@@ -84,6 +93,8 @@ class Registry(object):
             classes = dict(_classes(self._sources()), **_classes({module: source}, whole=True)) if source else {}
             rows = _rows_of(classes, self.key)
             mine = [row for row in rows if row[2] == attribute]
+            if self.functions is not None and re.search(r"^def {}\(".format(attribute), source or "", re.M):
+                mine = [(name, module, attribute, self.functions)]
             if not mine:
                 problem = "the entry point {} = {} of {}: expected MODULE:CLASS with {} in its body; there is none"
                 raise BadInput(problem.format(name, value, self.group, self.key))

@@ -102,7 +102,7 @@ def sections(
     yield title, model
     for key, field in model.model_fields.items():
         for inner in members(field.annotation):
-            a_list = typing.get_origin(field.annotation) is list
+            a_list = list in map(typing.get_origin, (field.annotation, *typing.get_args(field.annotation)))
             yield from sections(inner, f"{name}.{key}" if name else key, many=a_list)
 
 

@@ -24,7 +24,7 @@ from edgeveil.trainer.datasets.base import PARTS, Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.ext import private
 from edgeveil.trainer.measures.intervals import expected_error
-from edgeveil.trainer.networks.training import train_classifiers, train_linear
+from edgeveil.trainer.networks.training import take_own, train_classifiers, train_linear
 from edgeveil.trainer.perturbers.adversarial_score import read_too
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.progress import say
@@ -130,6 +130,9 @@ def train(
             private.check_head(run.recipe, run.dataset().for_training())
             if other is not None:
                 run.adopt_classifiers(other)
+            take_own(run)
+            if recipe.perturber.files():
+                recipe.perturber.check(run.dataset().for_training())
         except BadInput:
             if not resume:
                 shutil.rmtree(run.folder)

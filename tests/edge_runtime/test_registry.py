@@ -12,8 +12,8 @@ from edgeveil.edge_runtime.registry import Registry
 from edgeveil.edge_runtime.stages import STAGES
 from edgeveil.trainer.export.compilers.vendors import COMPILERS
 from edgeveil.trainer.recipe.data_section import SETS
+from edgeveil.trainer.recipe.networks import NETWORKS
 from edgeveil.trainer.recipe.perturber import KINDS
-from edgeveil.trainer.recipe.training_sections import NETWORKS
 
 SHAPES = """'''A
 class of text.

@@ -6,7 +6,8 @@ from typing import Any, ClassVar, Literal
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.recipe.training_sections import NETWORKS, networks
+from edgeveil.trainer.networks import own
+from edgeveil.trainer.recipe.networks import NETWORKS, networks
 
 PLURALS = {"vector": "vectors", "series": "series", "image": "images"}
 
@@ -30,9 +31,14 @@ class Network:
         raise NotImplementedError
 
 
-def network(name: str, spec: InputSpec) -> type[Network]:
-    """The network of a name, for samples of ``spec``. Raises ``BadInput`` where the two do not fit."""
+def network(name: str, spec: InputSpec) -> type[Network] | own.Own:
+    """The network of a name or of a user's file, for samples of ``spec``. Raises ``BadInput`` where they do not fit."""
+    mine = own.of_file(name, spec.kind)
+    if mine is not None:
+        return mine
     found: type[Network] = NETWORKS[name].load()
+    if not isinstance(found, type):
+        return own.Own(name, found, spec.kind)
     if spec.kind in found.of:
         return found
     takes: dict[tuple[str, ...], list[str]] = {}  # names by the plurals of samples, those of the same names together

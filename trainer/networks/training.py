@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
-from edgeveil.edge_runtime.errors import LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.linear import LinearSection, linear_problem
+from edgeveil.trainer.networks import own
 from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.progress import progress, say
-from edgeveil.trainer.recipe.training_sections import NETWORKS, Budget, Classifiers
+from edgeveil.trainer.recipe.networks import Given, file_of
+from edgeveil.trainer.recipe.training_sections import Budget, Classifiers
 from edgeveil.trainer.runs.run import Log, Run
 
 # Does D_y read y at all? A perturber that is trained against a dead one costs minutes and keeps nothing.
@@ -58,7 +62,10 @@ def check_reads_y(run: Run, model: Any) -> None:
     if beats_guessing(found, guessing) and not far:
         return
     seen = "" if look is None else f", and the look of `recipe new` read {look:.1%}"
-    another = NETWORKS[recipe.classifiers.architecture].load().another
+    another = network(recipe.classifiers.architecture, run.dataset().input).another
+    cure = f'take `classifiers.architecture = "{another}"`, more `budget.classifier_epochs` or more rows'
+    if recipe.classifiers.target is not None:
+        cure = "give another `classifiers.target.trained`, or leave it out"
     smaller = " or, if that is enough for your use, lower `classifiers.look`" if far else ""
     sentence = (
         f"D_y reads y in {found:.1%} of the second slice; always guessing the commonest class is right in "
@@ -67,13 +74,11 @@ def check_reads_y(run: Run, model: Any) -> None:
     if run.facts["budget"] == "quick" or recipe.limits.target_accuracy <= guessing:
         say(sentence)
         return
-    raise LimitNotMet(
-        f"{sentence} Training stops before the perturber: in another folder, take `classifiers.architecture = "
-        f'"{another}"`, more `budget.classifier_epochs` or more rows{smaller}.'
-    )
+    raise LimitNotMet(f"{sentence} Training stops before the perturber: in another folder, {cure}{smaller}.")
 
 
 NAMES = ("target", "sensitive")
+NAMED = {"target": "y", "sensitive": "z"}
 
 
 def build(architecture: str, spec: InputSpec, classes: int, *, width: int | None = None) -> Any:
@@ -89,6 +94,7 @@ def train_classifiers(run: Run) -> None:
     import keras
 
     dataset = run.dataset().for_training()
+    take_own(run)
     fit, choose = fit_and_validation(dataset, "classifiers")
     of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (fit.y, fit.z), (choose.y, choose.z), strict=True)
     for number, (name, classes, labels, held) in enumerate(of_name):
@@ -113,6 +119,79 @@ def train_classifiers(run: Run) -> None:
         save_classifier(run, name, model, accuracy)
         (run.folder / "checkpoints" / f"{name}.npz").unlink(missing_ok=True)
         (run.folder / "checkpoints" / f"{name}-best.npz").unlink(missing_ok=True)
+
+
+# Classifiers of a user's own: found fit before anything is trained.
+
+
+MOST_TRIED = 2000  # samples
+RANGES = ((0.0, 1.0), (0.0, 255.0), (-1.0, 1.0))  # that models usually take
+
+
+def take_own(run: Run) -> None:
+    """Save the trained classifiers that the recipe names, and try to build the others of a user's own.
+
+    Raises ``BadInput`` for one that does not fit, or does not beat the commonest class on validation.
+    """
+    section = run.recipe.classifiers
+    if not section.files():
+        return
+    dataset = run.dataset().for_training()
+    part = dataset.part("classifiers")  # all of it is validation: nothing is fitted to it here
+    part = part.take(np.arange(min(len(part), MOST_TRIED)))
+    u = dataset.unit(part.x)
+    of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (part.y, part.z), strict=True)
+    for name, classes, labels in of_name:
+        given = getattr(section, name)
+        if classifier_path(run, name).is_file():
+            continue
+        if given is not None:
+            trained = own.Trained(given, dataset.input, len(classes))
+            model = trained.classifier(given)
+            accuracy, guessing = evaluate(model, u, labels)[1], commonest(labels)
+            file, label = Path(given.trained).name, NAMED[name]
+            figures = f"{file} reads {label} in {accuracy:.1%} of validation; always guessing the commonest class"
+            if not beats_guessing(accuracy, guessing):
+                why = looks_wrong(trained, given, u, labels, classes, label)
+                raise BadInput(f"{figures} is right in {guessing:.1%}. {why}")
+            say(f"{figures}, {guessing:.1%}.")
+            save_classifier(run, name, model, accuracy)
+        elif file_of(section.architecture) is not None:
+            build(section.architecture, dataset.input, len(classes))
+
+
+def looks_wrong(
+    trained: own.Trained, given: Given, u: np.ndarray, labels: np.ndarray, classes: tuple[str, ...], label: str
+) -> str:
+    """What is wrong with a trained classifier, by what would mend it: a range, the order of colours or of classes."""
+    spec = trained.spec
+    raw = [] if spec.low is None or spec.high is None else [(float(np.min(spec.low)), float(np.max(spec.high)))]
+    ranges = dict.fromkeys([(given.low, given.high), *raw, *RANGES])
+    orders = [given.colours, *({"rgb", "bgr"} - {given.colours})] if u.shape[1:][-1] == 3 and u.ndim == 4 else ["rgb"]
+    tried = []
+    for (low, high), colours in itertools.product(ranges, orders):
+        one = given.model_copy(update={"low": low, "high": high, "colours": colours})
+        logits = predict(trained.classifier(one), u)
+        right = float((logits.argmax(axis=1) == labels).mean())
+        changed = [f"low = {low:g} and high = {high:g}"] if (low, high) != (given.low, given.high) else []
+        changed += [f'colours = "{colours}"'] if colours != given.colours else []
+        tried.append((right, -len(changed), " and ".join(changed), logits))
+    right, count, change, _ = max(tried, key=lambda one: one[:2])
+    guessing = commonest(labels)
+    sure = max(guessing + 3 * np.sqrt(guessing * (1 - guessing) / len(labels)), guessing + MARGIN * (1 - guessing))
+    if right >= sure:  # beyond the luck of the best of several
+        what = "range and order of colours look" if count == -2 else "range looks" if "low" in change else None
+        return f"Its {what or 'order of colours looks'} wrong: with {change} it is right in {right:.1%}. State that."
+    counts = np.zeros((len(classes), len(classes)), np.int64)  # of each class, what is said of it
+    np.add.at(counts, (labels, tried[0][3].argmax(axis=1)), 1)
+    rows, said = linear_sum_assignment(-counts)
+    right = float(counts[rows, said].sum() / len(labels))
+    if right >= sure:
+        return (
+            f"Its order of classes looks wrong: in another it is right in {right:.1%}. Its logits must be those of "
+            f"{', '.join(classes[:10])}{', ...' if classes[10:] else ''}."
+        )
+    return f"No usual range, order of colours or order of classes mends that: was it trained to read this {label}?"
 
 
 def train_joint(dataset: Dataset, settings: Classifiers, budget: Budget, *, seed: int, log: Log) -> Any:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from edgeveil.edge_runtime.stages.preprocess import to_raw
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
@@ -19,7 +20,7 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.perturbers.base import Goal, as_perturber
-from edgeveil.trainer.recipe import training_sections
+from edgeveil.trainer.recipe import networks as recipe_networks
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.training_sections import Budget, Section
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -44,8 +45,16 @@ ROUNDED = "\nstraight_through = true # few levels: the losses see samples rounde
 class Generator(Section):
     """The network that maps u to u', both in the unit cube."""
 
-    architecture: training_sections.Generator = Field(description='"conv" for images, "mlp" for vectors.')
-    width: int = Field(ge=1, le=4096, description="Channels of the conv generator, hidden units of the mlp.")
+    architecture: recipe_networks.Generator = Field(
+        description='"conv" for images, "mlp" for vectors. Or your own: `mine.py:build`, of the other keys with `clip` '
+        "alone."
+    )
+    width: int | None = Field(
+        default=None,
+        ge=1,
+        le=4096,
+        description="Channels of the conv generator, hidden units of the mlp. Left out with a network of your own.",
+    )
     halvings: int = Field(default=2, ge=1, le=5, description="conv only: times that height and width are halved.")
     blocks: int = Field(default=2, ge=1, le=8, description="Residual blocks (conv) or hidden layers (mlp).")
     latent: int | None = Field(
@@ -67,6 +76,16 @@ class Generator(Section):
         if clip is not None and info.data.get("latent") is not None:
             raise ValueError("no such key with `latent`, where nothing is clipped")
         return clip
+
+    @model_validator(mode="after")
+    def _sized(self) -> Generator:
+        if recipe_networks.is_function(self.architecture):
+            sized = sorted(self.model_fields_set & {"width", "halvings", "blocks", "latent"})
+            if sized and (self.width, self.halvings, self.blocks, self.latent) != (None, 2, 2, None):
+                raise ValueError(f"no {sized[0]} with a network of your own, whose file says how large it is")
+        elif self.width is None:
+            raise ValueError(f'a `width` with architecture = "{self.architecture}"')
+        return self
 
 
 class Generated(Perturber):
@@ -99,6 +118,21 @@ class Generated(Perturber):
         default=False,
         description="Integers of few levels (WiFi): the losses see x' rounded, as it is sent; the gradient passes.",
     )
+
+    def resolved(self, folder: Path) -> Generated:
+        """See ``Perturber.resolved``."""
+        architecture = recipe_networks.resolved(self.generator.architecture, folder)
+        return self.model_copy(update={"generator": self.generator.model_copy(update={"architecture": architecture})})
+
+    def files(self) -> list[Path]:
+        """See ``Perturber.files``."""
+        own = recipe_networks.file_of(self.generator.architecture)
+        return [] if own is None else [own]
+
+    def check(self, dataset: Dataset) -> None:
+        """See ``Perturber.check``."""
+        if self.files():
+            build_generator(dataset.input, self.generator, noise=getattr(self, "noise", 0))
 
     @classmethod
     def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:

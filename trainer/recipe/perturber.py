@@ -83,6 +83,10 @@ class Perturber(Section):
         """The same section with its paths, which are relative to the recipe's ``folder``."""
         return self
 
+    def files(self) -> list[Path]:
+        """The files of a user's own that training needs, and that a run records."""
+        return []
+
     @classmethod
     def of_older_run(cls, section: dict[str, Any]) -> None:
         """Take from the ``section`` of an older run the deleted keys that may be left out; others are refused later."""

@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.messages import nearest, sentence
+from edgeveil.trainer.recipe.networks import File, Section
 from edgeveil.trainer.recipe.perturber import KINDS, Perturber, either, every, of_kind, union
 from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private
 from edgeveil.trainer.recipe.training_sections import (
@@ -23,7 +24,6 @@ from edgeveil.trainer.recipe.training_sections import (
     Classifiers,
     Count,
     Limits,
-    Section,
     Spending,
     TablePrior,
     TrainingPrior,
@@ -66,6 +66,7 @@ class Recipe(Section):
     budget: Budget = Field(description="How long to train.")
     limits: Limits = Field(description="What the result must meet.")
     certificate: Certificate | None = Field(default=None, description="Asks for a certificate.")
+    files: list[File] | None = Field(default=None, description="Files of your own; written by `train`.")
 
     @property
     def sensor(self) -> str | None:
@@ -191,7 +192,13 @@ class Recipe(Section):
         if recipe.data.labels is not None:
             found["labels"] = str((folder / Path(recipe.data.labels).expanduser()).resolve())
         data = recipe.data.model_copy(update=found)
-        return recipe.model_copy(update={"data": data, "perturber": recipe.perturber.resolved(folder)})
+        parts = {"classifiers": recipe.classifiers.resolved(folder), "perturber": recipe.perturber.resolved(folder)}
+        return recipe.model_copy(update={"data": data, **parts})
+
+    def with_files(self) -> Recipe:
+        """This recipe with a record of each file of a user's own, as it is now. Raises ``BadInput`` without one."""
+        paths = dict.fromkeys([*self.classifiers.files(), *self.perturber.files()])
+        return self.model_copy(update={"files": [File.of(path) for path in paths] or None})
 
     @classmethod
     def check(cls, table: dict[str, Any], *, origin: str = "the recipe") -> Recipe:

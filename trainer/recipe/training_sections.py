@@ -3,28 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.capture import check_capture
 from edgeveil.edge_runtime.manifest.count import LEAST_PERIOD_S, MICRO, MOST_EACH, MOST_PERIOD_S, CountRules
-from edgeveil.edge_runtime.registry import Registry
+from edgeveil.trainer.recipe.networks import Architecture, Given, Section, file_of, resolved
 
-# What every section of a recipe is, and what several of them may not go beyond.
+# What several sections of a recipe may not go beyond.
 
 
 MOST_EPSILON = 20.0  # beyond it nothing is promised: e^20 is half a billion
-
-
-class Section(BaseModel):
-    """A part of a recipe: every key known, every type exact, nothing changed once it is read."""
-
-    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
-
-
 MOST_SECONDS = 10 * 366 * 86_400
 
 
@@ -45,24 +38,6 @@ class TrainingPrior(Section):
     )
 
 
-# The networks that come along, and those of installed packages. Of their classes only the literals are read here.
-NETWORKS = Registry("edgeveil.trainer.networks", key="names", group="edgeveil.networks", word="network")
-
-
-def networks(role: str) -> tuple[str, ...]:
-    """The names of all classifiers, or of all generators."""
-    every = {**NETWORKS.kinds(), **NETWORKS.plugins()}
-    return tuple(name for name, one in every.items() if one.facts["role"] == role)
-
-
-if TYPE_CHECKING:
-    Architecture = str
-    Generator = str
-else:
-    Architecture = Literal[(*networks("classifier"), "linear")]
-    Generator = Literal[networks("generator")]
-
-
 class Classifiers(Section):
     """D_y and D_z, trained on the first slice and fixed from then on (section 5.3)."""
 
@@ -70,7 +45,7 @@ class Classifiers(Section):
         description="`table1-*` are Table 1 of the paper; `small` and `normed-cnn` suit any image; `normed-mlp` and "
         "`table1-wifi` are for vectors; `normed-*` have batch norm, for data of any scale. `series` (strided "
         "convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y sees the output "
-        "of the kept operator."
+        "of the kept operator. Or your own: `mine.py:build`."
     )
     look: float | None = Field(
         default=None,
@@ -86,6 +61,29 @@ class Classifiers(Section):
         default=0, ge=0, le=8, description="Images: training samples are moved by up to this many pixels each way."
     )
     patience: int = Field(default=10, ge=1, description="Epochs without a better validation loss before it stops.")
+    target: Given | None = Field(default=None, description="D_y, trained by you. Left out: it is trained.")
+    sensitive: Given | None = Field(default=None, description="D_z, trained by you. Left out: it is trained.")
+
+    @model_validator(mode="after")
+    def _given(self) -> Classifiers:
+        if self.architecture == "linear" and (self.target or self.sensitive):
+            raise ValueError('no [classifiers.target] and [classifiers.sensitive] with architecture = "linear"')
+        return self
+
+    def resolved(self, folder: Path) -> Classifiers:
+        """The same section with its paths, which are relative to the recipe's ``folder``."""
+        changed: dict[str, Any] = {"architecture": resolved(self.architecture, folder)}
+        for name, given in (("target", self.target), ("sensitive", self.sensitive)):
+            if given is not None:
+                path = (folder / Path(given.trained).expanduser()).resolve()
+                changed[name] = given.model_copy(update={"trained": str(path)})
+        return self.model_copy(update=changed)
+
+    def files(self) -> list[Path]:
+        """The files of a user's own that it names."""
+        given = [Path(one.trained) for one in (self.target, self.sensitive) if one is not None]
+        own = file_of(self.architecture)
+        return given if own is None else [own, *given]
 
 
 class Quick(Section):

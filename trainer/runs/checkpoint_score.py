@@ -106,7 +106,7 @@ def in_bfloat16(model: Any, *, processor: Path = Path("/proc/cpuinfo")) -> Any:
         return model
     import keras
 
-    same = keras.models.clone_model(model, clone_function=_layer)
+    same = keras.models.clone_model(model, clone_function=_layer, recursive=True)
     same.set_weights(model.get_weights())
     return keras.Model(same.input, keras.layers.Activation("linear", dtype="float32")(same.output))
 

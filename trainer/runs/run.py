@@ -122,7 +122,7 @@ class Run:
         ``replace`` gives an earlier run there a dated name. Raises ``BadInput`` if the folder is not empty, or if a
         run to resume is missing or has another recipe.
         """
-        recipe = recipe.with_budget(budget)
+        recipe = recipe.with_budget(budget).with_files()
         if resume:
             return cls._resume(folder, recipe, budget)
         earlier = (folder / "run.json").is_file()
@@ -202,7 +202,7 @@ class Run:
                     np.array_equal(getattr(mine.slices, part), getattr(theirs.slices, part)) for part in PARTS
                 ),
                 "seed": self.recipe.seed == other.recipe.seed,
-                "[classifiers]": self.recipe.classifiers == other.recipe.classifiers,
+                "[classifiers]": _classifiers(self.recipe) == _classifiers(other.recipe),
                 "budget.classifier_epochs": self.recipe.budget.classifier_epochs
                 == other.recipe.budget.classifier_epochs,
             }.items()
@@ -344,6 +344,12 @@ class Run:
     def summary(self) -> dict[str, Any]:
         """The document of ``edgeveil train --json``: run.json and the folder's name."""
         return {"run": str(self.folder), **self.facts}
+
+
+def _classifiers(recipe: Recipe) -> Any:
+    """What decides which D_y and D_z a recipe has: the section and its files."""
+    named = set(map(str, recipe.classifiers.files()))
+    return recipe.classifiers, [one.sha256 for one in recipe.files or () if one.file in named]
 
 
 def _digest(dataset: Dataset) -> str:

@@ -16,7 +16,8 @@ from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.networks.training import LOOK_POINTS, MARGIN, beats_guessing, commonest, unseen_accuracy
-from edgeveil.trainer.recipe.training_sections import NETWORKS, Classifiers, networks
+from edgeveil.trainer.recipe.networks import NETWORKS, networks
+from edgeveil.trainer.recipe.training_sections import Classifiers
 from edgeveil.trainer.runs.run import Checkpoint
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 

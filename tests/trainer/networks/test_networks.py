@@ -5,7 +5,7 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.networks.base import Network, network
-from edgeveil.trainer.recipe.training_sections import NETWORKS
+from edgeveil.trainer.recipe.networks import NETWORKS
 from edgeveil.trainer.scaffold.first_look import candidates
 from tests.support.small_runs import small_recipe
 

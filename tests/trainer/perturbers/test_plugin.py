@@ -15,12 +15,15 @@ PLUGINS = [str(ROOT / "tests/support/plugins" / name) for name in ("level", "wid
 WHOLE_WAY = """
 from pathlib import Path
 from edgeveil.trainer.export.export import export
+from edgeveil.trainer.networks.training import build
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 
 run = train(Recipe.find(Path("mine.toml")), Path("run"))
 print([layer.units for layer in run.classifiers()["target"].layers[1:]])
 export(run.folder, ["jetson-nano"], Path("export"))
+other = Recipe.parse(run.recipe.toml().replace('"wide"', '"plain"')).with_files()
+print(build("plain", run.dataset().input, 2).count_params(), "def build(spec)" in other.files[0].text)
 """
 CHECK = "from pathlib import Path\nfrom edgeveil.trainer.recipe.schema import Recipe\nRecipe.find(Path('{}.toml'))"
 
@@ -49,7 +52,7 @@ def python(folder, *arguments, plugin=True):
 def test_a_perturber_and_a_classifier_of_other_packages_are_trained_and_exported(folder):
     done = python(folder, "-c", WHOLE_WAY)
     assert done.returncode == 0, done.stderr[-2000:]
-    assert done.stdout.strip() == "[256, 2]"
+    assert done.stdout.split("\n")[:2] == ["[256, 2]", "14 True"]
     manifest = json.loads((folder / "export/manifest.json").read_text())
     assert manifest["perturber"]["kind"] == "level"
     assert Recipe.text(folder / "run/recipe.toml").count("share = 0.25") == 1

@@ -31,12 +31,17 @@ def slope(model, x):
     return logits, np.array(tape.gradient(loss, x))
 
 
-def test_logits_and_gradients_are_those_of_the_network_to_8_bits(able):
+@pytest.mark.parametrize("given", [False, True])  # a trained one is a model within a model
+def test_logits_and_gradients_are_those_of_the_network_to_8_bits(able, given):
     tf.keras.utils.set_random_seed(0)  # of some weights the gradients agree a little less
-    model = table1_mnist(SHAPE, 2)
+    inner = model = table1_mnist(SHAPE, 2)
+    if given:
+        sample = tf.keras.Input(SHAPE)
+        model = tf.keras.Model(sample, inner(sample))
     other = in_bfloat16(model, processor=able)
     assert other is not model
-    assert {layer.compute_dtype for layer in other.layers[1:-1]} == {"bfloat16"}
+    changed = other.layers[1].layers[1:] if given else other.layers[1:-1]
+    assert {layer.compute_dtype for layer in changed} == {"bfloat16"}
     assert {variable.dtype for variable in other.weights} == {"float32"}
     x = tf.constant(np.random.default_rng(0).random((8, *SHAPE), np.float32))
     (logits, gradient), (near, other_gradient) = slope(model, x), slope(other, x)

@@ -67,6 +67,8 @@ def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
     shared = recipe.with_budget(budget)
     what = shared.model_dump(include={"data", "prior", "classifiers", "seed"})
     what |= shared.budget.model_dump(include={"rows", "batch", "classifier_epochs"})
+    if files := shared.with_files().files:
+        what["files"] = [one.sha256 for one in files]
     if shared.private is not None:  # its slices are cut by unit
         what["private"] = shared.private.unit
     text = json.dumps([what, recipe.perturber.unbounded], sort_keys=True)

@@ -1,0 +1,352 @@
+"""Networks of a user's own: what is taken, what each mistake gets, and a run that opens without the file."""
+
+import hashlib
+import json
+import re
+import zipfile
+
+import keras
+import numpy as np
+import pytest
+import tomllib
+
+from edgeveil.edge_runtime.cli.main import main
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit.audit import audit
+from edgeveil.trainer.audit.document import save
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.networks import training
+from edgeveil.trainer.networks.training import build, take_own
+from edgeveil.trainer.perturbers.prgan import Generator, build_generator
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.sealing.seal import keygen, seal
+from edgeveil.trainer.train import train
+from tests.support.checkout import ROOT
+from tests.support.once import nightly_but
+from tests.support.small_runs import small_recipe, write_npz
+from tests.support.trial import short_audit
+
+PICTURES = InputSpec("image", (4, 4, 3), "uint8", 0.0, 255.0)
+VECTORS = InputSpec("vector", (6,), "float32", -10.0, 10.0)
+HEAD = "import keras\nfrom keras import layers\n\n"
+ENDS = "    x = keras.Input(spec.shape)\n    h = layers.Flatten()(x)\n"
+END = "    return keras.Model(x, layers.Dense(spec.classes)(h))\n"
+BUILD = f"{HEAD}def build(spec):\n{ENDS}"
+GENERATOR = (
+    f"{HEAD}def build(spec):\n    x = keras.Input(spec.shape)\n"
+    "    return keras.Model(x, layers.Add()([x, layers.Dense(spec.shape[-1], activation='tanh')(x)]))\n"
+)
+
+
+def own(folder, text):
+    """The architecture of a file of that text."""
+    (folder / "mine.py").write_text(text)
+    return f"{folder / 'mine.py'}:build"
+
+
+# One mistake each: the file's text, and what is said of it.
+BAD = {
+    "no such module": ("import no_such_module\n", r"cannot be imported: ModuleNotFoundError: .*\(line 1 of mine.py\)"),
+    "no Python": ("def build(spec:\n", "mine.py cannot be imported: SyntaxError"),
+    "ends the program": ("raise SystemExit(0)\n", "mine.py cannot be imported: SystemExit"),
+    "another name": ("def other(spec): ...\n", "has no function build; it has other"),
+    "two arguments": ("def build(shape, classes): ...\n", r"one argument was expected, build\(spec\)"),
+    "fails": (
+        f"{HEAD}def build(spec):\n    return spec.nothing\n",
+        r"fails for Spec\(.*AttributeError.*line 5 of mine",
+    ),
+    "no model": ("def build(spec): return {}\n", "a keras.Model was expected; got builtins.dict"),
+    "subclass": (
+        f"{HEAD}class Mine(keras.Model):\n    pass\n\ndef build(spec):\n    return Mine()\n",
+        "a Functional or Sequential model that begins with keras.Input was expected",
+    ),
+    "no input": (
+        f"{HEAD}def build(spec):\n    return keras.Sequential([layers.Dense(2)])\n",
+        "begins with keras.Input",
+    ),
+    "a layer of one's own": (
+        f"{HEAD}class Mine(layers.Layer):\n    def call(self, x):\n        return x\n\ndef build(spec):\n"
+        f"{ENDS}    h = Mine()(h)\n{END}",
+        "has Mine, whose code a saved model lacks",
+    ),
+    "a layer that cannot be saved": (
+        f"{HEAD}class Mine(layers.Layer):\n    def __init__(self, times):\n        super().__init__()\n\n"
+        f"    def call(self, x):\n        return x\n\ndef build(spec):\n{ENDS}    h = Mine(keras)(h)\n{END}",
+        "a saved model would not open: |has Mine, whose code",
+    ),
+    "an activation of one's own": (
+        f"{HEAD}def act(v):\n    return v\n\ndef build(spec):\n{ENDS}    h = layers.Dense(4, activation=act)(h)\n{END}",
+        "has function, whose code",
+    ),
+    "an activation without a name": (
+        f"{BUILD}    h = layers.Dense(4, activation=lambda v: v)(h)\n{END}",
+        "a saved model would not open: ",
+    ),
+    "lambda": (f"{BUILD}    h = layers.Lambda(lambda v: v)(h)\n{END}", "has Lambda, whose code"),
+    "too many classes": (
+        f"{BUILD}    return keras.Model(x, layers.Dense(7)(h))\n",
+        r"logits of 3 classes .* \[\(7,\)\]",
+    ),
+    "no vector": (f"{BUILD}    return keras.Model(x, x)\n", r"logits of 3 classes were expected.*\(4, 4, 3\)"),
+    "probabilities": (
+        f"{BUILD}    return keras.Model(x, layers.Softmax()(layers.Dense(spec.classes)(h)))\n",
+        r"gives probabilities, and logits were expected: end it with Dense\(3\)",
+    ),
+    "channels first": (
+        f"{HEAD}def build(spec):\n    x = h = keras.Input(spec.shape[::-1])\n    h = layers.Flatten()(h)\n{END}",
+        "inputs of the shapes .* were expected.*Its channels are first",
+    ),
+    "a layer with channels first": (
+        f"{HEAD}def build(spec):\n    x = keras.Input(spec.shape)\n    h = layers.Permute((3, 1, 2))(x)\n"
+        f"    h = layers.GlobalAveragePooling2D(data_format='channels_first', name='pool')(h)\n{END}",
+        "channels last were expected, and the layer 'pool' has channels first",
+    ),
+    "random": (
+        f"{BUILD}    h = layers.GaussianNoise(1.0, name='noisy')(h, training=True)\n{END}",
+        r"two passes over the same samples differ, by the layer 'noisy' \(GaussianNoise\)",
+    ),
+    "batch norm in training": (
+        f"{BUILD}    h = layers.BatchNormalization(name='bn', momentum=1.0)(h, training=True)\n{END}",
+        r"depends on the batch, by the layer 'bn' \(BatchNormalization\)",
+    ),
+    "float64": (
+        f"{BUILD}    h = layers.Dense(4, dtype='float64', name='wide')(h)\n{END}",
+        "float32 was expected, and wide/kernel is float64",
+    ),
+    "fails in a pass": (
+        f"{BUILD}    h = layers.Embedding(2, 1, name='far')(h * 0 - 9)\n    h = layers.Flatten()(h)\n{END}",
+        "does not run on samples|not finite",
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:The object being serialized includes a")
+@pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD)
+def test_each_mistake_of_a_file_is_one_sentence(text, says, tmp_path):
+    architecture = own(tmp_path, text)
+    with pytest.raises(BadInput, match=says) as caught:
+        build(architecture, PICTURES, 3)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_gone_and_a_generator_of_another_shape(tmp_path):
+    with pytest.raises(BadInput, match=r"mine.py:build: a file was expected at .*needed to train"):
+        build(str(tmp_path / "mine.py:build"), PICTURES, 3)
+    architecture = own(tmp_path, f"{BUILD}    return keras.Model(x, layers.Dense(5)(h))\n")
+    with pytest.raises(BadInput, match=r"one output of a sample's shape \(6,\) was expected; it gives \[\(5,\)\]"):
+        build_generator(VECTORS, Generator(architecture=architecture))
+
+
+def test_a_generator_stays_in_the_unit_cube_and_takes_noise(tmp_path):
+    text = (
+        f"{HEAD}def build(spec):\n    x, n = keras.Input(spec.shape), keras.Input((spec.noise,))\n"
+        "    return keras.Model([x, n], layers.Add()([x, layers.Dense(6)(layers.Concatenate()([x, n])), x]))\n"
+    )
+    model = build_generator(VECTORS, Generator(architecture=own(tmp_path, text), clip="returns"), noise=2)
+    v = np.asarray(model([np.full((5, 6), 9.0, np.float32), np.zeros((5, 2), np.float32)]))
+    assert ([one.name for one in model.inputs], model.output_names) == (["sample", "noise"], ["output"])
+    assert v.min() >= 0.0
+    assert v.max() == 1.0
+    assert model.get_layer("output").returns
+
+
+def test_a_softmax_at_the_end_is_taken_off(tmp_path):
+    text = f"{BUILD}    return keras.Model(x, layers.Dense(spec.classes, activation='softmax')(h))\n"
+    logits = np.asarray(build(own(tmp_path, text), PICTURES, 3)(np.random.default_rng(0).random((9, 4, 4, 3))))
+    assert np.abs(logits.sum(axis=1) - 1).max() > 0.01
+
+
+@pytest.mark.parametrize(
+    ("architecture", "says"),
+    [
+        ("mine.py", 'a function of a file, as in "mine.py:build"; got "mine.py"'),
+        ("mine:build", 'as in "mine.py:build"'),
+        ("minepy", "'series' or 'linear'; got \"minepy\""),
+    ],
+)
+def test_an_architecture_is_a_name_or_a_function_of_a_file(architecture, says):
+    with pytest.raises(BadInput, match=says):
+        small_recipe(None, kind="label-only", classifiers={"architecture": architecture})
+
+
+@pytest.mark.parametrize(
+    ("generator", "says"),
+    [
+        ({"architecture": "mine.py:build", "width": 8}, "no width with a network of"),
+        ({"architecture": "mlp"}, "`width`"),
+    ],
+)
+def test_the_size_of_a_generator_is_stated_once(generator, says):
+    with pytest.raises(BadInput, match=says):
+        small_recipe(None, perturber={"kind": "prgan", "distance": 1.0, "generator": generator})
+
+
+def test_the_networks_and_the_sections_of_the_page_are_taken(tmp_path):
+    page = (ROOT / "docs/how-to/own-networks-train.md").read_text()
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    (tmp_path / "mine.py").write_text(code)
+    assert build(f"{tmp_path}/mine.py:classifier", PICTURES, 3).output_shape == (None, 3)
+    generator = Generator(architecture=f"{tmp_path}/mine.py:generator")
+    assert build_generator(PICTURES, generator).output_shape == (None, 4, 4, 3)
+    first, second = (tomllib.loads(text) for text in re.findall(r"```toml\n(.*?)```", page, re.DOTALL))
+    perturber = {"kind": "prgan", "distance": 1.0, **first["perturber"]}
+    small_recipe(None, perturber=perturber, classifiers=first["classifiers"] | second["classifiers"])
+
+
+# Trained classifiers: y is whether red is above the middle; all are made by hand.
+
+
+def reader(factor=1.0, middle=0.5, channel=0, sign=1, softmax=False, size=4):
+    """Logits of the two classes by one channel's mean, whose range is 0 to ``factor``."""
+    weights = np.zeros((3, 2), np.float32)
+    weights[channel] = [-10 * sign / factor, 10 * sign / factor]
+    last = keras.layers.Dense(2, activation="softmax" if softmax else None)
+    model = keras.Sequential([keras.Input((size, size, 3)), keras.layers.GlobalAveragePooling2D(), last])
+    last.set_weights([weights, np.array([1, -1], np.float32) * 10 * sign * middle / factor])
+    return model
+
+
+@pytest.fixture(scope="module")
+def coloured(tmp_path_factory):
+    """A folder with pictures whose red is y and whose blue and green are noise."""
+    folder, rng = tmp_path_factory.mktemp("coloured"), np.random.default_rng(0)
+    y = rng.permutation(np.arange(200) % 2)
+    x = rng.integers(0, 256, (200, 4, 4, 3))
+    x[..., 0] = np.where(y, 230, 25)[:, None, None]
+    x[..., 2] = 128
+    np.savez(folder / "small.npz", x=x.astype(np.uint8), y=y, z=rng.permutation(y))
+    return folder
+
+
+def taken(folder, tmp_path, model, **stated):
+    """The run of a recipe whose D_y is ``model``, before any training."""
+    file = tmp_path / "dy.keras"
+    if model is not None:
+        model.save(file)
+    section = {"architecture": "small", "target": {"trained": str(file), **stated}}
+    recipe = small_recipe(folder / "small.npz", kind="label-only", classifiers=section)
+    run = Run.create(tmp_path / "run", recipe, replace=True)
+    take_own(run)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("model", "stated"),
+    [
+        ({}, {}),
+        ({"softmax": True}, {}),
+        ({"factor": 255.0, "middle": 127.5}, {"high": 255.0}),
+        ({"channel": 2, "size": 6}, {"colours": "bgr", "size": [6, 6]}),
+    ],
+)
+def test_a_trained_classifier_is_taken_with_what_it_expects(model, stated, coloured, tmp_path, capsys):
+    run = taken(coloured, tmp_path, reader(**model), **stated)
+    assert run.facts["classifiers"] == {"target": {"validation_accuracy": 1.0}}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "dy.keras reads y in 100.0% of validation; always guessing the commonest class, 5" in said
+    (record,) = run.recipe.files
+    assert record.sha256 == hashlib.sha256((tmp_path / "dy.keras").read_bytes()).hexdigest()
+    assert record.text is None
+
+
+WRONG = {
+    "range": (
+        {"factor": 255.0, "middle": 127.5},
+        {},
+        r"range looks wrong: with low = 0 and high = 255 it is right in 100",
+    ),
+    "range from -1": ({"factor": 2.0, "middle": 0.0}, {}, "range looks wrong: with low = -1 and high = 1"),
+    "colours": ({"channel": 2}, {}, 'order of colours looks wrong: with colours = "bgr" it is right in 100.0%. State'),
+    "both": (
+        {"channel": 2, "factor": 255.0, "middle": 127.5},
+        {},
+        "range and order of colours look wrong: with low = 0",
+    ),
+    "classes": ({"sign": -1}, {}, r"order of classes looks wrong: in another it is right in 100.0%.*those of 0, 1\."),
+    "something else": ({"channel": 1}, {}, "No usual range, order of colours or order of classes mends that"),
+    "size": ({"size": 6}, {}, r"shapes \[\(4, 4, 3\)\] were expected; it takes \[\(6, 6, 3\)\]"),
+}
+
+
+@pytest.mark.parametrize(("model", "stated", "says"), WRONG.values(), ids=WRONG)
+def test_what_looks_wrong_is_named(model, stated, says, coloured, tmp_path):
+    with pytest.raises(BadInput, match=says):
+        taken(coloured, tmp_path, reader(**model), **stated)
+
+
+def test_the_range_of_the_data_is_among_those_that_are_tried(coloured, tmp_path, monkeypatch):
+    monkeypatch.setattr(training, "RANGES", ())
+    with pytest.raises(BadInput, match="with low = 0 and high = 255 it is right in 100"):
+        taken(coloured, tmp_path, reader(factor=255.0, middle=127.5))
+
+
+def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.saving, "load_model", pytest.fail)
+    x = keras.Input((4, 4, 3))
+    keras.Model(x, keras.layers.Lambda(lambda v: v[:, 0, 0, :2])(x)).save(tmp_path / "dy.keras")
+    with pytest.raises(BadInput, match=r"dy.keras has Lambda, whose code would be run"):
+        taken(coloured, tmp_path, None)
+    reader().save(tmp_path / "plain.keras")
+    with zipfile.ZipFile(tmp_path / "plain.keras") as old, zipfile.ZipFile(tmp_path / "other.keras", "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            new.writestr(name, data.replace(b'"keras.layers"', b'"os"') if name == "config.json" else data)
+    for data, says in (
+        ((tmp_path / "other.keras").read_bytes(), "whose code would be run"),
+        (b"0", "is no file of model.save"),
+    ):
+        (tmp_path / "dy.keras").write_bytes(data)
+        with pytest.raises(BadInput, match=says):
+            taken(coloured, tmp_path, None)
+
+
+@pytest.mark.parametrize(
+    ("section", "says"),
+    [
+        ({"trained": "dy.pt"}, r"a \.pt can run code of its writer's when it is read\. .*torch\.export"),
+        ({"trained": "dy.onnx"}, r"a file of model\.save\(FILE\.keras\); \.onnx, \.pt2 and others are not taken"),
+        ({"trained": "dy.pt2"}, r"\.onnx, \.pt2 and others are not taken as a classifier yet"),
+        ({"trained": "dy.keras", "low": 1.0}, "low below high"),
+        ({"trained": "dy.keras", "size": [0, 4]}, "a size of at least 1 x 1"),
+        ({"trained": "dy.keras", "colors": "bgr"}, r"`classifiers\.target\.colors` .*did you mean \"colours\""),
+    ],
+)
+def test_a_section_of_a_trained_classifier(section, says):
+    with pytest.raises(BadInput, match=says):
+        small_recipe(None, classifiers={"architecture": "small", "target": section})
+
+
+# The whole way.
+
+
+@pytest.mark.parametrize("way", nightly_but(("train", "export, audit and seal"), "train"))
+def test_a_run_of_own_networks_opens_without_their_file(way, tmp_path, monkeypatch):
+    write_npz(tmp_path)
+    own(tmp_path, GENERATOR + f"\ndef reads(spec):\n{ENDS}{END}")
+    table = json.loads(small_recipe("small.npz", epochs=2).model_dump_json(exclude_none=True))
+    table["classifiers"]["architecture"] = "mine.py:reads"
+    table["perturber"]["generator"] = {"architecture": "mine.py:build"}
+    recipe = Recipe.of_table(table, folder=tmp_path)
+    train(recipe, tmp_path / "run")
+    text = (tmp_path / "mine.py").read_text()
+    (record,) = Run.open(tmp_path / "run").recipe.files
+    assert (record.text, record.sha256) == (text, hashlib.sha256(text.encode()).hexdigest())
+    (tmp_path / "mine.py").write_text(text + "\n# changed\n")
+    with pytest.raises(BadInput, match="`files` differs"):
+        train(recipe, tmp_path / "run", resume=True)
+    (tmp_path / "mine.py").unlink()
+    with pytest.raises(BadInput, match=r"mine\.py, a file of the recipe, cannot be read .* needed to train"):
+        train(recipe, tmp_path / "run", resume=True)
+    run = Run.open(tmp_path / "run")
+    assert run.perturber().frames(run.validation().x).shape[1:] == (6,)
+    assert run.classifiers()["target"].output_shape == (None, 2)
+    if way == "train":
+        return
+    short_audit.shorten(monkeypatch, families=short_audit.FEW)
+    export(run.folder, ["raspberry-pi5"], tmp_path / "export")
+    save(audit(tmp_path / "export"), tmp_path / "export")
+    keygen(tmp_path / "keys", development=True)
+    seal(tmp_path / "export", tmp_path / "keys" / "signing.key", tmp_path / "own.veil")
+    assert main(["verify", str(tmp_path / "own.veil"), "--trust", str(tmp_path / "keys")]) == 0

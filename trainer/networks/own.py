@@ -1,0 +1,331 @@
+"""A user's own networks: what ``build(spec)`` of their file makes, and classifiers that they have trained.
+
+All that is taken is a Functional or Sequential model of Keras' own layers, so a run opens without the user's file, and
+nothing of it is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+import runpy
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs.cost import read_keras
+from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
+
+TRIED = 6  # samples by which passes are compared
+OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
+OURS = "edgeveil.models.layers"
+# Layers with code of their own, and those that read files that their config names.
+FOREIGN = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"}
+FOREIGN |= {"TextVectorization", "function"}
+PARTS = ("layers", "initializers", "regularizers", "constraints", "activations", "dtype_policies", "models")
+KERAS = ("keras.src.ops.", "keras.src.models.", "keras.src.layers.")
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a network is built for: samples of ``shape`` in the unit cube, from ``low`` to ``high``.
+
+    A classifier gives logits (n, ``classes``). Of a generator ``classes`` is None: it gives samples, and takes
+    [samples, noise (n, ``noise``)] where ``noise`` is above 0. ``low`` and ``high`` are None of data without a range.
+    """
+
+    shape: tuple[int, ...]
+    classes: int | None
+    low: float | None = 0.0
+    high: float | None = 1.0
+    noise: int = 0
+
+    @property
+    def inputs(self) -> list[tuple[int, ...]]:
+        """The shape of each input, without the batch."""
+        return [self.shape, *([(self.noise,)] if self.noise else [])]
+
+    def samples(self) -> list[np.ndarray]:
+        """Seeded values for each input."""
+        rng = np.random.default_rng(0)
+        return [rng.random((TRIED, *shape), np.float32) for shape in self.inputs]
+
+
+class Own:
+    """A network by a function of the user's; it stands where a ``Network`` does. ``name`` is for messages."""
+
+    def __init__(self, name: str, function: Callable[..., Any], kind: str) -> None:
+        self.name, self.function = name, function
+        known = NETWORKS.kinds().items()
+        self.another = next(name for name, one in known if one.facts.get("tried") == 1 and kind in one.facts["of"])
+
+    def build(self, spec: InputSpec, *, settings: Any, classes: int = 0, noise: int = 0) -> Any:
+        """See ``Network.build``. Raises ``BadInput``, in one sentence, for what cannot be trained, saved or shipped."""
+        import keras
+
+        end = None if spec.low is None else 1.0
+        asked = Spec(tuple(spec.shape), classes or None, None if end is None else 0.0, end, noise)
+        try:
+            inspect.signature(self.function).bind(asked)
+        except (TypeError, ValueError):
+            raise BadInput(f"{self.name}: a function of one argument was expected, build(spec).") from None
+        try:
+            model = self.function(asked)
+        except Exception as error:
+            file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
+            raise BadInput(f"{self.name} fails for {asked}: {_of(error, file)}.") from None
+        model = checked(model, self.name, asked)
+        if classes:  # an export of label-only, and the audit's, finds its output by that name
+            logits = [one for one in model.layers if one.name == "logits"]
+            if logits and model.output_names != ["logits"]:
+                raise BadInput(f'{self.name}: a layer "logits" that is the last was expected: give it another name.')
+            last = model.outputs[0] if logits else keras.layers.Activation("linear", name="logits")(model.outputs[0])
+            return keras.Model(model.inputs[0], last)
+        layers = importlib.import_module(OURS)
+        ends = [keras.Input(shape, name=name) for shape, name in zip(asked.inputs, ("sample", "noise"))]
+        made = _call(model, ends)
+        if end is None:
+            output = keras.layers.Activation("linear", name="output")(made)
+        else:
+            output = layers.UnitClip(returns=settings.clip == "returns", name="output")(made)
+        return keras.Model(ends if noise else ends[0], output, name="generator")
+
+
+def of_file(architecture: str, kind: str) -> Own | None:
+    """The network of ``FILE.py:FUNCTION``, for samples of a ``kind``; None for a name. The file is run.
+
+    Raises ``BadInput`` where it cannot be imported, or has no such function.
+    """
+    place = own_function(architecture)
+    if place is None:
+        return None
+    path, name = place
+    short = f"{path.name}:{name}"
+    if not path.is_file():
+        raise BadInput(f"{short}: a file was expected at {path}; there is none. It is needed to train.")
+    before = list(sys.path)
+    sys.path.insert(0, str(path.parent))
+    try:
+        found = runpy.run_path(str(path), run_name=f"edgeveil_own_{path.stem}")
+    except (Exception, SystemExit) as error:
+        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.") from None
+    finally:
+        sys.path[:] = before
+    if not callable(found.get(name)):
+        known = sorted(one for one, value in found.items() if inspect.isfunction(value) and not one.startswith("_"))
+        raise BadInput(f"{path} has no function {name}; it has {', '.join(known) or 'none'}.")
+    return Own(short, found[name], kind)
+
+
+def checked(model: Any, name: str, spec: Spec) -> Any:
+    """A user's model, found fit: of Keras' layers, float32, right shapes, the same at each pass; without a softmax.
+
+    Raises ``BadInput`` with ``name``, the reason and the cure.
+    """
+    import keras
+
+    if not isinstance(model, keras.Model):
+        raise BadInput(f"{name}: a keras.Model was expected; got {type(model).__module__}.{type(model).__qualname__}.")
+    if type(model).__module__.partition(".")[0] != "keras" or not getattr(model, "inputs", None):
+        raise BadInput(f"{name}: a Functional or Sequential model that begins with keras.Input was expected.")
+    try:
+        text = model.to_json()
+        config = json.loads(text)
+        if foreign := foreign_parts(config):
+            raise BadInput(f"{name} has {foreign}, whose code a saved model lacks: build it of Keras' own layers.")
+        keras.models.model_from_json(text)  # as it will be read, without functions of the user's
+    except BadInput:
+        raise
+    except Exception as error:
+        raise BadInput(f"{name}: a saved model would not open: {_of(error)}.") from None
+    first = [one["config"].get("name") for one in tables(config) if _data_format(one) == "channels_first"]
+    if first:
+        raise BadInput(f"{name}: channels last were expected, and the layer {first[0]!r} has channels first.")
+    wide = [one for one in (*model.variables, *model.inputs) if "float64" in str(one.dtype)]
+    if wide:
+        what = getattr(wide[0], "path", f"the input {wide[0].name}")
+        raise BadInput(f"{name}: float32 was expected, and {what} is float64: build it under set_floatx('float32').")
+    _check_shapes(model, name, spec)
+    if spec.classes is not None:
+        _without_softmax(model)
+    _check_passes(model, name, spec)
+    return model
+
+
+def _check_shapes(model: Any, name: str, spec: Spec) -> None:
+    takes, gives = [tuple(one.shape[1:]) for one in model.inputs], [tuple(one.shape[1:]) for one in model.outputs]
+    if [len(one) for one in takes] != [len(one) for one in spec.inputs] or not all(map(_fits, takes, spec.inputs)):
+        sample = spec.shape
+        turned = takes[0] == (sample[-1], *sample[:-1]) if len(sample) > 1 else False
+        why = " Its channels are first: build it with channels last." if turned else ""
+        raise BadInput(f"{name}: inputs of the shapes {spec.inputs} were expected; it takes {takes}.{why}")
+    if spec.classes is None:
+        if len(gives) != 1 or not _fits(gives[0], spec.shape):
+            raise BadInput(f"{name}: one output of a sample's shape {spec.shape} was expected; it gives {gives}.")
+    elif gives != [(spec.classes,)]:
+        raise BadInput(f"{name}: logits of {spec.classes} classes were expected, {(spec.classes,)}; it gives {gives}.")
+
+
+def _fits(found: Sequence[int | None], wanted: Sequence[int]) -> bool:
+    return len(found) == len(wanted) and all(one in (None, other) for one, other in zip(found, wanted, strict=True))
+
+
+def _without_softmax(model: Any) -> None:
+    """A last layer with a softmax gives its logits from now on: the same order of classes."""
+    import keras
+
+    last = model
+    while isinstance(last, keras.Model):
+        last = last.outputs[0]._keras_history.operation
+    if getattr(last, "activation", None) is keras.activations.softmax:
+        last.activation = keras.activations.linear
+
+
+def _check_passes(model: Any, name: str, spec: Spec) -> None:
+    """Raise ``BadInput`` for a model that fails, draws at random, keeps a state, or looks at the whole batch."""
+    values = spec.samples()
+    few = [one[:3][::-1] for one in values]
+    try:
+        first, again, part = (_run(model, one) for one in (values, values, few))
+    except Exception as error:
+        raise BadInput(f"{name} does not run on samples of the shape {spec.shape}: {_of(error)}.") from None
+    if not np.isfinite(first).all():
+        raise BadInput(f"{name} gives values that are not finite for samples from 0 to 1.")
+    if _differ(first, again):
+        layer = _first_layer(model, values, values, slice(None))
+        raise BadInput(
+            f"{name}: two passes over the same samples differ, by {layer}: it draws at random or keeps a state. Leave "
+            "it out, or let it act in training alone."
+        )
+    if _differ(first[:3], part[::-1]):
+        layer = _first_layer(model, values, few, slice(None, None, -1))
+        raise BadInput(
+            f"{name}: what it gives for a sample depends on the batch, by {layer}, as in training: build it without "
+            "training=True."
+        )
+    sums = first.sum(axis=-1)
+    if spec.classes is not None and spec.classes > 1 and first.min() >= 0 and np.abs(sums - 1).max() < OTHERWISE:
+        raise BadInput(f"{name} gives probabilities, and logits were expected: end it with Dense({spec.classes}).")
+
+
+def _run(model: Any, values: Sequence[np.ndarray]) -> Any:
+    out = _call(model, values)
+    return [np.asarray(one) for one in out] if isinstance(out, list) else np.asarray(out)
+
+
+def _call(model: Any, values: Sequence[Any]) -> Any:
+    """Without training=False, which would hide a layer that was built with training=True."""
+    many = isinstance(getattr(model, "_functional", model).input, list | tuple)
+    return model(list(values) if many else values[0])
+
+
+def _differ(one: np.ndarray, other: np.ndarray) -> bool:
+    return bool(np.abs(one - other).max() > OTHERWISE * max(1.0, float(np.abs(one).max())))
+
+
+def _first_layer(model: Any, values: Sequence[np.ndarray], others: Sequence[np.ndarray], back: slice) -> str:
+    """The first layer whose output for the same samples differs in two passes, by class and name."""
+    import keras
+
+    layers = [one for one in model.layers if len(one._inbound_nodes) == 1 and hasattr(one.output, "shape")]
+    probe = keras.Model(model.inputs, [one.output for one in layers])
+    first, again = _run(probe, values), _run(probe, others)
+    for layer, one, other in zip(layers, first, again, strict=True):
+        if _differ(one[: len(other)], other[back]):
+            return f"the layer {layer.name!r} ({type(layer).__name__})"
+    return "one of its layers"
+
+
+# What is in a model's config.
+
+
+def tables(config: Any) -> Iterator[dict[str, Any]]:
+    """Every table of a model's config, at any depth, but how it was compiled."""
+    if isinstance(config, dict):
+        yield config
+        config = [part for key, part in config.items() if key not in ("compile_config", "build_config")]
+    for part in config if isinstance(config, list) else ():
+        yield from tables(part)
+
+
+def foreign_parts(config: Any) -> str:
+    """The parts that are not of Keras' own layers, by class; empty where there are none."""
+    found = {
+        str(one["class_name"])
+        for one in tables(config)
+        if "class_name" in one and (one["class_name"] in FOREIGN or not _is_known(one.get("module")))
+    }
+    return ", ".join(sorted(found))
+
+
+def _is_known(module: Any) -> bool:
+    if module in (None, "keras", OURS) or module in {f"keras.{part}" for part in PARTS}:
+        return True
+    return str(module).startswith(KERAS)
+
+
+def _data_format(one: dict[str, Any]) -> Any:
+    config = one.get("config")
+    return config.get("data_format") if isinstance(config, dict) else None
+
+
+def _of(error: BaseException, file: str = "") -> str:
+    """An error in a user's code: its class and first line, and the last line of their ``file`` that it passed."""
+    where, at = "", error.__traceback__
+    while at is not None:
+        if at.tb_frame.f_code.co_filename == file:
+            where = f" (line {at.tb_lineno} of {Path(file).name})"
+        at = at.tb_next
+    lines = [line.strip() for line in re.sub(r"\x1b\[\d*m", "", str(error)).splitlines() if line.strip()]
+    told = next((line for line in lines if not line.startswith("Exception encountered")), "no reason given")
+    return f"{type(error).__name__}: {told[:200].rstrip('.')}{where}"
+
+
+# A classifier that the user has trained.
+
+
+class Trained:
+    """The model of a ``[classifiers.target]``, for samples of ``spec`` and so many classes. Raises ``BadInput``."""
+
+    def __init__(self, section: Given, spec: InputSpec, classes: int) -> None:
+        self.path, self.spec = Path(section.trained), spec
+        shape = tuple(spec.shape) if section.size is None else (*section.size, spec.shape[-1])
+        if spec.kind != "image" and (section.size is not None or section.colours == "bgr"):
+            raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
+        if section.colours == "bgr" and spec.shape[-1] != 3:
+            raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                config = json.loads(archive.read("config.json"))
+        except FileNotFoundError:
+            raise BadInput(f"A trained classifier was expected at {self.path}; there is no such file.") from None
+        except (zipfile.BadZipFile, KeyError, ValueError, OSError):
+            raise BadInput(f"{self.path} is no file of model.save(FILE.keras), and nothing else is read.") from None
+        if foreign := foreign_parts(config):  # before Keras reads it
+            raise BadInput(f"{self.path.name} has {foreign}, whose code would be run: build it of Keras' own layers.")
+        self.model = checked(read_keras(self.path), self.path.name, Spec(shape, classes))
+
+    def classifier(self, section: Given) -> Any:
+        """A model from the unit cube to logits, with what ``section`` states before the user's model."""
+        import keras
+
+        from edgeveil.models.layers import fixed_dense
+
+        h = sample = keras.Input(self.spec.shape, name="sample")
+        if section.size is not None:
+            h = keras.layers.Resizing(*section.size, name="resized")(h)
+        if section.colours == "bgr":
+            h = fixed_dense(np.eye(3)[::-1], "bgr")(h)
+        if (section.low, section.high) != (0.0, 1.0):
+            h = keras.layers.Rescaling(section.high - section.low, section.low, name="range")(h)
+        logits = keras.layers.Activation("linear", name="logits")(_call(self.model, [h]))
+        return keras.Model(sample, logits)

@@ -1,0 +1,141 @@
+"""Which networks a recipe names: those that come along, of installed packages, and of a user's own files."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WrapValidator, model_validator
+
+from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.registry import Registry
+
+
+class Section(BaseModel):
+    """A part of a recipe: every key known, every type exact, nothing changed once it is read."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+# The networks that come along, and those of installed packages. Of their classes only the literals are read here.
+# An entry point may be a function ``build(spec)`` too, for any role and samples.
+NETWORKS = Registry(
+    "edgeveil.trainer.networks",
+    key="names",
+    group="edgeveil.networks",
+    word="network",
+    functions={"role": "any", "of": ("vector", "series", "image")},
+)
+
+
+def networks(role: str) -> tuple[str, ...]:
+    """The names of all classifiers, or of all generators."""
+    every = {**NETWORKS.kinds(), **NETWORKS.plugins()}
+    return tuple(name for name, one in every.items() if one.facts["role"] in (role, "any"))
+
+
+def own_function(architecture: str) -> tuple[Path, str] | None:
+    """File and function of an architecture that is a user's own, ``FILE.py:FUNCTION``; None for a name."""
+    found = re.fullmatch(r"(.+\.py):([A-Za-z_]\w*)", architecture)
+    return None if found is None else (Path(found[1]), found[2])
+
+
+def is_function(architecture: str) -> bool:
+    """Whether an architecture is a function of a user's own: of a file, or an entry point."""
+    plugin = NETWORKS.plugins().get(architecture)
+    return own_function(architecture) is not None or (plugin is not None and plugin.facts is NETWORKS.functions)
+
+
+def resolved(architecture: str, folder: Path) -> str:
+    """An architecture with the file of a user's own, which is relative to the recipe's ``folder``."""
+    own = own_function(architecture)
+    return architecture if own is None else f"{(folder / own[0].expanduser()).resolve()}:{own[1]}"
+
+
+def _name_or_own(value: Any, known: Callable[[Any], Any]) -> Any:
+    if not isinstance(value, str) or not (":" in value or value.endswith(".py")):
+        return known(value)
+    if own_function(value) is None:
+        raise ValueError('a function of a file, as in "mine.py:build"')
+    return value
+
+
+if TYPE_CHECKING:
+    Architecture = str
+    Generator = str
+else:
+    OR_OWN = WrapValidator(_name_or_own), PlainSerializer(str, return_type=str)
+    Architecture = Annotated[(Literal[(*networks("classifier"), "linear")], *OR_OWN)]
+    Generator = Annotated[(Literal[networks("generator")], *OR_OWN)]
+
+PICKLES = ("pt", "pth", "pkl", "pickle", "joblib", "ckpt", "h5", "hdf5")
+
+
+class Given(Section):
+    """A classifier that you have trained, taken as it is: samples and classes in the order of the data."""
+
+    trained: str = Field(
+        min_length=1,
+        description="A file of model.save(FILE.keras), relative to the recipe, that gives logits or softmax.",
+    )
+    low: float = Field(default=0.0, description="What it expects for the smallest value of a sample.")
+    high: float = Field(default=1.0, description="The same for the largest value.")
+    colours: Literal["rgb", "bgr"] = Field(default="rgb", description="The order of colours that it takes.")
+    size: list[int] | None = Field(
+        default=None,
+        min_length=2,
+        max_length=2,
+        description="Height and width that it takes. Left out: the samples' own.",
+    )
+
+    @model_validator(mode="after")
+    def _stated(self) -> Given:
+        suffix = Path(self.trained).suffix[1:].lower()
+        if suffix in PICKLES:
+            raise ValueError(
+                f"a .keras file: a .{suffix} can run code of its writer's when it is read. Save it with "
+                "model.save(FILE.keras); one of PyTorch with torch.export, whose .pt2 is not taken here yet"
+            )
+        if suffix != "keras":
+            raise ValueError(
+                "a file of model.save(FILE.keras); .onnx, .pt2 and others are not taken as a classifier yet"
+            )
+        if not self.low < self.high:
+            raise ValueError("low below high")
+        if self.size is not None and min(self.size) < 1:
+            raise ValueError("a size of at least 1 x 1")
+        return self
+
+
+class File(Section):
+    """A file of your own that a run was trained with. `train` writes it; a recipe of yours has none."""
+
+    file: str = Field(description="Where it was.")
+    sha256: str = Field(description="Its SHA-256.")
+    text: str | None = Field(default=None, description="Its text, where it is source code.")
+
+    @classmethod
+    def of(cls, path: Path) -> File:
+        """The record of a file. Raises ``BadInput`` where it cannot be read."""
+        try:
+            data = path.read_bytes()
+            text = data.decode() if path.suffix == ".py" else None
+        except (OSError, UnicodeDecodeError) as error:
+            raise BadInput(
+                f"{path}, a file of the recipe, cannot be read ({reason(error)}). It is needed to train."
+            ) from None
+        return cls(file=str(path), sha256=hashlib.sha256(data).hexdigest(), text=text)
+
+
+def file_of(architecture: str) -> Path | None:
+    """The source file of an architecture that does not come along; None for one that does."""
+    own, plugin = own_function(architecture), NETWORKS.plugins().get(architecture)
+    if own is not None or plugin is None:
+        return None if own is None else own[0]
+    spec = importlib.util.find_spec(plugin.module)
+    path = None if spec is None or spec.origin is None else Path(spec.origin)
+    return path if path is not None and path.is_file() else None
