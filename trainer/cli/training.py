@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from typer.exceptions import TyperException
@@ -21,6 +21,7 @@ from edgeveil.trainer.cli.common import (
     print_either,
     print_json,
 )
+from edgeveil.trainer.cli.recipes import Sensitive, Target
 from edgeveil.trainer.cli.tree import HERE, MAKE, SHIP, Verb, app
 from edgeveil.trainer.progress import say
 
@@ -167,6 +168,78 @@ def export(
         say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
         say(f"The artefacts are in {out}. Next: edgeveil audit {out} --artefact {first}")
+
+
+@app.command(
+    rich_help_panel=SHIP, epilog="Example: edgeveil wrap blur:sigma=1 --data digits --for workstation --out blur-export"
+)
+def wrap(
+    model: Annotated[
+        str,
+        typer.Argument(help="A .keras, .onnx or .tflite file; or blur:sigma=6, mosaic:8, silhouette, for pictures."),
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="SOURCE", help="Samples, as of recipe new, or a recipe, whose data are taken.")
+    ],
+    out: Annotated[Path, typer.Option(help="Export folder to write; the run goes next to it.")],
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="Board that must run it; may be repeated. Left out: every board that can."),
+    ] = None,
+    low: Annotated[
+        float | None, typer.Option(help="What the model expects for the smallest value. Left out: found, and printed.")
+    ] = None,
+    high: Annotated[float | None, typer.Option(help="The same for the largest value.")] = None,
+    gives: Annotated[
+        str | None, typer.Option(metavar="LOW:HIGH", help="Range of what it gives, where that is another.")
+    ] = None,
+    layout: Annotated[
+        Literal["last", "first"] | None, typer.Option(help="Where it has channels. Left out: found by its shape.")
+    ] = None,
+    colours: Annotated[Literal["rgb", "bgr"], typer.Option(help="The order of colours that it takes.")] = "rgb",
+    size: Annotated[
+        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="What it takes; samples are resized, and back.")
+    ] = None,
+    target: Target = None,
+    sensitive: Sensitive = None,
+    classifiers: Annotated[
+        Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
+    ] = None,
+    budget: Budget = "full",
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Export a finished model, or a function such as a blur, as it is: checked, linted, ready to be audited."""
+    from edgeveil.trainer.wrap import run_of
+    from edgeveil.trainer.wrap import wrap as wrap_model
+
+    ends = re.fullmatch(r"(-?[0-9.]+):(-?[0-9.]+)", gives or "0:1")
+    sides = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", size or "1x1")
+    if ends is None:
+        raise BadInput(f"--gives: expected a range as 0:1; got {gives}.")
+    if sides is None:
+        raise BadInput(f"--size: expected a width and a height as 64x48; got {size}.")
+    takes = {"low": low, "high": high, "layout": layout, "colours": colours}
+    takes["gives"] = [float(end) for end in ends.groups()] if gives else None
+    takes["size"] = [int(sides[2]), int(sides[1])] if size else None
+    folder = wrap_model(
+        model,
+        data,
+        out,
+        profiles=profiles or (),
+        takes=takes,
+        target=target,
+        sensitive=sensitive,
+        classifiers=classifiers,
+        budget=budget,
+        replace=replace,
+    )
+    if as_json:
+        print_json(folder.report)
+    else:
+        say(folder.text())
+        first = folder.manifest["preference"][0]
+        say(f"The run is in {run_of(out)}, the artefacts are in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(rich_help_panel=SHIP, epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key")
