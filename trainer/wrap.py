@@ -10,13 +10,16 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+
+from pydantic import ValidationError
 
 from edgeveil.devices import profiles as board_profiles
-from edgeveil.edge_runtime.errors import EdgeVeilError, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer import datasets
-from edgeveil.trainer.export.export import export
+from edgeveil.trainer.export.export import check_given, export
 from edgeveil.trainer.export.folder import ExportFolder, check_place
+from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import data_at
 from edgeveil.trainer.recipe.schema import Recipe
@@ -56,10 +59,11 @@ def wrap(
     run = run_of(out)
     check_place(out, replace=replace)
     boards = list(profiles) or board_profiles.names()
-    for name in boards:
-        board_profiles.load(name, commands=True)
-    dataset = datasets.load(recipe.with_budget(budget))
-    recipe.perturber.check(dataset.for_training())  # before the minutes of D_y and D_z
+    chosen = [board_profiles.load(name, commands=True) for name in boards]
+    dataset = datasets.load(recipe.with_budget(budget)).for_training()
+    fitted, _, _ = cast(Wrapped, recipe.perturber).open(dataset)  # fail before the minutes of D_y and D_z
+    if profiles:
+        check_given(fitted, chosen)
     before = run.exists()
     try:
         train(recipe, run, budget=budget, replace=replace, classifiers=classifiers)
@@ -108,4 +112,10 @@ def _recipe(
     name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:80]
     section = {"kind": "wrapped", "model": model, **{key: value for key, value in takes.items() if value is not None}}
     about = {"name": name, "description": f"A given model on the data of {found.name}"[:200]}
+    try:
+        Wrapped(**section)
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        reason = first.get("ctx", {}).get("error", first["msg"])
+        raise BadInput(f"{model}: expected {reason}.") from None
     return Recipe.of_table({**table, **about, "perturber": section}, origin="wrap", folder=Path.cwd())

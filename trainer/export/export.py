@@ -394,6 +394,18 @@ def _files(
     return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}
 
 
+def check_given(fitted: FittedPerturber, chosen: Sequence[Profile]) -> None:
+    """Raise ``BadInput`` where one of these boards does not run the file that was given; None was: no finding yet."""
+    if fitted.given is None:
+        return
+    _that_take(fitted.given, chosen, [fitted.given], leave_out=False)
+    one = Artefact(fitted.given)
+    for model, network in fitted.models.items():
+        if isinstance(network, GivenFile):
+            one.add(fitted, model, network.data)
+    _lint([one], chosen)
+
+
 def _that_take(
     given: str, chosen: Sequence[Profile], wanted: Sequence[str], *, leave_out: bool
 ) -> tuple[list[Profile], list[str]]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import importlib
 import json
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from pydantic import Field, model_validator
 
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused, EdgeVeilError
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
-from edgeveil.edge_runtime.manifest.model_lint import check as check_file
+from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
@@ -44,11 +44,13 @@ if TYPE_CHECKING:
 FILES = ("keras", "onnx", "tflite")
 PICKLES = ("pt", "pth", "pkl", "pickle", "joblib", "ckpt", "h5", "hdf5")
 TRIED = 64  # samples by which a range is found and two passes are compared
+FOREIGN = ("Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")  # of Keras, with others' code inside
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
 OTHERWISE = 1e-3  # of the range: two passes of one kernel differ by less
 SAMPLE, OUTPUT = "sample", "output"
-_DRAWS = ("Dropout", "Noise", "Random")
+LEAST_SPREAD = 0.1  # of that of samples: below it, a range is none that a model works on
+_KINDS = f"a file .{', .'.join(FILES)}"
 
 
 @dataclass(frozen=True)
@@ -119,26 +121,26 @@ class Wrapped(Perturber):
         if kind in FUNCTIONS:
             _parsed(self.model)
             if (self.low, self.high, self.gives, self.layout, self.size) != (None,) * 5 or self.colours != "rgb":
-                raise ValueError(f"no `low`, `high`, `gives`, `layout`, `colours` or `size` for the function {kind}")
+                raise ValueError(f"no low, high, gives, layout, colours or size for the function {kind}")
         elif suffix in PICKLES:
             raise ValueError(
-                f"no .{suffix}, which can run code of its writer's when it is read: write it with model.save(FILE.keras) "
-                "or torch.onnx.export"
+                f"{_KINDS}, and no .{suffix}, which can run code of its writer's when it is read: write the model with "
+                "model.save(FILE.keras) or torch.onnx.export"
             )
         elif suffix == "pt2":
             raise ValueError(
-                "no .pt2 without PyTorch, which is not a part of EdgeVeil: pip install torch onnxscript, write ONNX "
-                'with torch.onnx.export(torch.export.load("FILE.pt2"), f="FILE.onnx"), and give that'
+                f"{_KINDS}: a .pt2 needs PyTorch, which is no part of EdgeVeil; pip install torch onnxscript, then "
+                'torch.onnx.export(torch.export.load("FILE.pt2"), f="FILE.onnx")'
             )
         elif suffix not in FILES:
-            raise ValueError(f"a file .{', .'.join(FILES)}, or {', '.join(one.example for one in FUNCTIONS.values())}")
+            raise ValueError(f"{_KINDS}, or {', '.join(one.example for one in FUNCTIONS.values())}")
         if (self.low is None) != (self.high is None):
-            raise ValueError("`low` and `high`, or neither")
+            raise ValueError("low and high, or neither")
         for low, high in ((self.low, self.high), self.gives or (0.0, 1.0)):
             if low is not None and high is not None and not low < high:
                 raise ValueError("a range whose low is below its high")
         if self.size is not None and min(self.size) < 1:
-            raise ValueError("`size` of at least 1 x 1")
+            raise ValueError("a size of at least 1 x 1")
         return self
 
     def resolved(self, folder: Path) -> Perturber:
@@ -149,14 +151,14 @@ class Wrapped(Perturber):
 
     def check(self, dataset: Dataset) -> None:
         """See ``Perturber``: all that can be said of the model, on training rows."""
-        self._open(dataset)
+        self.open(dataset)
 
     def fit(self, dataset: Dataset, *, log: Log, **_: Any) -> FittedPerturber:
         """The model between the stages of every perturber; what it takes is printed and recorded.
 
         Raises ``BadInput``, as ``check`` does.
         """
-        fitted, facts, text = self._open(dataset)
+        fitted, facts, text = self.open(dataset)
         log.record(wrapped=facts)
         say(text)
         return fitted
@@ -167,8 +169,11 @@ class Wrapped(Perturber):
         why = ' # .keras, .onnx or .tflite; of pictures also "blur:sigma=6", "mosaic:8", "silhouette"\n'
         return super().draft(kind, dataset, apart=apart, stream=stream) + f'model = "mine.keras"{why}'
 
-    def _open(self, dataset: Dataset) -> tuple[FittedPerturber, dict[str, Any], str]:
-        """The perturber, its facts for run.json, and a sentence about what the model takes."""
+    def open(self, dataset: Dataset) -> tuple[FittedPerturber, dict[str, Any], str]:
+        """The perturber, its facts for run.json, and a sentence about what the model takes.
+
+        Raises ``BadInput``, with the reason, for what cannot ship or is no perturber of such samples.
+        """
         x = fit_and_validation(dataset, "perturber")[0].x[:TRIED]
         name = self.model.partition(":")[0]
         if name in FUNCTIONS:
@@ -215,7 +220,7 @@ class _Model:
     def __init__(self, path: Path, spec: InputSpec) -> None:
         self.path, self.spec = path, spec
         data = _bytes(path)
-        self.keras = _keras(path, data, spec) if path.suffix.lower() == ".keras" else None
+        self.keras = _keras(path, spec) if path.suffix.lower() == ".keras" else None
         if self.keras is None:
             self.file = _given(path, data)
             tensors = (self.file.entry["inputs"][0], self.file.entry["outputs"][0])
@@ -265,22 +270,24 @@ class _Model:
         return found
 
     def find_range(self, takes: Takes, u: np.ndarray, gives: Sequence[float] | None) -> tuple[float, float]:
-        """The first range under which what the model gives is nearest to samples: outside it as little as can be."""
-        if self.spec.low is None:
+        """The first range within which the model gives values that differ, as samples do. Raises ``BadInput``."""
+        if self.spec.low is None or self.spec.high is None:
             return 0.0, 1.0
-        own = [(float(np.min(self.spec.low)), float(np.max(self.spec.high or 1.0)))]
-        best, least = RANGES[0], np.inf
-        for low, high in dict.fromkeys((*RANGES, *own)):
+        own = (float(np.min(self.spec.low)), float(np.max(self.spec.high)))
+        for low, high in dict.fromkeys((*RANGES, own)):
             back = gives or (low, high)
-            tried = replace(takes, low=low, high=high, gives_low=back[0], gives_high=back[1])
-            v = self.run(tried, u)
-            off = np.abs(v - np.clip(v, 0, 1)).mean() + np.abs(np.clip(v, 0, 1) - u).mean()
-            if off < 0.9 * least:
-                best, least = (low, high), off
-        return best
+            v = self.run(replace(takes, low=low, high=high, gives_low=back[0], gives_high=back[1]), u)
+            if _outside(v) <= MOST_OUTSIDE / 10 and v.std() >= LEAST_SPREAD * u.std():
+                return low, high
+        tried = ", ".join(f"{low:g} to {high:g}" for low, high in dict.fromkeys((*RANGES, own)))
+        raise BadInput(
+            f"{self.path}: with samples of the ranges {tried}, what it gives lies outside the same range, or hardly "
+            "varies. State what it expects with --low and --high, and what it gives with --gives; or give a model "
+            "whose output is a perturbed sample."
+        )
 
     def run(self, takes: Takes, u: np.ndarray) -> np.ndarray:
-        """v (n, *shape) for u (n, *shape), unclipped. Raises ``BadInput`` where the model fails, or gives no numbers."""
+        """v (n, *shape) for u (n, *shape), unclipped. Raises ``BadInput`` where the model fails or gives no number."""
         before, after = _ends(self.spec, takes, self.shape)
         try:
             given = np.asarray(self.call(np.asarray(before(u) if before else u, np.float32)))
@@ -294,22 +301,20 @@ class _Model:
         return v
 
     def check(self, takes: Takes, u: np.ndarray) -> float:
-        """The share of values outside the range. Raises ``BadInput`` for a model that does not do the same each time."""
+        """The share of values outside the range. Raises ``BadInput`` for a model that is not the same each time."""
         first, again = self.run(takes, u), self.run(takes, u)
         alone = self.run(takes, u[:3][::-1])[::-1]
-        names = [] if self.keras is None else list(_as_in_training(json.loads(self.keras.to_json())))
-        named = f" ({', '.join(dict.fromkeys(names))})" if names else ""
         if np.abs(first - again).max() > OTHERWISE:
             raise BadInput(
                 f"{self.path}: two passes over the same samples differ, so it draws at random or keeps a value between "
-                f"frames{named}. Build it so that such layers rest in inference (no training=True)."
+                f"frames. Build it without such layers: a generator takes its noise from a draw stage."
             )
         if np.abs(first[:3] - alone).max() > OTHERWISE:
             raise BadInput(
-                f"{self.path}: what it gives for a sample depends on the other samples of its batch{named}, as "
+                f"{self.path}: what it gives for a sample depends on the other samples of its batch, as "
                 "BatchNormalization in training mode does. Build it with training=False."
             )
-        outside = float(((first < -0.01) | (first > 1.01)).mean())
+        outside = _outside(first)
         if self.spec.low is not None and outside > MOST_OUTSIDE:
             raise BadInput(
                 f"{self.path}: samples were expected, from {takes.gives_low:g} to {takes.gives_high:g}, and "
@@ -353,22 +358,33 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _keras(path: Path, data: bytes, spec: InputSpec) -> Any:
+def _keras(path: Path, spec: InputSpec) -> Any:
     """The Keras model of a file, with open sizes as the data have them."""
     import keras
 
-    names = []
-    if data[:2] == b"PK":
+    try:
         with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-    if "config.json" not in names:
-        raise BadInput(f"{path} is no file of model.save(FILE.keras): nothing else is read, a pickle least of all.")
+            config = json.loads(archive.read("config.json"))
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError):
+        raise BadInput(
+            f"{path} is no file of model.save(FILE.keras), and nothing else is read, a pickle least of all."
+        ) from None
+    if foreign := sorted({one["class_name"] for one in _parts(config) if one.get("class_name") in FOREIGN}):
+        raise BadInput(
+            f"{path} has a layer {', '.join(foreign)}, which brings code of its own that would be run: build the model "
+            "of Keras' own layers."
+        )
     model = read_keras(path)
     ends = [len(getattr(model, end, ())) for end in ("inputs", "outputs")]
     if ends != [1, 1]:
         raise BadInput(
             f"{path}: a model with one input and one output was expected; it has {ends[0]} and {ends[1]}. Build one "
             "from a sample to a perturbed sample."
+        )
+    if called := _as_in_training(config):
+        raise BadInput(
+            f"{path}: {', '.join(called)} runs as in training, where layers draw at random or look at the whole batch. "
+            "Build it without training=True."
         )
     wide = [one.path for one in model.variables if "float64" in str(one.dtype)]
     if wide or "float64" in str(model.inputs[0].dtype):
@@ -390,11 +406,12 @@ def _keras(path: Path, data: bytes, spec: InputSpec) -> Any:
 def _given(path: Path, data: bytes) -> GivenFile:
     """The file with the manifest's entry for it."""
     form = path.suffix[1:].lower()
+    if found := problems(data, form):
+        raise BadInput(f"{path} cannot ship: {found[0].text}; {found[0].cure}.")
     try:
-        check_file(data, form, what=str(path))
         graph = read(data, form)
-    except (BundleRefused, BadInput) as error:
-        raise BadInput(f"{path} cannot ship: {str(error).removeprefix('model: ').rstrip('.')}.") from None
+    except BadInput as error:
+        raise BadInput(f"{path} cannot ship: {error}") from None
     if (len(graph.inputs), len(graph.outputs)) != (1, 1):
         raise BadInput(
             f"{path}: a model with one input and one output was expected; it has {len(graph.inputs)} and "
@@ -413,24 +430,27 @@ def _given(path: Path, data: bytes) -> GivenFile:
     return GivenFile(data, entry)
 
 
-def _as_in_training(config: Any) -> Iterator[str]:
-    """The layers of a model's config that are called as in training, by name; else those that could draw."""
-    called, drawing = [], []
-    for layer in _layers(config):
-        name = f"{layer.get('class_name')} {layer.get('config', {}).get('name', '')!r}"
-        nodes = [node for node in layer.get("inbound_nodes") or () if isinstance(node, dict)]
-        if any(node.get("kwargs", {}).get("training") is True for node in nodes):
-            called.append(name)
-        elif any(word in str(layer.get("class_name")) for word in _DRAWS):
-            drawing.append(name)
-    yield from called or drawing
-
-
-def _layers(config: Any) -> Iterator[Mapping[str, Any]]:
-    for part in config.values() if isinstance(config, dict) else config if isinstance(config, list) else ():
-        yield from _layers(part)
-    if isinstance(config, dict) and "class_name" in config and "inbound_nodes" in config:
+def _parts(config: Any) -> Iterator[dict[str, Any]]:
+    """Every table of a model's config, at any depth."""
+    if isinstance(config, dict):
         yield config
+    for part in config.values() if isinstance(config, dict) else config if isinstance(config, list) else ():
+        yield from _parts(part)
+
+
+def _as_in_training(config: Any) -> list[str]:
+    """The layers that a model's config calls with ``training=True``, by class and name."""
+    return [
+        f"{layer.get('class_name')} {layer.get('config', {}).get('name', '')!r}"
+        for layer in _parts(config)
+        for node in layer.get("inbound_nodes") or ()
+        if isinstance(node, dict) and node.get("kwargs", {}).get("training") is True
+    ]
+
+
+def _outside(v: np.ndarray) -> float:
+    """The share of values that lie more than a hundredth outside the unit cube."""
+    return float(((v < -0.01) | (v > 1.01)).mean())
 
 
 def _ends(spec: InputSpec, takes: Takes, shape: tuple[int, ...]) -> tuple[Any, Any]:

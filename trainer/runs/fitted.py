@@ -167,7 +167,7 @@ class FittedPerturber:
         }
 
     def save(self, folder: Path) -> None:
-        """Write ``perturber.json``, ``NAME.keras`` (or a file as it was given) and ``NAME.npy`` into an empty folder."""
+        """Write ``perturber.json``, ``NAME.keras`` (or a given file) and ``NAME.npy`` into an existing empty folder."""
         for name, model in self.models.items():
             model.save(folder / f"{name}.keras")
         for name, table in self.tables.items():
