@@ -219,7 +219,7 @@ def wrap(
         raise BadInput(f"--gives: expected a range as 0:1; got {gives}.")
     if sides is None:
         raise BadInput(f"--size: expected a width and a height as 64x48; got {size}.")
-    takes = {"low": low, "high": high, "layout": layout, "colours": colours}
+    takes: dict[str, Any] = {"low": low, "high": high, "layout": layout, "colours": colours}
     takes["gives"] = [float(end) for end in ends.groups()] if gives else None
     takes["size"] = [int(sides[2]), int(sides[1])] if size else None
     folder = wrap_model(

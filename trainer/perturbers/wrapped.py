@@ -11,7 +11,7 @@ import importlib
 import json
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,7 @@ from pydantic import Field, model_validator
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
 from edgeveil.edge_runtime.manifest.model_lint import problems
+from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, named, otsu, parse
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
@@ -48,36 +49,8 @@ FOREIGN = ("Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer")
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
 OTHERWISE = 1e-3  # of the range: two passes of one kernel differ by less
-SAMPLE, OUTPUT = "sample", "output"
 LEAST_SPREAD = 0.1  # of that of samples: below it, a range is none that a model works on
 _KINDS = f"a file .{', .'.join(FILES)}"
-
-
-@dataclass(frozen=True)
-class Takes:
-    """What a model expects of a sample, and gives back: its range, order of axes and of colours, height and width."""
-
-    low: float = 0.0
-    high: float = 1.0
-    gives_low: float = 0.0
-    gives_high: float = 1.0
-    layout: str = "last"
-    colours: str = "rgb"
-    size: tuple[int, int] | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether it takes and gives the unit cube as it is."""
-        return self == Takes()
-
-    def text(self) -> str:
-        """For people, in the words of the options."""
-        size = "" if self.size is None else f", --size {self.size[1]}x{self.size[0]}"
-        gives = (self.gives_low, self.gives_high)
-        other = "" if gives == (self.low, self.high) else f", --gives {gives[0]:g}:{gives[1]:g}"
-        return (
-            f"--low {self.low:g}, --high {self.high:g}{other}, --layout {self.layout}, --colours {self.colours}{size}"
-        )
 
 
 class Wrapped(Perturber):
@@ -119,7 +92,7 @@ class Wrapped(Perturber):
     def _stated(self) -> Wrapped:
         kind, suffix = self.model.partition(":")[0], Path(self.model).suffix[1:].lower()
         if kind in FUNCTIONS:
-            _parsed(self.model)
+            parse(self.model)
             if (self.low, self.high, self.gives, self.layout, self.size) != (None,) * 5 or self.colours != "rgb":
                 raise ValueError(f"no low, high, gives, layout, colours or size for the function {kind}")
         elif suffix in PICKLES:
@@ -175,8 +148,8 @@ class Wrapped(Perturber):
         Raises ``BadInput``, with the reason, for what cannot ship or is no perturber of such samples.
         """
         x = fit_and_validation(dataset, "perturber")[0].x[:TRIED]
-        name = self.model.partition(":")[0]
-        if name in FUNCTIONS:
+        facts: dict[str, Any]
+        if self.model.partition(":")[0] in FUNCTIONS:
             network, text = _function(self.model, dataset)
             fitted, facts = as_perturber(dataset.input, network, kind="wrapped", model="wrapped"), {"function": text}
             said = f"The function is {text}."
@@ -205,7 +178,8 @@ class Wrapped(Perturber):
             takes = replace(takes, size=(self.size[0], self.size[1]))
         low, high, found = self.low, self.high, False
         if low is None or high is None:
-            low, high, found = *one.find_range(takes, u, self.gives), one.spec.low is not None
+            low, high = one.find_range(takes, u, self.gives)
+            found = one.spec.low is not None
         gives = self.gives or [low, high]
         takes = replace(takes, low=float(low), high=float(high), gives_low=float(gives[0]), gives_high=float(gives[1]))
         return takes, found
@@ -236,7 +210,8 @@ class _Model:
         else:
             (first,), (last,) = self.keras.inputs, self.keras.outputs
             self.shape, self.gives = tuple(first.shape[1:]), tuple(last.shape[1:])
-            self.call = lambda values: np.asarray(self.keras(values, training=False))
+            model = self.keras
+            self.call = lambda values: np.asarray(model(values, training=False))
 
     def layout(self, stated: str | None, size: Sequence[int] | None) -> str:
         """Where the model has its channels, by its shape. Raises ``BadInput`` where that is none of the data's."""
@@ -288,7 +263,7 @@ class _Model:
 
     def run(self, takes: Takes, u: np.ndarray) -> np.ndarray:
         """v (n, *shape) for u (n, *shape), unclipped. Raises ``BadInput`` where the model fails or gives no number."""
-        before, after = _ends(self.spec, takes, self.shape)
+        before, after = ends(self.spec.shape, takes, self.shape)
         try:
             given = np.asarray(self.call(np.asarray(before(u) if before else u, np.float32)))
             v = np.asarray(after(given) if after else given)
@@ -327,7 +302,7 @@ class _Model:
         """The model as a perturber: one Keras model, or the file with small networks before and after it."""
         import keras
 
-        before, after = _ends(self.spec, takes, self.shape)
+        before, after = ends(self.spec.shape, takes, self.shape)
         if self.keras is not None:
             h = sample = keras.Input(self.spec.shape, name=SAMPLE)
             for network in (before, self.keras, after):
@@ -375,11 +350,11 @@ def _keras(path: Path, spec: InputSpec) -> Any:
             "of Keras' own layers."
         )
     model = read_keras(path)
-    ends = [len(getattr(model, end, ())) for end in ("inputs", "outputs")]
-    if ends != [1, 1]:
+    counts = [len(getattr(model, end, ())) for end in ("inputs", "outputs")]
+    if counts != [1, 1]:
         raise BadInput(
-            f"{path}: a model with one input and one output was expected; it has {ends[0]} and {ends[1]}. Build one "
-            "from a sample to a perturbed sample."
+            f"{path}: a model with one input and one output was expected; it has {counts[0]} and {counts[1]}. Build "
+            "one from a sample to a perturbed sample."
         )
     if called := _as_in_training(config):
         raise BadInput(
@@ -420,10 +395,10 @@ def _given(path: Path, data: bytes) -> GivenFile:
     wide = [tensor.name for tensor in graph.tensors() if tensor.dtype == "float64"]
     if wide:
         raise BadInput(f"{path}: float32 was expected, and {wide[0]} is float64. Export it with float32 weights.")
-    ends = [*graph.inputs.items(), *graph.outputs.items()]
+    first, last = [*graph.inputs.items(), *graph.outputs.items()]
     quantised = any("Quantize" in op.kind or op.kind.startswith("QLinear") for op in graph.ops if form == "onnx")
-    precision = "int8" if quantised or ends[0][1].dtype in ("int8", "uint8") else "float32"
-    names = {"inputs": [ends[0][0]], "outputs": [ends[1][0]]}
+    precision = "int8" if quantised or first[1].dtype in ("int8", "uint8") else "float32"
+    names = {"inputs": [first[0]], "outputs": [last[0]]}
     entry = artefact_entry(data, graph, file=f"wrapped.{form}", precision=precision, **names, max_abs=0.0)
     for end, own in (("inputs", SAMPLE), ("outputs", OUTPUT)):
         entry[end][0]["name"] = own
@@ -453,141 +428,24 @@ def _outside(v: np.ndarray) -> float:
     return float(((v < -0.01) | (v > 1.01)).mean())
 
 
-def _ends(spec: InputSpec, takes: Takes, shape: tuple[int, ...]) -> tuple[Any, Any]:
-    """Keras networks from the unit cube to what a model of ``shape`` takes, and back; None for both where it is that.
-
-    Pictures are scaled by a convolution of one pixel, which every board runs, and which orders colours as well.
-    """
-    import keras
-
-    if takes.plain:
-        return None, None
-    h = before = keras.Input(spec.shape, name=SAMPLE)
-    if takes.size is not None:
-        h = keras.layers.Resizing(*takes.size)(h)
-    h = _scaled(spec, h, takes.high - takes.low, takes.low, takes.colours)
-    axes = tuple(range(1, len(spec.shape) + 1))
-    first = takes.layout == "first"
-    h = keras.layers.Permute((axes[-1], *axes[:-1]))(h) if first else h
-    g = after = keras.Input(shape, name=SAMPLE)
-    g = keras.layers.Permute((*axes[1:], axes[0]))(g) if first else g
-    span = takes.gives_high - takes.gives_low
-    g = _scaled(spec, g, 1 / span, -takes.gives_low / span, takes.colours)
-    if takes.size is not None:
-        g = keras.layers.Resizing(*spec.shape[:2])(g)
-    return keras.Model(before, _named(h)), keras.Model(after, _named(g))
-
-
-def _named(h: Any) -> Any:
-    import keras
-
-    return keras.layers.Activation("linear", name=OUTPUT)(h)
-
-
-def _scaled(spec: InputSpec, h: Any, factor: float, offset: float, colours: str) -> Any:
-    import keras
-
-    if spec.kind != "image":
-        return keras.layers.Rescaling(factor, offset)(h)
-    channels = spec.shape[-1]
-    order = np.arange(channels)[::-1] if colours == "bgr" else np.arange(channels)
-    layer = keras.layers.Conv2D(channels, 1, trainable=False)
-    layer.build((None, None, None, channels))
-    layer.set_weights([(factor * np.eye(channels)[order])[None, None].astype(np.float32), np.full(channels, offset)])
-    return layer(h)
-
-
 def _last(spec: InputSpec, h: Any) -> Any:
     """The output of that name, in the unit cube where samples have a range."""
     layers = importlib.import_module("edgeveil.models.layers")
-    return _named(h) if spec.low is None else layers.UnitClip(name=OUTPUT)(h)
+    return named(h) if spec.low is None else layers.UnitClip(name=OUTPUT)(h)
 
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200].rstrip(".")
 
 
-# Plain functions of pictures that people know, as networks of operations that every board runs.
-
-
-@dataclass(frozen=True)
-class Function:
-    """``build(u, value)`` makes the network's output of its input; ``usual`` is the value where none is written."""
-
-    key: str
-    usual: float | None
-    example: str
-    build: Callable[[Any, float], Any]
-
-
-def _blur(h: Any, sigma: float) -> Any:
-    """A Gaussian over rows, then columns, as far as three sigma; at the edge the mean of what is there."""
-    import keras
-
-    high, wide, channels = h.shape[1:]
-    for axis, length in ((0, high), (1, wide)):
-        reach = min(max(1, round(3 * sigma)), length - 1)
-        bell = np.exp(-0.5 * (np.arange(-reach, reach + 1) / sigma) ** 2)
-        bell /= bell.sum()
-        size = [1, 1]
-        size[axis] = 2 * reach + 1
-        layer = keras.layers.DepthwiseConv2D(size, padding="same", use_bias=False)
-        layer.build((None, high, wide, channels))
-        layer.set_weights([np.broadcast_to(bell.reshape(*size, 1, 1), (*size, channels, 1)).astype(np.float32)])
-        there = np.convolve(np.ones(length), bell)[reach : reach + length]
-        edge = np.expand_dims(1 / there, 1 - axis).astype(np.float32)
-        h = keras.layers.Rescaling(np.broadcast_to(edge[..., None], (high, wide, 1)).tolist())(layer(h))
-    return h
-
-
-def _mosaic(h: Any, side: float) -> Any:
-    """The mean of each square of ``side`` pixels; at the edge of what is there."""
-    import keras
-
-    layers = importlib.import_module("edgeveil.models.layers")
-    high, wide, pixels = h.shape[1], h.shape[2], int(side)
-    h = keras.layers.AveragePooling2D(pixels, padding="same")(h)
-    more = [-length % pixels for length in (high, wide)]
-    h = layers.ResizeNearest(high + more[0], wide + more[1])(h)
-    return keras.layers.Cropping2D([(one // 2, one - one // 2) for one in more])(h) if any(more) else h
-
-
-def _silhouette(h: Any, threshold: float) -> Any:
-    """1 above the threshold and 0 below it, from a straight line as steep as one step of 8 bits."""
-    import keras
-
-    return keras.layers.Rescaling(255.0, 0.5 - 255.0 * threshold)(h)
-
-
-FUNCTIONS = {
-    "blur": Function("sigma", 6.0, "blur:sigma=6", _blur),
-    "mosaic": Function("size", 8.0, "mosaic:8", _mosaic),
-    "silhouette": Function("threshold", None, "silhouette", _silhouette),
-}
-
-
-def _parsed(text: str) -> float | None:
-    """The value of a function's text. Raises ``ValueError`` with what was expected."""
-    name, _, rest = text.partition(":")
-    one = FUNCTIONS[name]
-    try:
-        value = float(rest.removeprefix(f"{one.key}=")) if rest else one.usual
-    except ValueError:
-        raise ValueError(f"{one.example}, or another number") from None
-    fits = {"blur": 0.1, "mosaic": 2.0, "silhouette": 0.0}[name]
-    if value is not None and not fits <= value <= (1.0 if name == "silhouette" else 4096.0):
-        most = "1" if name == "silhouette" else "4096"
-        raise ValueError(f"{name}:{one.key}=N from {fits:g} to {most}")
-    if name == "mosaic" and value is not None and value != int(value):
-        raise ValueError("mosaic:N with a whole number of pixels")
-    return value
+# A plain function of pictures.
 
 
 def _function(text: str, dataset: Dataset) -> tuple[Any, str]:
     """The network of a function's text for such data, and the text in full. Raises ``BadInput``."""
     import keras
 
-    spec, name, value = dataset.input, text.partition(":")[0], _parsed(text)
+    spec, name, value = dataset.input, text.partition(":")[0], parse(text)
     if spec.kind != "image":
         raise BadInput(f"{name} is for pictures, and these are {spec.plural}: give a model.")
     if name == "mosaic" and value is not None and value > max(spec.shape[:2]):
@@ -599,14 +457,3 @@ def _function(text: str, dataset: Dataset) -> tuple[Any, str]:
     sample = keras.Input(spec.shape, name=SAMPLE)
     network = keras.Model(sample, _last(spec, FUNCTIONS[name].build(sample, value)))
     return network, f"{name}:{FUNCTIONS[name].key}={value:.6g}"
-
-
-def otsu(u: np.ndarray) -> float:
-    """The threshold that splits the values of u (n, ...), in the unit cube, into the two classes farthest apart."""
-    counts, edges = np.histogram(u, bins=256, range=(0.0, 1.0))
-    middles = (edges[:-1] + edges[1:]) / 2
-    below, mass = counts.cumsum(), (counts * middles).cumsum()
-    above = below[-1] - below
-    with np.errstate(divide="ignore", invalid="ignore"):
-        apart = below * above * (mass / below - (mass[-1] - mass) / above) ** 2
-    return float(edges[1 + int(np.nanargmax(apart))])

@@ -11,8 +11,9 @@ from edgeveil.edge_runtime.api import Perturber, RawFrame
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.models.filters import FUNCTIONS, Takes, ends, otsu
 from edgeveil.trainer import datasets
-from edgeveil.trainer.perturbers.wrapped import Wrapped, otsu
+from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.keys import keygen
@@ -31,7 +32,6 @@ def given(tmp_path_factory):
     from onnx import helper as of
 
     from edgeveil.trainer.export import to_onnx, to_tflite
-    from edgeveil.trainer.perturbers.wrapped import FUNCTIONS
 
     folder, layers = tmp_path_factory.mktemp("given"), keras.layers
     run = prgan_run(folder / "run")
@@ -55,30 +55,30 @@ def given(tmp_path_factory):
         model.save(folder / f"{name}.keras")
         return model
 
-    def ends(h):
+    def squashed(h):
         return layers.Conv2D(1, 3, padding="same", activation="sigmoid")(h)
 
     blur = save("blur", lambda h: FUNCTIONS["blur"].build(h, 1.0))
     (folder / "blur.onnx").write_bytes(to_onnx.convert(blur, ["float32"])["float32"])
     (folder / "blur.tflite").write_bytes(to_tflite.convert(blur, ["float32"])["float32"])
-    save("called", lambda h: ends(layers.Dropout(0.5, name="drops")(h, training=True)))
-    save("norm", lambda h: ends(layers.BatchNormalization(name="norm")(h, training=True)))
+    save("called", lambda h: squashed(layers.Dropout(0.5, name="drops")(h, training=True)))
+    save("norm", lambda h: squashed(layers.BatchNormalization(name="norm")(h, training=True)))
     save("draws", lambda h: Drawing()(h))
     save("batch", lambda h: Batch()(h))
-    save("large", ends, (16, 16, 1))
+    save("large", squashed, (16, 16, 1))
     save("logits", lambda h: layers.Dense(2)(layers.Flatten()(h)))
     save("code", lambda h: layers.Lambda(lambda x: x)(h))
     save("same", lambda h: layers.Activation("linear")(h))
-    save("outside", lambda h: layers.Rescaling(1000.0)(ends(h)))
+    save("outside", lambda h: layers.Rescaling(1000.0)(squashed(h)))
     save("signed", lambda h: layers.Activation("tanh")(layers.Conv2D(1, 3, padding="same")(h)))
-    save("gelu", lambda h: ends(layers.Activation("gelu")(h)))
+    save("gelu", lambda h: squashed(layers.Activation("gelu")(h)))
     one, other = keras.Input((8, 8, 1)), keras.Input((8, 8, 1))
     keras.Model([one, other], layers.Add()([one, other])).save(folder / "two.keras")
     save("wide", lambda h: layers.Conv2D(1, 3, padding="same", dtype="float64")(h))
 
     def graph(name, nodes, shape=(1, 8, 8, 1), kind=TensorProto.FLOAT):
-        ends = [[of.make_tensor_value_info(end, kind, shape)] for end in "xy"]
-        made = of.make_model(of.make_graph(nodes, "g", *ends), opset_imports=[of.make_opsetid("", 13)], ir_version=7)
+        both = [[of.make_tensor_value_info(end, kind, shape)] for end in "xy"]
+        made = of.make_model(of.make_graph(nodes, "g", *both), opset_imports=[of.make_opsetid("", 13)], ir_version=7)
         (folder / f"{name}.onnx").write_bytes(made.SerializeToString())
 
     graph("first", [of.make_node("AveragePool", ["x"], ["y"], kernel_shape=[3, 3], pads=[1] * 4)], (1, 1, 8, 8))
@@ -218,6 +218,17 @@ def test_a_range_is_found(given, digits):
     fitted, facts, _ = one.open(digits)
     assert facts["takes"]["size"] == (16, 16)
     assert fitted.frames(digits.x[:2]).shape == (2, 8, 8, 1)
+
+
+def test_colours_axes_and_size_come_back():
+    u = np.random.default_rng(0).random((2, 4, 6, 3), np.float32)
+    takes = Takes(low=-1.0, high=1.0, gives_low=-1.0, gives_high=1.0, layout="first", colours="bgr")
+    before, after = ends((4, 6, 3), takes, (3, 4, 6))
+    inside = np.asarray(before(u))
+    assert np.allclose(inside, np.moveaxis(2 * u[..., ::-1] - 1, -1, 1), atol=1e-6)
+    assert np.allclose(after(inside), u, atol=1e-6)
+    before, after = ends((4, 6, 3), Takes(size=(8, 12)), (8, 12, 3))
+    assert (before(u).shape, after(before(u)).shape) == ((2, 8, 12, 3), (2, 4, 6, 3))
 
 
 @pytest.mark.parametrize(
