@@ -122,13 +122,9 @@ def begin(*, anyway: bool) -> None:
         raise SystemExit(3)
 
 
-# Several artefacts and interpreters timed in turns, in one process: ratios that survive a noisy machine.
-#
-#     python -m edgeveil.devices.compare spec.json > result.json
-#
-# Runs in the ``bench`` environment, which has all four interpreters, and needs only numpy and them: the files to time
-# were prepared before (``trainer/cli/bench_command.py``). In every round each contender has one short series, in a
-# new random order; ratios are taken within rounds, and their interval is a bootstrap over rounds.
+# Several artefacts and interpreters timed in turns in one process (python -m edgeveil.devices.compare SPEC >
+# RESULT): each contender has one short series in every round, in a new random order; ratios are taken within rounds.
+# It needs numpy and the interpreters of the ``bench`` environment; ``trainer/cli/bench_command.py`` prepares the files.
 
 
 # Those first that do not start once another library has been loaded; none that runs compiled files alone.

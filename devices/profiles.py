@@ -53,8 +53,12 @@ _Artefacts = Annotated[tuple[_Artefact, ...], Field(strict=False, min_length=1),
 # A name of the registry of compilers, which alone says what program that is; never a path.
 _Compiler = Annotated[str, matching(r"[a-z0-9][a-z0-9_-]{0,39}", "the name of a compiler")]
 _LOADS_CODE = re.compile(r"(LD_|PYTHON|GLIBC|GCONV)\w*|PATH|ENV|BASH_ENV|LOCPATH")
+# What a foreign profile may name unasked: groups of cameras and accelerators, the system's Pythons, and readings.
+_GROUPS = ("video", "render", "plugdev", "users", "apex")
+_PYTHONS = re.compile(r"/usr/(local/)?bin/python3(\.\d+)?")
+_READINGS = re.compile(r"zone:.*|/sys/(?!.*\.\.).*")
 _Version = Annotated[str, matching(r"\d+(\.\d+){0,3}", 'a version such as "3.11"')]
-_User = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a user")]
+_User = Annotated[str, matching(r"(?!root$)[a-z_][a-z0-9_-]{0,30}", "the name of a user other than root")]
 _Group = Annotated[str, matching(r"[a-z_][a-z0-9_-]{0,30}", "the name of a group")]
 _Path = Annotated[str, matching(r"(/[A-Za-z0-9._-]+)+", "a plain path")]
 # What a library reads as it is loaded. A quote or a percent sign would mean something else in a unit.
@@ -206,6 +210,8 @@ class Profile(Table):
                 names = backends_on(check_device(backend.device), runs) if backend.device else None
                 if backend.device and backend.name not in (names or ()):
                     raise ValueError(f"{backend.name} cannot ask for the device {backend.device!r}; see {PAGE}.")
+        if len({self.service.user, self.service.inside_user, self.service.camera_user}) < 3:
+            raise ValueError("service.user, inside_user and camera_user must be three users.")
         run = {artefact for backend in self.backends for artefact in backend.artefacts}
         for artefact in self.artefacts:
             if artefact not in run:
@@ -252,8 +258,13 @@ class Profile(Table):
         return {"artefacts": list(self.artefacts), "backends": [backend.name for backend in self.backends]}
 
     def commands(self) -> list[str]:
-        """What of it runs on a board, or changes what runs there: commands that are sensors, and the environment."""
-        asked = [f"{name} = {place}" for name, place in self.sensors.items() if place.startswith("!")]
+        """What of it runs on a board, or changes what runs there: commands and files of any kind that are sensors, the
+        environment, another Python than the system's, and groups that may do more than open a camera."""
+        places = {name: place for name, place in self.sensors.items() if name != "expected_power_mode"}
+        asked = [f"{name} = {place}" for name, place in places.items() if not _READINGS.fullmatch(place)]
+        asked += [] if _PYTHONS.fullmatch(self.service.python) else [f"python = {self.service.python}"]
+        named = (self.camera.group, self.camera.usb_group, self.accelerator_group)
+        asked += [f"group = {group}" for group in named if group and group not in _GROUPS]
         return asked + [f"{name}={value}" for name, value in self.service.environment.items()]
 
     def text(self) -> str:

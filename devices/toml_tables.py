@@ -62,7 +62,7 @@ def read_toml(path: Path, what: str, page: str) -> dict[str, Any]:
     text = written_text(path, f"The {what} ({page} shows one)")
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise BadInput(f"the {what} {path} is not TOML: {error}. {page} shows one.") from None
 
 

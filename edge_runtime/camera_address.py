@@ -29,9 +29,14 @@ def parse(text: str) -> Address:
     except ValueError:
         parts, host, port = None, None, None
     default = None if parts is None else fact_of(SOURCES, parts.scheme, "port")
-    if parts is None or default is None or not host or any(c <= " " or c > "~" for c in text):
+    # In "http://ann:12/34@HOST" the password has a slash, and its beginning would be taken for a port.
+    cut = parts is not None and (parts.fragment or (parts.username is None and "@" in parts.path + parts.query))
+    if parts is None or default is None or not host or cut or any(c <= " " or c > "~" for c in text):
         first, *others = (kind + "//" for kind in with_fact("port"))
-        problem = "expected an address as {}HOST:PORT/PATH, {}; this is not one"
+        problem = (
+            "expected an address as {}HOST:PORT/PATH, {}; this is not one. Write / ? # @ of a name, password or path "
+            "as %2F %3F %23 %40, or put USER:PASSWORD into a file (--source-credentials)"
+        )
         raise BadInput(problem.format(first, " or ".join([", ".join(others[:-1]), *others[-1:]])))
     port = port or default
     name = "[{}]".format(host) if ":" in host else host

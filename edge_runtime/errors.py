@@ -108,6 +108,13 @@ def reason(error: BaseException) -> str:
     return (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
 
 
+def shown(text: Any) -> str:
+    """A text for a terminal: what others wrote in it may not command that, nor turn letters round."""
+    return "".join(
+        one if one.isprintable() or one in "\n\t\u00a0" or "\ud800" <= one <= "\udfff" else "?" for one in str(text)
+    )
+
+
 def written_text(path: Any, what: str, *, most: int = 2**24) -> str:
     """The text of a file that a person wrote: UTF-8, with or without a byte order mark, at most ``most`` bytes.
 

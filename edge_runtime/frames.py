@@ -18,6 +18,8 @@ from edgeveil.edge_runtime.errors import PrivacyStop
 _PIPELINE = object()
 _set = object.__setattr__  # a PerturbedFrame has none of its own
 _WHOLE = re.compile(r"0*([0-9]+)(?:\.0*)?")
+# What shows nothing and is no format or control character: fillers, joiners and variation selectors.
+_UNSEEN = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0000-\U000e0fff]")
 
 
 def _refuse(what: str) -> Callable[..., NoReturn]:
@@ -42,9 +44,13 @@ class Subject(int):
 
 
 def one_spelling(name: str) -> str:
-    """The name in Unicode's compatibility form, with folded case and single spaces, as tables are published; a whole
+    """The name in Unicode's compatibility form, with folded case, single spaces and nothing that does not show; a whole
     number without leading zeros and fraction."""
-    text = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    seen = [one for one in _UNSEEN.sub("", name) if one.isspace() or unicodedata.category(one) not in ("Cc", "Cf")]
+    text = "".join(seen)
+    for _ in range(2):  # folding decomposes some letters, and their parts fold once more
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    text = " ".join(text.split())
     whole = _WHOLE.fullmatch(text)
     return text if whole is None else whole.group(1)
 

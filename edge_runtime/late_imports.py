@@ -28,7 +28,7 @@ else:
 
     np = _Later()
 
-__all__ = ["decoded", "film_name", "np", "opencv", "read_picture"]
+__all__ = ["decoded", "film_name", "np", "opencv"]
 
 
 MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
@@ -58,15 +58,6 @@ def decoded(data: bytes) -> Any:
         return None
 
 
-def read_picture(path: Union[str, "os.PathLike[str]"]) -> Any:
-    """The picture of a file, as ``decoded``; None where it cannot be read."""
-    try:
-        with open(path, "rb") as file:
-            return decoded(file.read())
-    except OSError:
-        return None
-
-
 def film_name(path: Union[str, "os.PathLike[str]"]) -> str:
     """``path`` as OpenCV may open it. Raises ``BadInput`` where it is not UTF-8."""
     name = os.fspath(path)
@@ -74,4 +65,4 @@ def film_name(path: Union[str, "os.PathLike[str]"]) -> str:
         name.encode("utf-8")
     except UnicodeEncodeError:
         raise BadInput("OpenCV opens films by names in UTF-8 alone; {!r} is none: rename it".format(name)) from None
-    return name
+    return os.path.join(os.curdir, name)  # FFmpeg takes the beginning of 10:30.mp4 for a protocol

@@ -1,5 +1,6 @@
 """What every test shares: quiet TensorFlow, the helper modules beside the tests, and the real data sets."""
 
+import functools
 import os
 import shutil
 import signal
@@ -8,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+import typer.main
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("KERAS_BACKEND", "tensorflow")
@@ -18,6 +20,8 @@ from tests.support import machine_identifier, once, programs, seeds
 ASKED: set[Path] = set()
 LEFT_OUT = pytest.StashKey[int]()
 seeds.move()
+# To build the tree of commands takes fifty times as long as to read a line by it, and it is the same each time.
+typer.main.get_command = functools.cache(typer.main.get_command)
 # Nothing of a test must outlast a power cut. What reaches a disk, and when, is asked of one that writes down what it is
 # told (tests/support/boards/power_cut.py), and processes that tests start wait for the real one.
 os.fsync = lambda _handle: None
@@ -64,6 +68,7 @@ def pytest_collection_modifyitems(config, items):
     if left and not any("::" in word for word in config.args):
         config.hook.pytest_deselected(items=left)
         items[:] = kept
+        config.sorted_by_night = tuple({item.nodeid for item in of} for of in (kept, left))
         config.stash[LEFT_OUT] = 0 if nightly else len(left)
     # Two workers that end with short files end together.
     items.sort(key=lambda item: not item.nodeid.startswith(("tests/scripts/", "tests/walk/", "tests/trainer/")))

@@ -65,6 +65,10 @@ def test_every_test_that_is_named_is_there():
     named = set(re.findall(r"`(tests/[\w/.]+)`", (ROOT / "CONTRIBUTING.md").read_text()))
     assert named
     assert sorted(name for name in named if not (ROOT / name).exists()) == []
+    rows = set(re.findall(r"`(\w+\.toml|test_\w+)`", (ROOT / "docs/reference/tested.md").read_text()))
+    files = list((ROOT / "tests").rglob("*.*"))
+    defined = set(re.findall(r"def (test_\w+)", " ".join(one.read_text() for one in files if one.suffix == ".py")))
+    assert sorted(rows - defined - {one.name for one in files}) == []
 
 
 def site(folder, *, plant=""):

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import tomllib
 
 from tests.walk.examples import edgeveil
 
@@ -62,6 +63,12 @@ def test_every_file_of_the_repository_that_is_named_exists(page):
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_every_test_that_is_named_is_there(page):
     named = {(path.removeprefix("tests/"), test) for path, test in _TEST.findall(prose(page))}
+    assert [one for one in named if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
+
+
+def test_every_public_report_that_showed_a_fault_names_a_test_that_is_there():
+    found = tomllib.loads((ROOT / "tests/public_reports.toml").read_text())
+    named = [row["test"].split("::") for row in found["reports"] if row["test"] or row["kind"]]
     assert [one for one in named if f"\ndef {one[1]}(" not in (ROOT / "tests" / one[0]).read_text()] == []
 
 

@@ -8,6 +8,7 @@ import sys
 import numpy as np
 import pytest
 
+from edgeveil.edge_runtime.sources.video import VideoSource
 from tests.support import import_graph, tiny_models
 from tests.support.checkout import PACKAGES, ROOT
 
@@ -49,6 +50,17 @@ def picture(path, value=0, size=(8, 8)):
     path.write_bytes(cv2.imencode(".png", np.full(size, value, np.uint8))[1].tobytes())
 
 
+@pytest.mark.parametrize("name", ["10:30:00.avi", "concat:a|b.avi", "100%20.avi", "%03d.avi", "-o.avi", "[a]*?.avi"])
+def test_a_film_is_opened_by_its_name_and_not_by_what_ffmpeg_takes_it_for(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    film = cv2.VideoWriter("film.avi", cv2.VideoWriter_fourcc(*"MJPG"), 5, (32, 24))
+    film.write(np.zeros((24, 32, 3), np.uint8))
+    film.release()
+    (tmp_path / "film.avi").rename(name)
+    with VideoSource(name, {"kind": "image", "shape": [24, 32, 3], "dtype": "uint8"}) as source:
+        assert source.next().index == 0
+
+
 @pytest.fixture
 def pictures(tmp_path):
     """24 pictures with a CSV of their labels, and one more that no line of UTF-8 can name."""
@@ -75,7 +87,7 @@ def test_half_a_picture_is_one_sentence_and_a_hidden_one_none(pictures):
     code, out, err = edgeveil(pictures.parent, "data", "inspect", f"images:{pictures.name}", "--sensitive", "who")
     assert code == 2
     assert b"24 pictures" in out
-    assert b"a/2.png cannot be read as a picture: it is damaged or empty." in err
+    assert b"a/2.png cannot be read as a picture: it is damaged, too large, or of another kind." in err
 
 
 def test_pictures_and_films_before_and_after(tmp_path):

@@ -31,27 +31,28 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        82_700,
+        82_760,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
-        "have it, the command tree, and the cost of anybody's model.",
+        "have it, the command tree, the cost of anybody's model, and one reader for each format of data.",
     ),
-    "spine lines": Budget(73_400, 52_000, "The product without ext/."),
+    "spine lines": Budget(73_410, 52_000, "The product without ext/."),
     "modules": Budget(
-        422, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
+        420, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_250, 7_000, "The tables of sources, sinks and attacks; the fields of schema 1 from findings."
+        7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        73_900,
+        74_480,
         55_000,
-        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands.",
+        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, and "
+        "of 86 public bug reports.",
     ),
 }
 

@@ -248,3 +248,15 @@ def test_nothing_else_renames():
 def test_a_rename_is_found(call):
     assert list(renames(call)) == [1]
     assert not list(renames("text.replace('a', 'b'), time.replace(microsecond=0), disk.rename(a, b)"))
+
+
+# A draft must not be there, and a point of a sweep is not computed again.
+NEW = ("draft(", "_path(out, task)")
+
+
+def test_results_that_are_there_are_kept():
+    places = [one for folder in ("cli", "report", "ext/sweep") for one in (ROOT / "trainer" / folder).glob("*.py")]
+    nodes = [node for path in places for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)]
+    calls = [ast.unparse(node) for node in nodes if getattr(node.func, "id", "") == "write_atomic"]
+    assert [one for one in calls if "keep_old=True" not in one and not any(name in one for name in NEW)] == []
+    assert len(calls) > 6

@@ -29,7 +29,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.mulan import checked_features, checked_labels
-from edgeveil.trainer.graphs.files import read_keras
+from edgeveil.trainer.graphs.cost import read_keras
 
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rank deficiency
 BLOCK = 4096  # rows at a time, so that a block's coordinates stay in the cache between the two products

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from edgeveil.edge_runtime.errors import shown
+
 LINE_EVERY_S = 10.0
 QUIET_S, AVERAGE_S = 2.0, 10.0  # no rate before, and over how long it is taken
 
@@ -100,7 +102,7 @@ def progress(title: str, *, total: int, done: int = 0) -> Iterator[Steps]:
 
 def say(text: str) -> None:
     """Print a line to stderr."""
-    print(text, file=sys.stderr, flush=True)
+    print(shown(text), file=sys.stderr, flush=True)
 
 
 @contextmanager

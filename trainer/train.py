@@ -38,10 +38,7 @@ from edgeveil.trainer.runs.run import Head as FittedHead
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
-_WHAT = {
-    "mean": "the mean, in half ranges,",
-    "share": "a share",
-}
+_WHAT = {"mean": "the mean, in half ranges,", "share": "a share"}
 EXTREMES = "The bounds are extremes of training rows, and they ship: public ones would tell nothing of anybody."
 
 
@@ -56,12 +53,7 @@ def promised(fitted: FittedPerturber, asked: Spending) -> FittedPerturber:
         raise BadInput(
             f"`spending.most`: expected at least what one release costs, {micro / MICRO:g}; got {asked.most:g}."
         )
-    claim = {
-        "micro_epsilon": micro,
-        "unit": asked.unit,
-        "most_micro_epsilon": most,
-        "period_s": asked.period_s,
-    }
+    claim = {"micro_epsilon": micro, "unit": asked.unit, "most_micro_epsilon": most, "period_s": asked.period_s}
     return replace(fitted, spending=claim)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from edgeveil.devices.transports.base import digest
 from edgeveil.edge_runtime import camera_address
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, shown
 from edgeveil.edge_runtime.kinds import SINKS, SOURCES, fact_of, needs_daemon
 from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.paths import FIRST, service_of
@@ -141,8 +141,7 @@ class Facts:
             "rights": f"{'may' if self.sudo else 'may NOT'} sudo, systemd {'runs' if self.systemd else 'does not run'}",
             "edgeveil": release + (", its service is installed" if there is not None and there.service else ""),
         }
-        made = "\n".join(f"{name:14} {value}" for name, value in lines.items())
-        return "".join(one if one.isprintable() or one == "\n" else "?" for one in made)
+        return shown("\n".join(f"{name:14} {value}" for name, value in lines.items()))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from edgeveil.devices.transports.base import Completed, Progress, already_sent, check, digest, holds
-from edgeveil.devices.transports.ssh_login import Ask, Login, Place, route
+from edgeveil.devices.transports.ssh_login import Ask, Login, Place, known_keys, route
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 
 CONNECT_S = 15.0
@@ -55,11 +55,13 @@ class SshTransport:
 
         client = paramiko.SSHClient()
         client.set_missing_host_key_policy(paramiko.RejectPolicy())
-        for file in filter(Path.exists, place.known_hosts):
-            try:
-                client.load_system_host_keys(str(file))
-            except OSError as error:
-                raise BadInput(f"The host keys in {file} cannot be read: {error.strerror}.") from None
+        try:
+            entries, revoked = known_keys(filter(Path.exists, place.known_hosts))
+        except OSError as error:
+            raise BadInput(f"The host keys in {error.filename} cannot be read: {error.strerror}.") from None
+        for entry in reversed(entries):  # of two keys of a kind the first counts
+            for name in entry.hostnames:
+                client.get_host_keys().add(name, entry.key.get_name(), entry.key)
         try:
             line = self._line_to(place)
             self._clients.append(client)
@@ -86,6 +88,11 @@ class SshTransport:
             ) from None
         except paramiko.SSHException as error:
             if "not found in known_hosts" in str(error):
+                if client.get_transport().get_remote_server_key().asbytes() in revoked:
+                    raise BadInput(
+                        f"{place.name} shows a host key that known_hosts marks as @revoked: give the board a new one "
+                        "(ssh-keygen -A), or take that line out."
+                    ) from None
                 raise BadInput(
                     f"The host key of {place.name} is unknown. Compare its fingerprint with the board's "
                     "(ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub), then: "

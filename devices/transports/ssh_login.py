@@ -5,19 +5,27 @@ from __future__ import annotations
 import base64
 import contextlib
 import getpass
-from collections.abc import Callable, Iterator
+import io
+import os
+import re
+import shlex
+import socket
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from glob import glob
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.errors import BadInput, reason, written_text
 
 CONFIG = "~/.ssh/config"
 DEFAULT_KEYS = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 TRIES = 3  # for a passphrase, as ssh
 _OPENSSH = b"openssh-key-v1\0"
+_ALONE = ("all", "canonical", "final")  # criteria of Match without a value, and those with one
+_WITH_VALUE = ("host", "originalhost", "user", "localuser", "exec")
+_HASHED = re.compile(r"\|1\|[A-Za-z0-9+/]{27}=\|[A-Za-z0-9+/]{27}=")
 
 Ask = Callable[[str], str]  # shows a prompt, and returns the secret that was typed
 
@@ -27,6 +35,7 @@ class Place:
     """One host on the way to a board. ``name``: as it was written; ``key_name``: as known_hosts has it.
 
     ``identity``: the key that was asked for; ``identities``: those of the configuration; ``only``: no others are tried.
+    ``agent``: the socket of the agent, "none" for none, None for that of the environment.
     """
 
     name: str
@@ -38,6 +47,7 @@ class Place:
     identity: Path | None
     identities: tuple[Path, ...]
     only: bool
+    agent: str | None
     jumps: tuple[str, ...]
 
     def __str__(self) -> str:
@@ -64,7 +74,9 @@ def route(
 
 def has_alias(name: str) -> bool:
     """Whether ``~/.ssh/config`` has a ``Host`` of exactly that name. Raises ``BadInput`` if it cannot be read."""
-    return Path(CONFIG).expanduser().is_file() and name in _config().get_hostnames()
+    _config()
+    lines = (line.replace("=", " ", 1).replace('"', " ").split() for line in _lines(Path(CONFIG).expanduser()))
+    return any(name in line[1:] for line in lines if line and line[0].lower() == "host")
 
 
 def _config() -> Any:
@@ -79,7 +91,7 @@ def _config() -> Any:
 def _lines(path: Path) -> Iterator[str]:
     """The lines of a configuration, with those of the files that it includes before its first host."""
     at_top = True
-    for line in path.read_text().splitlines(keepends=True) if path.is_file() else ():
+    for line in written_text(path, "A configuration of ssh").splitlines(keepends=True) if path.is_file() else ():
         word, _, rest = line.strip().replace("=", " ", 1).partition(" ")
         at_top = at_top and word.lower() not in ("host", "match")
         if word.lower() == "include" and at_top:
@@ -87,8 +99,28 @@ def _lines(path: Path) -> Iterator[str]:
                 for file in sorted(glob(str(path.parent / Path(pattern).expanduser()))):  # noqa: PTH207 - it may be absolute
                     yield from (*_lines(Path(file)), "Host *\n")
         else:
-            yield line
+            yield _match(rest) if word.lower() == "match" else line
     yield "\n"
+
+
+def _match(rest: str) -> str:
+    """A line with ``Match`` as paramiko reads it, for which a criterion that it does not know fits every host.
+
+    Here it fits none. Raises ``ValueError`` for one without its value.
+    """
+    words, out = iter(shlex.split(rest)), ["Match"]
+    for word in words:
+        criterion, _, value = word.partition("=")
+        name = criterion.lower().lstrip("!")
+        if name not in _ALONE + _WITH_VALUE:
+            return "Host !*\n"
+        out.append(criterion.lower())
+        if name in _WITH_VALUE:
+            value = value or next(words, "")
+            if not value:
+                raise ValueError(f"Match {criterion} has no value")
+            out.append(shlex.quote(value))
+    return " ".join(out) + "\n"
 
 
 def _place(
@@ -110,7 +142,7 @@ def _place(
     if jumps == "none" and asked.get("proxycommand"):
         raise BadInput(f"{CONFIG} reaches {name} by ProxyCommand, which EdgeVeil does not run: use ProxyJump there.")
     host, hosts = asked["hostname"], asked.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2").split()
-    plain = asked.get("hostkeyalias") or host
+    plain, agent = asked.get("hostkeyalias") or host, asked.get("identityagent", "SSH_AUTH_SOCK")
     return Place(
         name=name,
         host=host,
@@ -121,6 +153,7 @@ def _place(
         identity=identity,
         identities=tuple(Path(one).expanduser() for one in asked.get("identityfile", ())),
         only=identity is not None or asked.get("identitiesonly", "no") == "yes",
+        agent=None if agent == "SSH_AUTH_SOCK" else os.path.expandvars(str(Path(agent).expanduser())),
         jumps=() if jumps == "none" else tuple(part.strip() for part in jumps.split(",")),
     )
 
@@ -148,6 +181,29 @@ def host_of(url: Any) -> str:
     return url.netloc[at : at + len(host)]
 
 
+def known_keys(files: Iterable[Path]) -> tuple[list[Any], frozenset[bytes]]:
+    """The entries of files of host keys, and the keys that they mark as revoked.
+
+    As in ssh, a line that cannot be read is left out. Raises ``OSError``.
+    """
+    from paramiko.hostkeys import HostKeyEntry
+
+    entries, revoked = [], set()
+    for line in "\n".join(file.read_bytes().decode("utf-8-sig", "replace") for file in files).splitlines():
+        words = line.split()
+        marker = words.pop(0) if line.startswith("@") else ""
+        try:
+            entry = None if line.startswith("#") else HostKeyEntry.from_line(" ".join(words))
+        except Exception:  # noqa: S112 - paramiko's kinds: of a key, of its base64, of its numbers
+            continue
+        if entry is not None and marker == "@revoked":
+            revoked.add(entry.key.asbytes())
+        elif entry is not None and not marker:
+            entry.hostnames = [name for name in entry.hostnames if name[:1] != "|" or _HASHED.fullmatch(name)]
+            entries.append(entry)
+    return [entry for entry in entries if entry.key.asbytes() not in revoked], frozenset(revoked)
+
+
 class Login:
     """Logs in at ``place``: keys of the agent and of files, then passphrases of these, then a password.
 
@@ -163,8 +219,8 @@ class Login:
         import paramiko
 
         agent = None
-        with contextlib.suppress(OSError, paramiko.SSHException):
-            agent = paramiko.Agent()
+        with contextlib.suppress(OSError, ValueError, paramiko.SSHException):
+            agent = self._agent()
         try:
             for key in self._keys(agent.get_keys() if agent is not None else ()):
                 if self._accepted(transport, transport.auth_publickey, key):
@@ -174,13 +230,25 @@ class Login:
                     return
         finally:
             if agent is not None:
-                agent.close()
+                agent._close()
         if self._locked and self._ask is None:
             raise BadInput(
                 f"The private key {self._locked[0]} has a passphrase, and there is no terminal to ask on: load it into "
                 f"the agent (ssh-add {self._locked[0]})."
             )
         raise paramiko.AuthenticationException("no key or password was accepted")
+
+    def _agent(self) -> Any:
+        """The agent, if there is to be one. Raises ``OSError`` and paramiko's errors."""
+        from paramiko.agent import Agent, AgentSSH
+
+        place = self._place.agent
+        if place is None or place == "none":
+            return Agent() if place is None else None
+        line, agent = socket.socket(socket.AF_UNIX), AgentSSH()
+        line.connect(place)
+        agent._connect(line)
+        return agent
 
     def _accepted(self, transport: Any, log_in: Callable[[str, Any], list[str]], secret: Any) -> bool:
         """Whether that completed the login; False too where a second way must follow."""
@@ -251,9 +319,14 @@ def _read_key(path: Path, passphrase: str | None) -> Any:
     """The key in a file. Raises ``_Locked`` if it has a passphrase, ``ValueError`` if it is none or that is wrong."""
     import paramiko
 
+    text = path.read_bytes()
+    if b"PRIVATE KEY-----" not in text:
+        raise ValueError("no private key of OpenSSH or PEM (puttygen -O private-openssh converts one of PuTTY)")
+    if b" OPENSSH PRIVATE KEY-----" not in text:  # paramiko does not read PKCS#8
+        text = _as_openssh(text, passphrase)
     for kind in (paramiko.Ed25519Key, paramiko.ECDSAKey, paramiko.RSAKey):
         try:
-            key = kind.from_private_key_file(str(path), passphrase)
+            key = kind.from_private_key(io.StringIO(text.decode("ascii")), passphrase)
         except paramiko.PasswordRequiredException:
             raise _Locked from None
         except (ValueError, IndexError, paramiko.SSHException) as error:
@@ -264,6 +337,23 @@ def _read_key(path: Path, passphrase: str | None) -> Any:
             key.load_certificate(str(certificate))
         return key
     raise ValueError(problem)
+
+
+def _as_openssh(text: bytes, passphrase: str | None) -> bytes:
+    """A PEM key in OpenSSH's format, open. Raises ``_Locked`` if its passphrase is missing, else ``ValueError``."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives import serialization as form
+
+    try:
+        try:
+            key = form.load_pem_private_key(text, passphrase.encode() if passphrase else None)
+        except TypeError:  # also for a passphrase of a key that has none
+            if passphrase is None:
+                raise _Locked from None
+            key = form.load_pem_private_key(text, None)
+        return key.private_bytes(form.Encoding.PEM, form.PrivateFormat.OpenSSH, form.NoEncryption())
+    except UnsupportedAlgorithm as error:
+        raise ValueError(str(error)) from None
 
 
 def _public(private: bytes) -> bytes | None:

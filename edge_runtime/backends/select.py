@@ -9,7 +9,7 @@ from edgeveil.edge_runtime import device as devices
 from edgeveil.edge_runtime.backends.base import Backend
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.kinds import backends, formats
-from edgeveil.edge_runtime.manifest.model_lint import problem_of
+from edgeveil.edge_runtime.manifest.model_lint import problems
 from edgeveil.edge_runtime.registry import Kind
 
 KERNELS = ("production", "reference")
@@ -58,9 +58,9 @@ def open_backend(
             names = ", ".join(backends_for(format))
             raise BadInput("expected a backend that runs {} ({}, or auto); got {!r}".format(format, names, backend))
     kinds = _for_device(kinds, format, model, kernels, device)
-    problem = problem_of(model) if format == "onnx" else None
-    if problem:
-        raise NoBackend("no backend can run this onnx artefact: {}. Export it again, all in one file".format(problem))
+    for problem in problems(model, format) if format == "onnx" else ():
+        if problem.rule == "whole":
+            raise NoBackend("no backend can run this onnx artefact: {}. Cure: {}".format(problem.text, problem.cure))
     reasons = []
     for kind in kinds:
         if not _is_here(kind):

@@ -21,9 +21,7 @@ class LiteRT(Backend):
     package = "ai_edge_litert"
     formats = {"tflite": "ai-edge-litert"}
     devices = {"edgetpu": ("tflite",)}
-    compiled = {
-        "edgetpu": (("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH"),
-    }
+    compiled = {"edgetpu": (("tflite", "int8"), ("tflite", "int8"), "edgetpu_compiler on PATH")}
     calls = "dup dup2 dup3 epoll_create1 epoll_ctl epoll_pwait epoll_wait eventfd2 pipe2 sysinfo uname"  # its notice
     copies = True
 

@@ -15,7 +15,8 @@ import statistics
 import subprocess
 from typing import Any, Callable, Dict, List, Mapping, Optional
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.util import filesystem
 
 NAMES = (
     *("clock_khz", "governor", "temperature_millic", "gpu_temperature_millic", "throttled", "power_mw", "power_uw"),
@@ -35,11 +36,7 @@ def parse(text: Optional[str]) -> Dict[str, str]:
     if not text:
         return {}
     if not text.lstrip().startswith("{"):
-        try:
-            with open(text, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError):
-            raise BadInput("expected a JSON file of sensors in {}; it cannot be read".format(text)) from None
+        text = written_text(text, "a JSON file of sensors")
     try:
         found = json.loads(text)
     except ValueError:
@@ -119,8 +116,7 @@ def read(place: str, run: Callable[..., bytes] = subprocess.check_output) -> Opt
             command = shlex.split(place[1:])
             data = run(command, stderr=subprocess.DEVNULL, timeout=5, preexec_fn=None if os.geteuid() else _as_nobody())
         else:
-            with open(os.path.expanduser(place), "rb") as file:
-                data = file.read(4096)
+            data = filesystem.read_strict(os.path.expanduser(place), 4096, links=True) or b""  # a pipe would hold it up
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return data.decode("utf-8", "replace").strip() or None

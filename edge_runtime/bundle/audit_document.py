@@ -39,18 +39,7 @@ from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BundleRefused
 from edgeveil.edge_runtime.manifest.manifest import Manifest
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.edge_runtime.util.validate import (
-    ANY,
-    Field,
-    check,
-    each,
-    one_of,
-    real,
-    record,
-    show,
-    truth,
-    whole,
-)
+from edgeveil.edge_runtime.util.validate import ANY, Field, check, each, one_of, real, record, show, truth, whole
 
 SCHEMA, KIND, CARD_KIND = 2, "edgeveil-audit", "edgeveil-privacy-card"
 COUNTED = "counts of people"  # whose guarantee is not of the audit but of the manifest
@@ -124,7 +113,7 @@ _VERDICT = record(
             }
         ),
         "needed": record({"unit": _WORDS, "total": whole(), "more": whole()}, null=True),
-    },
+    }
 )
 # What the privacy card repeats of each audit, by the card's schema.
 _ON_CARD = {

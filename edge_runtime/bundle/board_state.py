@@ -255,11 +255,7 @@ def statement(audit: bytes, speaks_of: Mapping[str, Any], pipeline: Mapping[str,
 
 
 def check_countersigned(
-    manifest: Manifest,
-    members: Dict[str, bytes],
-    maker: str,
-    auditors: Role,
-    revoked: FrozenSet[str] = frozenset(),
+    manifest: Manifest, members: Dict[str, bytes], maker: str, auditors: Role, revoked: FrozenSet[str] = frozenset()
 ) -> None:
     """Raise ``BundleRefused`` unless enough ``auditors`` signed the audit in a verified bundle.
 

@@ -150,8 +150,8 @@ def _read(root: str, name: str) -> Optional[Seen]:
     if schema in _FIELDS:
         seen = Seen(**dict(document, keys=tuple(document.get("keys", ()))))
         numbers = (seen.version, seen.changed_at, seen.up_s, seen.counted_s, seen.trust_version)
-        wrong = {type(number) for number in numbers} != {int} or {type(key) for key in seen.keys} - {str}
-        if wrong or set(document) != set(Seen._fields) - _FIELDS[schema]:
+        types = {type(number) for number in (*numbers, *seen.others.values())}, {type(key) for key in seen.keys} - {str}
+        if types != ({int}, set()) or set(document) != set(Seen._fields) - _FIELDS[schema]:
             raise ValueError("other keys or types")
         return seen
     # Version 0.1: a version for each name.

@@ -53,11 +53,7 @@ def audits_of(
 
 
 def is_audited(
-    manifest: Manifest,
-    audit: Optional[Mapping[str, Any]],
-    artefact: str,
-    device: str,
-    place: Optional[Place] = None,
+    manifest: Manifest, audit: Optional[Mapping[str, Any]], artefact: str, device: str, place: Optional[Place] = None
 ) -> bool:
     """Whether the privacy card of a verified bundle covers ``artefact`` on ``device``; as ``audits_of``."""
     privacy = manifest.privacy

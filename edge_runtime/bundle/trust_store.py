@@ -76,10 +76,7 @@ class _Device(NamedTuple):
 
 
 def open_trust(
-    folder: Union[str, "os.PathLike[str]"],
-    *,
-    floor: Optional[int] = None,
-    policy: Optional[Policy] = None,
+    folder: Union[str, "os.PathLike[str]"], *, floor: Optional[int] = None, policy: Optional[Policy] = None
 ) -> Trust:
     """The trust of a folder: a device's own where one of its files is there, else every ``*.pub`` in it.
 
@@ -264,10 +261,7 @@ def _last_signed_policy(folder: str, taken: Accepted) -> Optional[bytes]:
 
 
 def _replace_part(
-    folder: str,
-    parts: Dict[str, bytes],
-    expect: Callable[[State], State],
-    settle: Callable[[State], State],
+    folder: str, parts: Dict[str, bytes], expect: Callable[[State], State], settle: Callable[[State], State]
 ) -> None:
     """Write some of a device's files in order: before, the board expects old and new ones; after, the new alone."""
     amend(folder, expect)

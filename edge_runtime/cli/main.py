@@ -13,7 +13,7 @@ from edgeveil.edge_runtime import __version__
 from edgeveil.edge_runtime.cli import bundles, ledgers, options, releases, run, updaters
 from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, nearest, refused
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, nearest, refused, shown
 from edgeveil.edge_runtime.util.atomic import flush_output
 
 
@@ -49,7 +49,7 @@ def _run(argv: Optional[List[str]]) -> int:
         hide_secrets(getattr(arguments, "source", None), getattr(arguments, "sink", None) or [])
         return arguments.call(arguments) or 0
     except EdgeVeilError as error:
-        sys.stderr.write("error: {}\n".format(error))
+        sys.stderr.write("error: {}\n".format(shown(error)))
         return error.exit_code
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")

@@ -7,7 +7,7 @@ import sys
 from typing import Any, Callable, Dict, Iterable, Optional, TextIO
 
 from edgeveil.edge_runtime import camera_address, config
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, shown
 from edgeveil.edge_runtime.kinds import SOURCES, fact_of, needs_daemon
 from edgeveil.edge_runtime.paths import CAMERA_PATH
 
@@ -19,15 +19,11 @@ Document = Dict[str, Any]
 
 
 def print_document(
-    document: Document,
-    lines: Callable[[Document], Iterable[str]],
-    *,
-    as_json: bool,
-    file: Optional[TextIO] = None,
+    document: Document, lines: Callable[[Document], Iterable[str]], *, as_json: bool, file: Optional[TextIO] = None
 ) -> None:
     """Print one document on stdout (or ``file``): as JSON, or as the ``lines`` made of it."""
     file = file or sys.stdout
-    text = json.dumps(document, sort_keys=True, allow_nan=False) if as_json else "\n".join(lines(document))
+    text = json.dumps(document, sort_keys=True, allow_nan=False) if as_json else shown("\n".join(lines(document)))
     encoding = file.encoding or "utf-8"  # a path need not be text in it
     file.write(text.encode(encoding, "backslashreplace").decode(encoding) + "\n")
 

@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.cli import options
 from edgeveil.edge_runtime.cli.options import Call, add_json
 from edgeveil.edge_runtime.config import TRIAL_FRAMES
 from edgeveil.edge_runtime.device import CPU
-from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError
+from edgeveil.edge_runtime.errors import BadInput, DeviceFailed, EdgeVeilError, shown
 from edgeveil.edge_runtime.paths import ROOT
 
 # As long as both trials of an update may take: no service starts without it, and none would be tried again.
@@ -69,7 +69,8 @@ def add_commands(commands: Any) -> None:
     )
     runtime.add_argument("file", metavar="FILE", nargs="?", help="the file of edgeveil update runtime")
     runtime.add_argument("--previous", action="store_true", help="go back to the runtime before")
-    command("rollback", _rollback, "run the previous release again", "edgeveil-edge rollback")
+    back = "run the previous release again"
+    command("rollback", lambda arguments: roll_back(arguments.root), back, "edgeveil-edge rollback")
     tried = command(
         "try",
         _try,
@@ -281,10 +282,6 @@ def _runtime(arguments: argparse.Namespace) -> None:
         _note("the service runs it after its next start: systemctl restart {0}-recover {0}".format(service))
 
 
-def _rollback(arguments: argparse.Namespace) -> None:
-    roll_back(arguments.root)
-
-
 def roll_back(root: str) -> None:
     """Run the previous release again, and say so. Raises ``EdgeVeilError``."""
     from edgeveil.edge_runtime.releases.runtimes import check_running, open_releases
@@ -306,7 +303,7 @@ def _status(arguments: argparse.Namespace) -> None:
         return
     for name in ("committed", "name", "previous", "floor", "reason", "runtime"):
         value = document[name]
-        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else value))
+        sys.stdout.write("{}: {}\n".format(name, "none" if value in (None, "") else shown(value)))
     sys.stdout.write("index: {}\n".format(_index_text(document["index"])))
     sys.stdout.write("spent: {}\n".format(ext.book.board_total_text(document["spent"])))
     for sha, count in document["failed"].items():
@@ -360,4 +357,4 @@ def _take(arguments: argparse.Namespace) -> None:
 
 
 def _note(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write(shown(text) + "\n")

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import ipaddress
 import os
 import sys
 from typing import Any, Callable, Dict, Iterator, Optional
@@ -116,6 +117,9 @@ def _run(arguments: argparse.Namespace) -> int:
 def _refuse_root(settings: Settings) -> None:
     """One who takes over the process with the network has what its user has."""
     on_network = [one for one in settings.sink if not fact_of(SINKS, one, "file")]
+    page = settings.health.partition("?")[0]
+    with contextlib.suppress(ValueError):  # off, or no address, which is refused where it is opened
+        on_network += [] if ipaddress.ip_address(page.rpartition(":")[0].strip("[]")).is_loopback else [page]
     if os.geteuid() == 0 and on_network and not settings.as_root:
         from edgeveil.edge_runtime.sinks.uri import without_secrets  # no code that sends in the inside
 

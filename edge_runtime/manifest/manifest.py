@@ -48,6 +48,7 @@ class Input(NamedTuple):
     high: Bound
     sensor: Optional[str] = None
     series: Optional[Sampling] = None  # of a series alone
+    features: Optional[Tuple[str, ...]] = None  # names of a vector's, where its samples were rows of a table
 
 
 class Stage(object):
@@ -307,12 +308,13 @@ def _made(of: Any, entry: Optional[Mapping[str, Any]], **parts: Any) -> Any:
     """The record of an object of the JSON, whose shapes are tuples; None of null."""
     if entry is None:
         return None
-    return of(**dict(entry, **{key: tuple(entry[key]) for key in ("shape", "size") if key in entry}, **parts))
+    lists = {key: tuple(entry[key]) for key in ("shape", "size", "features") if key in entry}
+    return of(**dict(entry, **lists, **parts))
 
 
 def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
-    keys = ("name", "kind", "shape", "dtype", "low", "high", "sensor")
+    keys = ("name", "kind", "shape", "dtype", "low", "high", "sensor", "features")
     given = dict(
         {"name": "", "kind": "", "low": None, "high": None}, **{key: entry[key] for key in keys if key in entry}
     )
@@ -363,12 +365,13 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
     ``kind`` is "image" with ``shape`` (height, width, channels), "vector" with (features,), or "series" with (steps,
     channels), where the frames are whole windows; one step of a series is a vector. ``dtype``; ``unit_mm``, the
     millimetres of one step of a depth sample, or None; ``access_points``, in order, or None; ``tick_hz``, the ticks
-    per second, or None.
+    per second, or None. A vector may have ``features``, the names of its columns.
     """
     frame: Any = spec if capture is None else capture.frame
     shape, kind = list(frame.shape), "vector" if len(frame.shape) == 1 else "image"
     if spec.kind == "series" and capture is None:
         kind = "series"
+    named = {} if capture is not None or spec.features is None else {"features": list(spec.features)}
     return {
         "kind": kind,
         "shape": shape + [1] if len(shape) == 2 and kind == "image" else shape,
@@ -376,4 +379,5 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
         "unit_mm": None if capture is None else capture.frame.unit_mm,
         "access_points": None if capture is None else capture.access_points,
         "tick_hz": None if capture is None else capture.tick_hz,
+        **named,
     }

@@ -11,7 +11,7 @@ into. The model that they were made of is a variant of the same manifest, and th
 
 import io
 import struct
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
 
 from edgeveil.edge_runtime.device import EDGETPU_OPERATION
 from edgeveil.edge_runtime.errors import BundleRefused
@@ -24,17 +24,18 @@ from edgeveil.edge_runtime.errors import BundleRefused
 
 IDENTIFIER = b"TFL3"
 CUSTOM = 32
-_INT, _UINT, _SHORT = struct.Struct("<i"), struct.Struct("<I"), struct.Struct("<H")
+_INT, _UINT, _SHORT, _BYTE, _LONG = (struct.Struct("<" + code) for code in "iIHbQ")
 
 
 class TfliteFile(NamedTuple):
     """``codes`` are the numbers of built-in operations, ``custom`` the names of others, ``variables`` the number of
-    tensors that keep their values between two runs."""
+    tensors that keep their values between two runs, ``early`` that of tensors that are used before they are written."""
 
     subgraphs: int
     codes: Set[int]
     custom: List[str]
     variables: int
+    early: int
 
 
 class Damaged(Exception):
@@ -49,15 +50,45 @@ def read(data: bytes) -> TfliteFile:
     codes, custom = set(), []
     for entry in _tables(data, _field(data, model, 1)):
         old, new, name = (_field(data, entry, number) for number in (0, 3, 1))
-        # Old writers fill only the field of one byte, new ones both; interpreters take the larger.
-        number = max(_get(data, old, 1)[0] if old else 0, _INT.unpack(_get(data, new, 4))[0] if new else 0)
+        # Old writers fill only the field of one byte, which has a sign, new ones both; interpreters take the larger.
+        both = (_BYTE.unpack(_get(data, old, 1)) if old else (0,)) + (_INT.unpack(_get(data, new, 4)) if new else (0,))
+        number = max(both)
         codes.add(number)
         if number == CUSTOM:
-            custom.append(_text(data, name))
+            custom.append(_get(data, *_vector(data, name)).decode("utf-8", "replace"))
     graphs = _tables(data, _field(data, model, 2))
     tensors = [tensor for graph in graphs for tensor in _tables(data, _field(data, graph, 0))]
     kept = [_field(data, tensor, 5) for tensor in tensors]
-    return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept))
+    filled = [_filled(data, buffer) for buffer in _tables(data, _field(data, model, 4))]
+    early = sum(_early(data, graph, filled) for graph in graphs)
+    return TfliteFile(len(graphs), codes, custom, sum(bool(at and _get(data, at, 1)[0]) for at in kept), early)
+
+
+def _filled(data: bytes, buffer: int) -> bool:
+    """Whether a buffer has bytes, by the interpreter's rule: its own, or those at an offset; one of 0 or 1 is none."""
+    behind = [_LONG.unpack(_get(data, at, 8))[0] if at else 0 for at in (_field(data, buffer, n) for n in (1, 2))]
+    return _vector(data, _field(data, buffer, 0))[1] > 0 or min(behind) > 1
+
+
+def _early(data: bytes, graph: int, filled: List[bool]) -> int:
+    """How many tensors of a graph are read before they are written, or written twice: they hold an earlier frame's."""
+    steps = [
+        [_numbers(data, _field(data, operation, number)) for number in (1, 2)]
+        for operation in _tables(data, _field(data, graph, 3))
+    ]
+    results = {number for _, made in steps for number in made}
+    written = {-1} | _numbers(data, _field(data, graph, 1))  # an input that is left out
+    for place, tensor in enumerate(_tables(data, _field(data, graph, 0))):
+        at = _field(data, tensor, 2)
+        buffer = _UINT.unpack(_get(data, at, 4))[0] if at else 0
+        nothing = place not in results and 0 in _numbers(data, _field(data, tensor, 0))  # a constant without values
+        if nothing or (buffer < len(filled) and filled[buffer]):
+            written.add(place)
+    early: Set[int] = set()
+    for read, made in steps:
+        early.update((read - written) | (made & written))
+        written |= made
+    return len(early | (_numbers(data, _field(data, graph, 2)) - written))
 
 
 def _get(data: bytes, at: int, size: int) -> bytes:
@@ -80,21 +111,22 @@ def _field(data: bytes, table: int, number: int) -> int:
     return table + int(offset) if offset else 0
 
 
+def _vector(data: bytes, field: int) -> Tuple[int, int]:
+    """Where the entries of a vector begin, and how many there are; (0, 0) where the field is left out."""
+    vector = _to(data, field) if field else 0
+    return vector + 4, int(_UINT.unpack(_get(data, vector, 4))[0]) if field else 0
+
+
 def _tables(data: bytes, field: int) -> List[int]:
-    """The tables of a vector of tables; none where the field is left out."""
-    if not field:
-        return []
-    vector = _to(data, field)
-    count = _UINT.unpack(_get(data, vector, 4))[0]
-    _get(data, vector + 4, 4 * count)
-    return [_to(data, vector + 4 + 4 * place) for place in range(count)]
+    """The tables of a vector of tables."""
+    begin, count = _vector(data, field)
+    _get(data, begin, 4 * count)
+    return [_to(data, begin + 4 * place) for place in range(count)]
 
 
-def _text(data: bytes, field: int) -> str:
-    if not field:
-        return ""
-    at = _to(data, field)
-    return _get(data, at + 4, _UINT.unpack(_get(data, at, 4))[0]).decode("utf-8", "replace")
+def _numbers(data: bytes, field: int) -> Set[int]:
+    begin, count = _vector(data, field)
+    return {number for (number,) in _INT.iter_unpack(_get(data, begin, 4 * count))}
 
 
 # An ONNX file's bytes, read without a library: its nodes, and whether its weights lie in other files.
@@ -128,17 +160,6 @@ class OnnxNode(NamedTuple):
     domains: Set[str]
     inputs: int
     trains: bool
-
-
-def problem_of(model: bytes) -> Optional[str]:
-    """Why no interpreter should get this file; None for an ONNX model that is whole in itself."""
-    try:
-        for message, begin, end in messages(model):
-            if message == "tensor" and _elsewhere(model, begin, end):
-                return _ELSEWHERE
-    except Damaged as error:
-        return str(error)
-    return None
 
 
 def _elsewhere(model: bytes, begin: int, end: int) -> bool:
@@ -262,7 +283,7 @@ def check(data: bytes, format: str, *, compiled: bool = False, what: str = "the 
     """
     found = problems(data, format, compiled=compiled)
     if found:
-        text = " ".join("{}: {}. Cure: {}.".format(*problem) for problem in found)
+        text = ascii(" ".join("{}: {}. Cure: {}.".format(*problem) for problem in found))[1:-1]  # it quotes the file
         raise BundleRefused("model", "{} may not be used: {}".format(what, text))
 
 
@@ -296,6 +317,8 @@ def _of_tflite(data: bytes, compiled: bool) -> Iterator[Problem]:
         yield Problem("one-subgraph", "the file has {} subgraphs".format(file.subgraphs), cure)
     if file.variables:
         yield _keeps("{} of its tensors".format(file.variables))
+    if file.early:
+        yield _keeps("an operation that uses a tensor before it is written ({} are)".format(file.early))
     for code in sorted(file.codes):
         if code in _KEEPING_TFLITE:
             yield _keeps(_KEEPING_TFLITE[code])

@@ -32,14 +32,6 @@ class Outlet(NamedTuple):
     uncounted: Callable[[Document], str]
 
 
-def _outputs(manifest: Document) -> List[Entry]:
-    return [entry for entry in manifest["outputs"] if entry["kind"] != "label"]
-
-
-def _labels(manifest: Document) -> List[Entry]:
-    return [entry for entry in manifest["outputs"] if entry["kind"] == "label"]
-
-
 def _unpromised(manifest: Document) -> str:
     return "" if manifest.get("spending") else "promises nothing of that"
 
@@ -84,7 +76,7 @@ OUTLETS = [
         "arrays of one shape and type, one set a tick",
         "the audit, the capacity of codes, the map back to x, the promise",
         "edge_runtime.pipeline.reconstruction",
-        values=_outputs,
+        values=lambda manifest: [entry for entry in manifest["outputs"] if entry["kind"] != "label"],
         **_ATTACKED,
     ),
     Outlet(
@@ -92,7 +84,7 @@ OUTLETS = [
         "an index of a class, with each tick",
         "the number of classes, the promise",
         "edge_runtime.pipeline.reconstruction",
-        values=_labels,
+        values=lambda manifest: [entry for entry in manifest["outputs"] if entry["kind"] == "label"],
         **_ATTACKED,
     ),
     Outlet(

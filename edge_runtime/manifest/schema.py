@@ -50,7 +50,15 @@ def member(folder: str = "") -> Field:
 
 
 def _input(source: Dict[str, Any], _document: Any) -> Table:
+    if source.get("kind") == "vector":
+        names = {"features?": lambda vector, _: field.each(field.text(), *vector["shape"] * 2, rule=_apart)}
+        return dict(_INPUT, **names)
     return dict(_INPUT, series=field.record(SERIES)) if source.get("kind") == "series" else _INPUT
+
+
+def _apart(names: List[str], _source: Any, _document: Any) -> Iterable[Problem]:
+    if len(set(names)) != len(names):
+        yield "redefined-value", "", "two features have the same name"
 
 
 def _ranged(source: Dict[str, Any], manifest: Any, document: Any) -> Iterable[Problem]:

@@ -150,13 +150,7 @@ class Service(object):
             manifest.counts, self.sinks, self.counters, clock=self.clock, **pay
         )
         self._lines = FileLines(self.allowance, self.sinks, self.counters)
-        owner = LinkOwner(
-            self.layout,
-            self.counters,
-            log.say,
-            bundle.manifest_sha256,
-            on_end=self._inside_ended,
-        )
+        owner = LinkOwner(self.layout, self.counters, log.say, bundle.manifest_sha256, on_end=self._inside_ended)
         self.link = open_link(settings, manifest, handle, owner, clock=self.clock)
         self.status = Status(self)
         self.is_live: Optional[bool] = None

@@ -4,7 +4,6 @@ They are computed from the raw sample and reveal something about it. So they lea
 is on, go only to the preview page of this device, and are as coarse as is useful.
 """
 
-import io
 import math
 import time
 from typing import Any, Callable, Dict, Mapping, Optional, Tuple
@@ -16,6 +15,7 @@ from edgeveil.edge_runtime.errors import DeviceFailed, FrameDropped
 from edgeveil.edge_runtime.ipc.counters import LEVEL
 from edgeveil.edge_runtime.ipc.notes import LEVELS, NAMES
 from edgeveil.edge_runtime.manifest.manifest import Manifest
+from edgeveil.edge_runtime.pipeline.pipeline import numbers_in
 
 TOP, RIGHT, BOTTOM, LEFT = 1, 2, 4, 8
 AID_S = 900.0  # it ends by itself: a forgotten flag must not reveal x for years
@@ -138,9 +138,7 @@ def open_detector(manifest: Manifest, members: Mapping[str, bytes], threads: int
     if rules is None:
         return None
     runner = open_backend(rules.format, members[rules.file], rules.entry, threads=threads)
-    pictures, wanted = (
-        np.load(io.BytesIO(members[rules.golden[name]]), allow_pickle=False) for name in ("input", "scores")
-    )
+    pictures, wanted = (numbers_in(members, rules.golden[name]) for name in ("input", "scores"))
     try:
         scores = np.concatenate(
             [np.asarray(runner.run({rules.entry["inputs"][0]["name"]: one[None]})["scores"]) for one in pictures]
@@ -149,8 +147,9 @@ def open_detector(manifest: Manifest, members: Mapping[str, bytes], threads: int
         reason = drop.reason
     else:
         # Which box comes first may depend on the last bit of a score.
-        apart = float(np.abs(np.sort(scores, axis=1) - np.sort(wanted, axis=1)).max()) if scores.size else np.inf
-        if scores.shape == wanted.shape and apart <= rules.entry["tolerance"]["max_abs"]:
+        same = scores.size and scores.shape == wanted.shape
+        apart = float(np.abs(np.sort(scores, axis=1) - np.sort(wanted, axis=1)).max()) if same else np.inf
+        if apart <= rules.entry["tolerance"]["max_abs"]:
             return runner
         reason = "its scores are other than recorded"
     runner.close()

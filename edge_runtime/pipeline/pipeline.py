@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.backends import open_backend
-from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, FrameDropped
 from edgeveil.edge_runtime.frames import _PIPELINE, PerturbedFrame, RawFrame
 from edgeveil.edge_runtime.lut import Flow
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Table
@@ -375,19 +375,26 @@ def load_pipeline(
     golden = manifest.golden
     # While a folder is being exported there are none yet; where they do not run, the self-test says so.
     if manifest.spending is not None and golden.input in members:
-        draws = {name: _first_row(members[file]) for name, file in golden.draws.items()}
+        draws = {name: numbers_in(members, file)[:1] for name, file in golden.draws.items()}
         with contextlib.suppress(FrameDropped):
-            pipeline.prepare(_first_row(members[golden.input]), draws)
+            pipeline.prepare(numbers_in(members, golden.input)[:1], draws)
     return pipeline
 
 
-def _first_row(member: bytes) -> np.ndarray:
-    return np.load(io.BytesIO(member), allow_pickle=False)[:1]
+def numbers_in(members: Mapping[str, bytes], name: str) -> np.ndarray:
+    """The array of one ``.npy`` member. Raises ``BundleRefused`` (``bad-value``) for what is no rows of numbers."""
+    try:
+        found = np.lib.format.read_array(io.BytesIO(members[name]), allow_pickle=False)
+        if found.dtype.kind in "biuf" and found.ndim:
+            return found
+    except Exception:  # a header is read as Python's literals, and fails in many ways
+        found = None
+    raise BundleRefused("bad-value", "The bundle's {} is no array of numbers. Export and seal it again.".format(name))
 
 
 def read_array(members: Mapping[str, bytes], table: Table) -> np.ndarray:
     """The array of one ``.npy`` member, of the shape and dtype that ``table`` states; read-only."""
-    array = np.load(io.BytesIO(members[table.file]), allow_pickle=False)
+    array = numbers_in(members, table.file)
     if array.shape != table.shape or array.dtype != np.dtype(table.dtype):
         raise BadInput(
             "expected {} of {} {}; got {} {}".format(

@@ -15,7 +15,6 @@ values; fewer raw features than ``LIMIT``; a model that tells these inputs from 
 plain disguises. It does not replace trust in the key that signs.
 """
 
-import io
 import math
 from typing import Any, Callable, Dict, Mapping, Tuple
 
@@ -27,7 +26,7 @@ from edgeveil.edge_runtime.manifest import outlets
 from edgeveil.edge_runtime.manifest.manifest import Input, Manifest
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.pipeline.perturber import PassthroughCheck
-from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
+from edgeveil.edge_runtime.pipeline.pipeline import Pipeline, numbers_in
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.edge_runtime.stages.random_draws import integers, uniform
 
@@ -283,8 +282,8 @@ def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, byte
     ``pipeline.reconstruction``), and the manifest does not allow that.
     """
     golden = manifest.golden
-    x = _array(members, golden.input)
-    draws = {name: _array(members, file) for name, file in golden.draws.items()}
+    x = numbers_in(members, golden.input)
+    draws = {name: numbers_in(members, file) for name, file in golden.draws.items()}
     reason, out = "", {}
     try:
         out = pipeline.run(x, draws)
@@ -302,7 +301,7 @@ def self_test(pipeline: Pipeline, manifest: Manifest, members: Mapping[str, byte
         exact = output.kind != "frame" and np.dtype(output.dtype).kind in "iu"
         exact = exact and (output.decoder is None or not output.shape)
         limit = 0 if exact else max(allowed, ROUNDING if output.kind == "code" else 0)
-        difference = _difference(out[output.name], _array(members, recorded[output.name]))
+        difference = _difference(out[output.name], numbers_in(members, recorded[output.name]))
         if not difference <= limit:
             raise DeviceFailed(
                 "the golden self-test of {} failed: {} is off by {:g}, and {:g} was recorded as the most. This "
@@ -360,7 +359,3 @@ def _difference(got: np.ndarray, wanted: np.ndarray) -> float:
         return float("inf")
     # A NaN in either makes the largest difference NaN, which no limit admits.
     return float(np.abs(got.astype(np.float64) - wanted.astype(np.float64)).max())
-
-
-def _array(members: Mapping[str, bytes], name: str) -> np.ndarray:
-    return np.load(io.BytesIO(members[name]), allow_pickle=False)

@@ -29,11 +29,7 @@ _Kept = NamedTuple("_Kept", [("value", np.ndarray), ("name", int), ("last", int)
 # the frames that it had; the last of them that was of a class is in what is kept.
 _TrackState = NamedTuple(
     "_TrackState",
-    [
-        ("votes", Dict[str, List[int]]),
-        ("kept", Dict[str, Dict[Optional[int], _Kept]]),
-        ("frames", Dict[str, int]),
-    ],
+    [("votes", Dict[str, List[int]]), ("kept", Dict[str, Dict[Optional[int], _Kept]]), ("frames", Dict[str, int])],
 )
 
 

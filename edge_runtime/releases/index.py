@@ -243,7 +243,8 @@ class Server(object):
     def copy(self, name: str, file: Any, begin: int, size: int) -> None:
         """Append the bytes from ``begin`` on by a range request; from 0 where the server does not support it."""
         with self._within(BUNDLE_LIMIT_S), self._ask(name, begin) as answer:
-            if begin and not _is_continuation(answer, begin):
+            part = str(answer.headers.get("Content-Range", "")) if answer.status == 206 else ""
+            if begin and not part.startswith("bytes {}-".format(begin)):
                 begin = 0
                 file.truncate(0)
             file.seek(begin)
@@ -309,11 +310,6 @@ def _opener(origin: Any, shown: str) -> Any:
     for handler in handlers + (SameOrigin, request.HTTPErrorProcessor):
         opener.add_handler(handler())
     return opener
-
-
-def _is_continuation(answer: Any, begin: int) -> bool:
-    """Whether an answer is the requested part, not the whole file or another part."""
-    return answer.status == 206 and str(answer.headers.get("Content-Range", "")).startswith("bytes {}-".format(begin))
 
 
 def _copy_bytes(read: Any, file: Any, begin: int, size: int) -> None:

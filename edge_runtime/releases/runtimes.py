@@ -316,19 +316,14 @@ def trial(
 
 
 def _passes(
-    what: str,
-    command: List[str],
-    root: str,
-    device: str,
-    source: Optional[str],
-    environment: Sequence[Tuple[str, str]],
+    what: str, command: List[str], root: str, device: str, source: Optional[str], environment: Sequence[Tuple[str, str]]
 ) -> None:
     limit_s = TRIAL_FRAMES_S + int(open_limit_s(device))
     ended = confinement.run(
         command,
         root=root,
         limit_s=limit_s,
-        groups=_groups() if source or device != CPU else [],
+        groups=[one.gr_gid for one in grp.getgrall() if one.gr_name in _DEVICE_GROUPS and (source or device != CPU)],
         network=hears_of_usb(device) or (source is not None and on_network(source)),
         environment=environment,
     )
@@ -375,10 +370,6 @@ def _own_runtime(root: str, bundle: Bundle) -> Iterator[Tuple[str, str]]:
         yield own, trust
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-def _groups() -> List[int]:
-    return sorted(group.gr_gid for group in grp.getgrall() if group.gr_name in _DEVICE_GROUPS)
 
 
 def trial_device(word: Optional[str], root: str) -> str:

@@ -236,8 +236,7 @@ class Releases(object):
             read_bundle(data, self._trust(state.floor))
         if self.read(state.previous) is None:
             raise BundleRefused(
-                "no-previous",
-                "The previous release {:.12} is not whole, or no longer trusted.".format(state.previous),
+                "no-previous", "The previous release {:.12} is not whole, or no longer trusted.".format(state.previous)
             )
         back = state._replace(committed=state.previous, previous=state.committed, reason="rolled back on request")
         write_state(self._filesystem, self.root, back)

@@ -19,10 +19,7 @@ from edgeveil.edge_runtime.util import strict_json
 
 MAX_BYTES = 2**20
 MOST_SIGNATURES = 16
-_KEYS = {
-    1: ["algorithm", "key", "payload", "schema", "signature"],
-    2: ["algorithm", "payload", "schema", "signatures"],
-}
+_KEYS = {1: ["algorithm", "key", "payload", "schema", "signature"], 2: ["algorithm", "payload", "schema", "signatures"]}
 _KEY, _SIGNATURE = r"[0-9a-f]{64}", r"[0-9a-f]{128}"
 
 

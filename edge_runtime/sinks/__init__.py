@@ -14,10 +14,7 @@ __all__ = ["Sink", "SinkGroup", "open_sink", "open_sinks"]
 
 
 def open_sink(
-    uri: str,
-    outputs: List[Output],
-    manifest: Optional[Manifest] = None,
-    options: Optional[Dict[str, Any]] = None,
+    uri: str, outputs: List[Output], manifest: Optional[Manifest] = None, options: Optional[Dict[str, Any]] = None
 ) -> Sink:
     """The sink that ``uri`` (``KIND:WHERE``) names, for frames with ``outputs`` as the manifest lists them.
 

@@ -54,9 +54,11 @@ def paho() -> Any:
 
 
 def checked_topic(text: str) -> str:
-    """A topic to publish to or listen on; raises ``BadInput`` for one with wildcards or empty levels."""
-    if not re.fullmatch(r"[^+#\x00-\x1f$/][^+#\x00-\x1f]{0,199}", text) or text.endswith("/") or "//" in text:
-        raise BadInput("expected a topic as hall/door, without + and #; got {!r}".format(text))
+    """A topic to publish to or listen on; raises ``BadInput`` for one with wildcards, empty levels, or characters that
+    a broker refuses."""
+    right = re.fullmatch(r"[^+#$/][^+#]{0,199}", text) and text.isprintable()
+    if not right or text.endswith("/") or "//" in text:
+        raise BadInput("expected a topic as hall/door, printable and without + and #; got {!a}".format(text))
     return text
 
 
@@ -72,6 +74,9 @@ class Broker(object):
         secure = uri.startswith("mqtts:")
         options: Known = dict(known or {}, user=str, password_file=str, client_id=str, **(FILES if secure else {}))
         self.host, self.port, self.path, self.options = address(uri, 8883 if secure else 1883, options)
+        for name in ("client_id", "user"):
+            if not self.options.get(name, "").isprintable():
+                raise BadInput("expected printable characters in {}; got others".format(name))
         self.topic, self.where = checked_topic(self.path[1:]), "{}:{}".format(self.host, self.port)
         self.paho = paho()
         self._user = self.options.get("user") or os.environ.get("EDGEVEIL_MQTT_USERNAME")

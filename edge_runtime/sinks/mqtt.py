@@ -9,6 +9,7 @@ own client: only the spool keeps track of what has arrived.
 import collections
 import hashlib
 import threading
+import time
 from typing import Any, Deque, Dict, List, Optional, Set, Tuple
 
 from edgeveil.edge_runtime.manifest.manifest import Manifest, Output
@@ -74,6 +75,7 @@ class MqttSink(NetworkSink):
         self._publish(self._topic + "/about", json_bytes(self._about), retain=True)
         for topic, document in self._discovery.documents() if self._discovery else ():
             self._publish(topic, json_bytes(document), retain=True)
+            self._settle()  # one that is denied may cost the connection; the next is spared it
 
     def _open(self) -> None:
         """Connect, and wait for the broker's answer."""
@@ -112,24 +114,41 @@ class MqttSink(NetworkSink):
             self._acknowledged.append((number, str(code) if getattr(code, "is_failure", False) else ""))
             self._spool.wake()
 
+    def _hear(self, pending: Dict[int, Any]) -> None:
+        """Take note of what was acknowledged. Raises ``ConnectionLost``, also for a record that was refused."""
+        gone = self._gone.is_set()  # looked at first: a broker may say why, and then close
+        while self._acknowledged:
+            number, refusal = self._acknowledged.popleft()
+            entry, topic = pending.pop(number, None), self._topics.pop(number, "")
+            if entry is not None and refusal:
+                raise ConnectionLost("the broker refuses records for {} ({})".format(self._topic, refusal))
+            if entry is not None:
+                self._spool.done(entry)
+                self._backoff.reset()
+            elif refusal and topic not in self._denied:
+                self._denied.add(topic)
+                self._backoff.reset()  # the next connection is spared it
+                self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
+        if gone:
+            twice = " again. If it runs, another client may have the client_id {}, as a board with the same topic"
+            raise ConnectionLost("the broker has gone" + twice.format(self._client_id) * (self._connections > 1))
+
+    def _settle(self) -> None:
+        """Wait for the acknowledgements of what is no record. Raises ``ConnectionLost``."""
+        end = time.monotonic() + TIMEOUT_S
+        while self._topics and not self._stop.is_set():
+            self._hear({})
+            if time.monotonic() > end:
+                raise ConnectionLost("the broker does not answer")
+            self._gone.wait(0.005)
+
     def _pump(self) -> None:
         pending: Dict[int, Any] = {}
+        self._send_pending_status()
+        self._settle()
         while not self._stop.is_set():
             self._send_pending_status()
-            gone = self._gone.is_set()  # looked at first: a broker may say why, and then close
-            while self._acknowledged:
-                number, refusal = self._acknowledged.popleft()
-                entry, topic = pending.pop(number, None), self._topics.pop(number, "")
-                if entry is not None and refusal:
-                    raise ConnectionLost("the broker refuses records for {} ({})".format(self._topic, refusal))
-                if entry is not None:
-                    self._spool.done(entry)
-                    self._backoff.reset()
-                elif refusal and topic not in self._denied:
-                    self._denied.add(topic)
-                    self._say("{}: the broker refuses what is sent to {} ({})".format(self.uri, topic, refusal))
-            if gone:
-                raise ConnectionLost("the broker has gone")
+            self._hear(pending)
             if len(pending) >= UNDER_WAY or len(self._topics) >= OTHERS:
                 self._gone.wait(0.01)
                 continue
@@ -142,11 +161,12 @@ class MqttSink(NetworkSink):
                 pending[number] = entry
                 if not counts and self._labels.names and self._spool.age_s(entry) < NEWS_S:
                     for topic, message in self._labels.events(self._format.decode(record)):
-                        if topic not in self._denied:
-                            self._publish(topic, message)
+                        self._publish(topic, message)
         self._send_pending_status()
 
     def _publish(self, topic: str, data: bytes, *, retain: bool = False) -> int:
+        if topic in self._denied:
+            return 0
         sent = self._client.publish(topic, data, qos=1, retain=retain)
         if sent.rc not in (self._paho.MQTT_ERR_SUCCESS, self._paho.MQTT_ERR_NO_CONN):
             raise ConnectionLost("the broker takes no message ({})".format(self._paho.error_string(sent.rc)))

@@ -88,10 +88,7 @@ class NetworkSink(Sink):
     def counts(self) -> Dict[str, int]:
         """The spool's counts, and ``connected`` (0 or 1), ``connections`` and ``failures`` so far."""
         return dict(
-            self._spool.counts(),
-            connected=int(self._connected),
-            connections=self._connections,
-            failures=self._failures,
+            self._spool.counts(), connected=int(self._connected), connections=self._connections, failures=self._failures
         )
 
     def delivery(self) -> Delivery:

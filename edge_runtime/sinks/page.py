@@ -193,7 +193,7 @@ def card_lines(
     judged, best, chance = shown["verdict"], best_attack(shown), chances(shown)
     low, high = best["interval"]
     return lines + [
-        ("verdict of the audit", _EARLIER if judged is None else _verdict(judged)),
+        ("verdict of the audit", ": ".join(filter(None, (judged["word"], judged["line"]))) if judged else _EARLIER),
         (
             "best attack found",
             "guesses {} correctly {} of the time (95 %: {} to {}); a stronger attack may exist".format(
@@ -212,10 +212,6 @@ def card_lines(
 
 
 _EARLIER = "none: it was made before verdicts by the upper end of intervals, so it shows an estimate only"
-
-
-def _verdict(judged: Mapping[str, Any]) -> str:
-    return "{}: {}".format(judged["word"], judged["line"]) if judged["line"] else str(judged["word"])
 
 
 def _share(value: float) -> str:

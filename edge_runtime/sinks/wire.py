@@ -161,6 +161,7 @@ class Labels(object):
 Document = Dict[str, Any]
 _ONLINE = "{{ 'online' if value_json.state == 'running' else 'offline' }}"
 _LATE_S = 30  # after two periods: then a count is as good as none
+NO_STATE = frozenset(["None", "unavailable", "unknown"])  # words by which Home Assistant means that there is no state
 STATES = ("running", "degraded", "spent", "offline")
 
 
@@ -180,16 +181,19 @@ class Discovery(object):
         yield from self._of_device()
 
     def _of_labels(self) -> Iterator[Tuple[str, Document]]:
-        labels = self._labels
+        labels, template = self._labels, "{{ value_json.name }}" if self._labels.classes else "{{ value_json.label }}"
+        if NO_STATE.intersection(labels.classes):
+            template = "{{ '(%s)' % value_json.name if value_json.name in RESERVED else value_json.name }}"
+            template = template.replace("RESERVED", repr(sorted(NO_STATE)))
         for name in labels.names:
             for slot in range(labels.slots):
                 document: Document = {
                     "name": "{} {}".format(labels.target, slot + 1) if labels.slots > 1 else labels.target,
                     "state_topic": labels.topic_of(name, slot),
-                    "value_template": "{{ value_json.name }}" if labels.classes else "{{ value_json.label }}",
+                    "value_template": template,
                 }
                 if labels.classes:
-                    document.update(device_class="enum", options=labels.classes)
+                    document.update(device_class="enum", options=[_shown(name) for name in labels.classes])
                 yield self._entity("sensor", "{}_{}".format(_word(name), slot), document, while_running=True)
 
     def _of_counts(self, rules: CountRules) -> Iterator[Tuple[str, Document]]:
@@ -224,9 +228,7 @@ class Discovery(object):
         # Unknown where no one measured it.
         attack = "{{ value_json.attack if value_json.attack is none else (100 * value_json.attack) | round(1) }}"
         yield self._entity(
-            "sensor",
-            "attack",
-            dict(about, name="best attack found", value_template=attack, unit_of_measurement="%"),
+            "sensor", "attack", dict(about, name="best attack found", value_template=attack, unit_of_measurement="%")
         )
         if self._about["watched"]:
             yield from self._of_shift()
@@ -274,6 +276,11 @@ class Discovery(object):
         if self._about["bundle"] is not None:
             device.update(model=self._about["bundle"], sw_version=self._about["version"])
         return dict(document, device=device, origin={"name": "EdgeVeil"})
+
+
+def _shown(name: str) -> str:
+    """A class as Home Assistant shows it."""
+    return "({})".format(name) if name in NO_STATE else name
 
 
 def _word(text: str, plain: str = "[A-Za-z0-9_-]+") -> str:

@@ -163,7 +163,7 @@ class SubjectColumn(object):
                         "that is none.".format(number, problem, self._place + 1)
                     )
             self._any = self._any or bool(cells)
-            subject = b"" if problem or not cells else cells.pop(self._place).strip()
+            subject = b"" if problem or not cells else cells.pop(self._place).strip(b' \t\r"')
             if cells and not problem and not subject:
                 problem = "column {} names no subject".format(self._place + 1)
             if problem:

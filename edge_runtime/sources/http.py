@@ -15,7 +15,7 @@ import ssl
 import time
 from typing import Any, Dict, Iterable, Iterator, Mapping, Optional
 from urllib.parse import urljoin, urlsplit
-from urllib.request import parse_http_list, parse_keqv_list
+from urllib.request import parse_http_list
 
 import numpy as np
 
@@ -27,6 +27,8 @@ from edgeveil.edge_runtime.sources.convert import OpenCVCamera, decode, fits, ne
 MAX_JPEG_BYTES = 16 * 2**20
 MAX_LINE = 1000
 MAX_HEADERS = 50
+MAX_EMPTY = 50  # parts without a byte, one after the other
+START = b"\xff\xd8\xff"  # of a JPEG
 CHUNK = 2**16  # bytes to read at a time
 TICK_HZ = 10.0  # of a camera that gives one picture a request, for a bundle without a sensor of its own
 MOVED = (301, 302, 303, 307, 308)
@@ -43,6 +45,7 @@ class Pictures(object):
     """
 
     _rest = b""  # what came beyond the last line or picture
+    _given = False  # whether it gave a picture
 
     def __init__(self, text: str, tick_hz: Optional[float] = None) -> None:
         self._address = addresses.parse(text)
@@ -67,26 +70,33 @@ class Pictures(object):
                 self._request(target)
             status = self._answer.status
             if status in MOVED and not moved:
-                target, moved = self._target_of(self._answer.getheader("Location") or ""), True
+                with self._own_errors():
+                    target, moved = self._target_of(self._answer.getheader("Location") or ""), True
             elif status == 401 and self._address.user is not None and not asked:
                 asked, self._logins = True, 0  # a nonce that is used up is answered by another
                 self._challenge = _challenge(self._answer.headers.get_all("WWW-Authenticate") or ())
             else:
                 break
-        kind = self._answer.getheader("Content-Type") or ""
         if status in (401, 403):
             raise Unsupported("{} needs another name and password ({})".format(self.name, status))
         if status != 200:
             raise Disconnected("{} answers {}: expected a stream of pictures".format(self.name, status))
-        self._stream = kind.lower().startswith("multipart/x-mixed-replace")
-        if not self._stream and not kind.lower().startswith("image/jpeg"):
-            raise Unsupported(
+        kind = self._answer.getheader("Content-Type") or ""
+        boundary = re.match(r'(?i)multipart/x-mixed-replace\b.*?;\s*boundary\s*=\s*"?([^";]+)', kind)
+        with self._own_errors():  # some call a picture "image/jpg", a stream, or nothing: its bytes say what it is
+            self._fill(once=True)
+        self._stream = boundary is not None and not self._rest.startswith(START)
+        if boundary is not None and self._stream:
+            value = boundary.group(1).strip().lower()
+            self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
+        elif not self._rest.startswith(START) and self._given:
+            self._answer = None
+            raise FrameDropped("unreadable")  # it is busy, and may say so in words
+        elif not self._rest.startswith(START):
+            raise (Unsupported if self._rest else Disconnected)(
                 "{} sends no JPEG pictures (multipart/x-mixed-replace or image/jpeg): "
                 "look for another address of this camera".format(self.name)
             )
-        if self._stream:
-            value = re.sub("(?i)^.*boundary=", "", kind).split(";")[0].strip().strip('"')
-            self._boundary = (value if value.startswith("--") else "--" + value).encode("ascii", "replace")
 
     def _request(self, target: str) -> None:
         address = self._address
@@ -115,29 +125,32 @@ class Pictures(object):
 
     def next_jpeg(self) -> bytes:
         """The bytes of the next picture."""
+        data = b""
         if self._stream:
             with self._own_errors():
-                return self._read_part()
-        if self._answer is None:
-            time.sleep(max(0.0, self._due_s - time.monotonic()))
-            self._connect()
-        self._due_s = max(self._due_s, time.monotonic()) + self._period_s
-        with self._own_errors():
-            data = self._answer.read(MAX_JPEG_BYTES + 1)
-        self._connection.close()
-        self._answer = None  # the next one needs a new request
-        if len(data) > MAX_JPEG_BYTES:
-            raise FrameDropped("unreadable")
+                for _ in range(MAX_EMPTY):
+                    data = data or self._read_part()
+        else:
+            if self._answer is None:
+                time.sleep(max(0.0, self._due_s - time.monotonic()))
+                self._connect()
+            self._due_s = max(self._due_s, time.monotonic()) + self._period_s
+            with self._own_errors():
+                data = self._rest + self._answer.read(max(0, MAX_JPEG_BYTES + 1 - len(self._rest)))
+            self._connection.close()
+            self._answer = None  # the next one needs a new request
+            if len(data) > MAX_JPEG_BYTES:
+                raise FrameDropped("unreadable")
+        self._given = True
         return data
 
     def _read_part(self) -> bytes:
-        """The body of the next part of a multipart answer: as long as it says, or up to the next boundary."""
-        for _ in range(MAX_HEADERS):
-            line = self._read_line()
-            if line.lower().startswith(self._boundary.lower()):
-                break
-        else:
-            raise Unsupported("{} sends something other than parts of a stream".format(self.name))
+        """The body of the next part of a multipart answer: as long as it says, or up to the next boundary.
+
+        What comes before the boundary is passed over: some send the first part without one.
+        """
+        self._read_until(self._boundary)
+        self._read_line()
         length = None
         for _ in range(MAX_HEADERS):
             line = self._read_line()
@@ -148,7 +161,7 @@ class Pictures(object):
                 length = int(value)
         if length is None:
             return self._read_until(self._boundary).rstrip(b"\r\n")
-        if not 0 < length <= MAX_JPEG_BYTES:
+        if length > MAX_JPEG_BYTES:
             raise Unsupported("{} sends pictures of more bytes than the limit".format(self.name))
         while len(self._rest) < length:
             self._fill("in the middle of a picture")
@@ -159,12 +172,12 @@ class Pictures(object):
         """All bytes before ``mark``, which is left to be read."""
         looked = 0
         while True:
-            at = self._rest.find(mark, looked)
-            if at >= 0:
+            at = self._rest[looked:].lower().find(mark) + looked
+            if at >= looked:
                 data, self._rest = self._rest[:at], self._rest[at:]
                 return data
             if len(self._rest) > MAX_JPEG_BYTES:
-                raise Unsupported("{} gives no length for its pictures, and no end".format(self.name))
+                raise Unsupported("{} sends too much without the boundary that it names".format(self.name))
             looked = max(0, len(self._rest) - len(mark))
             self._fill()
 
@@ -177,10 +190,10 @@ class Pictures(object):
         line, _, self._rest = self._rest.partition(b"\n")
         return line.strip()
 
-    def _fill(self, when: str = "") -> None:
-        """Read what has come, at least a byte."""
+    def _fill(self, when: str = "", *, once: bool = False) -> None:
+        """Read what has come, at least a byte; ``once``: maybe none."""
         data = self._answer.read1(CHUNK)
-        if not data:
+        if not data and not once:
             raise Disconnected("{} closed the connection {}".format(self.name, when).strip())
         self._rest += data
 
@@ -193,7 +206,7 @@ class Pictures(object):
             raise Unsupported("{} has a certificate that this device does not trust".format(self.name)) from None
         except socket.timeout:
             raise Stalled("{} sent nothing for {:.0f} s".format(self.name, STALL_S)) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, ValueError, http.client.HTTPException) as error:
             raise Disconnected("{} cannot be reached ({})".format(self.name, type(error).__name__)) from None
 
     def close(self) -> None:
@@ -208,9 +221,9 @@ class Pictures(object):
 def _challenge(offers: Iterable[str]) -> Dict[str, str]:
     """The parameters of a Digest that is known, the strongest that the camera offers; empty: Basic."""
     digests = []
-    for offer in offers:
-        scheme, _, rest = offer.strip().partition(" ")
-        found = parse_keqv_list(parse_http_list(rest)) if scheme.lower() == "digest" else {}
+    for offer in filter(None, (re.search(r"(?i)(?:^|,)\s*digest\s+(.+)", offer) for offer in offers)):
+        pairs = [one.partition("=")[::2] for one in parse_http_list(offer.group(1)) if "=" in one]
+        found = {name.strip().lower(): re.sub('^"(.*)"$', r"\1", value.strip()) for name, value in pairs}
         if found.get("algorithm", "MD5").upper() in HASHES and found.get("nonce"):
             digests.append(found)
     return max(digests, key=lambda one: len(one.get("algorithm", "MD5")), default={})

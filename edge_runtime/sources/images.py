@@ -6,18 +6,19 @@ recordings: each line is a time in seconds and a file, ``#`` begins a comment.
 
 import math
 import os
-from typing import List, Optional, Tuple
+from typing import Any, List, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.late_imports import decoded, opencv
+from edgeveil.edge_runtime.late_imports import MOST_PIXELS, decoded, opencv
 from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.convert import need_image
-from edgeveil.edge_runtime.sources.picture_size import read_size
+from edgeveil.edge_runtime.sources.picture_size import TIFF, orientation, read_size
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
+OTHERS = (".gif", ".webp", ".heic", ".heif", ".avif", ".jp2", ".jxl")  # pictures that are not read: counted as dropped
 LISTS = ("depth.txt", "rgb.txt")
 FPS = 30.0  # of a folder without times
 LEAST_FILE_BYTES = 16 * 2**20  # a file of this size is always read; above it, of 8 times its samples
@@ -40,13 +41,7 @@ class ImagesSource(Source):
     calls = "sysinfo uname"
 
     def __init__(
-        self,
-        folder: str,
-        spec: Sensor,
-        *,
-        realtime: bool = False,
-        repeat: bool = False,
-        pace: Optional[Pace] = None,
+        self, folder: str, spec: Sensor, *, realtime: bool = False, repeat: bool = False, pace: Optional[Pace] = None
     ) -> None:
         need_image(spec, "a folder of images")
         opencv()  # it fails now where there is none
@@ -90,10 +85,31 @@ class ImagesSource(Source):
             raise FrameDropped("unreadable")
         if size != self._size:
             raise FrameDropped("shape")
-        picture = decoded(data)
+        picture = upright(data)
         if picture is None:
             raise FrameDropped("unreadable")
         return picture
+
+
+def upright(data: bytes) -> Any:
+    """The picture in a file's bytes in OpenCV's order, turned as its EXIF says; None where there is none to read."""
+    size = read_size(data)
+    picture = None if size is None or size[0] * size[1] > MOST_PIXELS else decoded(data)
+    if picture is not None and data[:4] not in TIFF:  # OpenCV turns these
+        turned = orientation(data)
+        picture = picture.swapaxes(0, 1) if turned > 4 else picture
+        picture = picture[:, ::-1] if turned in (2, 3, 6, 7) else picture
+        picture = np.ascontiguousarray(picture[::-1] if turned in (3, 4, 7, 8) else picture)
+    return None if picture is None or picture.shape[:2] != size else picture
+
+
+def read_picture(path: Any) -> Any:
+    """The picture of a file, as ``upright``; None where it cannot be read. It is never read by its name."""
+    try:
+        with open(path, "rb") as file:
+            return upright(file.read())
+    except OSError:
+        return None
 
 
 def list_pictures(folder: str) -> Tuple[List[float], List[str]]:
@@ -116,7 +132,9 @@ def _read(path: str, most_bytes: int) -> bytes:
 
 
 def _list_by_name(folder: str) -> List[Tuple[float, str]]:
-    names = sorted(name for name in os.listdir(folder) if name[0] != "." and name.lower().endswith(SUFFIXES))
+    names = sorted(name for name in os.listdir(folder) if name[0] != "." and name.lower().endswith(SUFFIXES + OTHERS))
+    if not any(name.lower().endswith(SUFFIXES) for name in names):
+        return []
     return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
 
 

@@ -11,12 +11,7 @@ from edgeveil.edge_runtime.errors import Missing, Unsupported
 from edgeveil.edge_runtime.machine import facts
 
 # Part of a board's name -> its entry in ``_HINTS``; the first that fits counts.
-_BOARDS = (
-    ("Raspberry Pi", "pi"),
-    ("Jetson", "jetson"),
-    ("Phanbell", "coral"),
-    ("Coral", "coral"),
-)
+_BOARDS = (("Raspberry Pi", "pi"), ("Jetson", "jetson"), ("Phanbell", "coral"), ("Coral", "coral"))
 _HINTS = {
     "opencv": {
         "pi": "sudo apt install python3-opencv",
@@ -30,7 +25,7 @@ _HINTS = {
     },
     "gstreamer": {
         "": "sudo apt install python3-gi gir1.2-gst-plugins-base-1.0 gstreamer1.0-plugins-base, and run with the "
-        "system's own python3",
+        "system's own python3"
     },
     "freenect": {"": "sudo apt install libfreenect0.5"},
     "openni": {"": "sudo apt install libopenni2-0"},

@@ -104,8 +104,9 @@ class _Line(object):
     """Time and values float64 (1 + channels,) of a line; None where it is none."""
 
     def __init__(self, channels: int) -> None:
-        number = r"-?[0-9]{1,20}(?:\.[0-9]{0,20})?(?:[eE][-+]?[0-9]{1,2})?"
-        self._form = re.compile(r"([0-9]{{1,10}}(?:,{}){{{}}})(?:\*([0-9A-Fa-f]{{2}}))?\r?".format(number, channels))
+        number = r"[-+]?(?:[0-9]{1,20}\.?[0-9]{0,20}|\.[0-9]{1,20})(?:[eE][-+]?[0-9]{1,2})?"
+        form = r"([ \t]*[0-9]{{1,10}}(?:[ \t]*,[ \t]*{}){{{}}})(?:\*([0-9A-Fa-f]{{2}}))?[ \t]*\r?"
+        self._form = re.compile(form.format(number, channels))
 
     def __call__(self, piece: bytes) -> Optional[np.ndarray]:
         match = self._form.fullmatch(piece.decode("latin-1"))

@@ -185,7 +185,8 @@ class TimedLines(Samples):
     def __init__(self, path: str, sampling: Sampling) -> None:
         self.name = "csv"
         columns = 1 + len(sampling.channels)
-        self._lines = LinesSource(path, {"kind": "vector", "shape": [columns], "dtype": "float64"})
+        names: List[Optional[str]] = [None, *sampling.channels]
+        self._lines = LinesSource(path, {"kind": "vector", "shape": [columns], "dtype": "float64", "features": names})
 
     def read(self) -> Optional[List[Sample]]:
         """The samples of the lines that came, with a None for each line that is none."""

@@ -4,7 +4,10 @@ One fast parser takes all lines of a block together. Where it fails, each line i
 by its number and its fault, never by its text; the stream continues.
 """
 
+import csv
+import re
 import sys
+import unicodedata
 import warnings
 from typing import Any, Iterator, List, Optional, Sequence, Tuple
 
@@ -19,13 +22,31 @@ from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 
 READ = 1 << 18  # bytes at most in one read; a slow stream gives what it has
 LONGEST = 1 << 24  # bytes of a line: beyond it this is no text of vectors
+MARK = b"\xef\xbb\xbf"  # of UTF-8, before the first line
+SEP = re.compile(r'"?sep=(.)"?', re.IGNORECASE)  # Excel's first line, which says what parts the cells
+
+
+def separator(lines: Sequence[str]) -> str:
+    """What parts the cells of these lines, the head first: each is tried, and that by which they agree best is it."""
+
+    def agree(mark: str) -> Tuple[bool, int, int, int]:
+        try:
+            rows = [row for row in csv.reader(lines, delimiter=mark) if row]
+        except csv.Error:  # a NUL, a carriage return within a line, a cell beyond csv's limit
+            return False, 0, 0, 0
+        width = len(rows[0]) if rows else 0
+        blanks = sum(cell[:1] == " " for row in rows for cell in row[1:])
+        return width > 1, sum(len(row) == width for row in rows), -blanks, width
+
+    return max(",;\t|", key=agree)
 
 
 class LinesSource(Source):
     """Numbers between commas. ``index`` of a frame is its line, counted from 1.
 
-    Empty lines are skipped, and so is a first line without any number: the names of the columns. ``subject_column``,
-    from 1, says whose line it is: it is no feature, and the frame's ``track`` is a number for it.
+    Empty lines are skipped. A first line without any number has the names of the columns: where the bundle names its
+    ``features``, they are taken by name. ``subject_column``, from 1, says whose line it is: it is no feature, and the
+    frame's ``track`` is a number for it.
     """
 
     schemes = ("csv",)
@@ -48,6 +69,9 @@ class LinesSource(Source):
         self._tail, self._number, self._ended = b"", 0, False
         self._refused: List[Tuple[int, str]] = []
         self._names = True  # whether the first line may still be one of names
+        self._mark = b""  # what parts the cells; empty until the first line
+        self._wanted: Optional[Sequence[Optional[str]]] = spec.get("features")
+        self._order: Optional[List[int]] = None  # of the columns, where it is another than that of the features
 
     @classmethod
     def open_samples(cls, where: str, sampling: Sampling) -> Any:
@@ -64,12 +88,15 @@ class LinesSource(Source):
         first, self._number = self._number + 1, self._number + len(lines)
         if not lines:
             return []
+        lines = self._commas(lines)
         tracks: Sequence[int] = [0] * len(lines)
         if self._subject is not None:
             lines, tracks, refused = self._subject.take(lines, first)
             self._refused += refused
+        if self._names:
+            self._take_names(lines)
         numbers: Sequence[int]
-        values = self._parse_block(lines) if not self._names else None
+        values = self._parse_block(lines)
         if values is None:
             numbers, values = self._parse_lines(lines, first)
         else:
@@ -77,6 +104,18 @@ class LinesSource(Source):
         self._names = False
         captured = now_ns()
         return [RawFrame(row, number, captured, tracks[number - first]) for number, row in zip(numbers, values)]
+
+    def _commas(self, lines: List[bytes]) -> List[bytes]:
+        """The lines with commas between their cells, without the mark of UTF-8 and Excel's line."""
+        if not self._mark:
+            lines[0] = lines[0][len(MARK) :] if lines[0].startswith(MARK) else lines[0]
+            said = SEP.fullmatch(lines[0].decode("latin-1").strip("\r"))
+            lines[0] = b"" if said else lines[0]
+            first = next((line for line in lines if line.strip()), b"")
+            self._mark = (said.group(1) if said else separator([first.decode("latin-1")])).encode("latin-1")
+        if self._mark == b",":
+            return lines
+        return [line.replace(b",", b"?").replace(self._mark, b",") for line in lines]  # 1,5 is no number here
 
     def refused(self) -> List[Tuple[int, str]]:
         """The lines refused since the last call: a list of (number, what is wrong with it)."""
@@ -122,6 +161,7 @@ class LinesSource(Source):
         if len(values) != len(lines) * self._features:
             return None
         values = values.reshape(len(lines), self._features)
+        values = values if self._order is None else values[:, self._order]
         return values.astype(self._dtype) if self._representable(values).all() else None
 
     def _parse_lines(self, lines: List[bytes], first: int) -> Tuple[List[int], np.ndarray]:
@@ -140,16 +180,38 @@ class LinesSource(Source):
                 rows.append(row)
         return numbers, np.array(rows, self._dtype).reshape(len(rows), self._features)
 
-    def _row(self, text: str, number: int) -> Optional[List[float]]:
+    def _row(self, text: str, _number_of_line: int) -> Optional[List[float]]:
         """The numbers of a line, or None for one to skip. Raises ``BadInput``, which names the fault."""
         if not text.strip():
             return None
-        row = [_number(token) for token in text.split(",")]
-        if number == 1 and all(value is None for value in row):
-            return None
+        row = [_number(cell) for cell in _cells(text)]
         if len(row) != self._features:
             raise BadInput("{} values, and {} were expected".format(len(row), self._features))
-        return self._check_row(row)
+        return self._check_row([row[place] for place in self._order or range(len(row))])
+
+    def _take_names(self, lines: List[bytes]) -> None:
+        """Empty the first line where it has the names of the columns."""
+        place = next((place for place, line in enumerate(lines) if line.strip()), None)
+        cells = [] if place is None else _cells(lines[place].decode("utf-8", "replace"))
+        if place is not None and (all(_number(cell) is None for cell in cells) or cells == self._wanted):
+            self._by_name(cells)
+            lines[place] = b""
+
+    def _by_name(self, cells: List[str]) -> None:
+        """Take columns by their names. Raises ``BadInput`` where they are others than the bundle's."""
+        if self._wanted is None:
+            return
+        wanted = [name or "".join(cells[:1]) for name in self._wanted]  # a time has any name, and comes first
+        missing = [name for name in wanted if name not in cells]
+        if missing or len(cells) != len(wanted):
+            came = "lacks {}".format(missing[0]) if missing else "names {} columns".format(len(cells))
+            raise BadInput(
+                "the first line {}: this bundle takes {}. Write these columns under these names, and no others".format(
+                    came, ", ".join(filter(None, self._wanted))
+                )
+            )
+        order = [cells.index(name) for name in wanted]
+        self._order = None if order == sorted(order) else order
 
     def _check_row(self, row: Sequence[Optional[float]]) -> List[float]:
         numbers = [value for value in row if value is not None]
@@ -180,7 +242,7 @@ class ArffSource(LinesSource):
 
     def __init__(self, path: str, spec: Sensor) -> None:
         LinesSource.__init__(self, path, spec)
-        self._names = False
+        self._names, self._mark = False, b","
         self._attributes = arff.read_header(self._header())
         if len(self._attributes) != self._features:
             raise BadInput(
@@ -188,6 +250,7 @@ class ArffSource(LinesSource):
                     self._features, len(self._attributes)
                 )
             )
+        self._by_name([unicodedata.normalize("NFC", attribute.name) for attribute in self._attributes])
         self._numeric = all(attribute.categories is None for attribute in self._attributes)
 
     def _header(self) -> Iterator[Tuple[int, str]]:
@@ -196,7 +259,7 @@ class ArffSource(LinesSource):
             if not line:
                 return
             self._number += 1
-            yield self._number, line.decode("utf-8", "replace")
+            yield self._number, line.decode("utf-8-sig", "replace")
 
     def _parse_block(self, lines: List[bytes]) -> Optional[np.ndarray]:
         return LinesSource._parse_block(self, lines) if self._numeric else None
@@ -206,7 +269,18 @@ class ArffSource(LinesSource):
             row = arff.read_row(self._attributes, text, number)
         except BadInput as error:
             raise BadInput(str(error).partition(": ")[2].rstrip(".")) from None
-        return row if row is None else self._check_row(row)
+        return row if row is None else self._check_row([row[place] for place in self._order or range(len(row))])
+
+
+def _cells(text: str) -> List[str]:
+    """The cells of a line, some of them perhaps in quotes."""
+    cells = text.split(",")
+    if '"' in text:
+        try:
+            cells = next(csv.reader([text.strip()]))
+        except csv.Error:  # a NUL
+            pass
+    return [unicodedata.normalize("NFC", cell.strip()) for cell in cells]
 
 
 def _number(token: str) -> Optional[float]:

@@ -29,7 +29,7 @@ class VideoSource(Source):
 
     def __init__(self, path: str, spec: Sensor, *, realtime: bool = False, repeat: bool = False) -> None:
         need_image(spec, "a film")
-        if "%" in path or path.lower().endswith(SUFFIXES):
+        if path.lower().endswith(SUFFIXES):
             raise BadInput("expected a film; pictures, 16 bits among them, are read with images:DIR")
         if not os.path.isfile(path):
             raise BadInput("expected a film at {}; there is none".format(path))

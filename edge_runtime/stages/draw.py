@@ -173,11 +173,7 @@ class Steps(_Draw):
     """Whole numbers of the discrete Laplace law."""
 
     name = "draw laplace"
-    fields = {
-        "shape": shape(),
-        "numerator": whole(1, LARGEST_SCALE),
-        "denominator": whole(1, LARGEST_SCALE),
-    }
+    fields = {"shape": shape(), "numerator": whole(1, LARGEST_SCALE), "denominator": whole(1, LARGEST_SCALE)}
     value = "steps"
     sample = staticmethod(random_draws.discrete_laplace)
 
@@ -215,10 +211,7 @@ class Coin(_Draw):
     """Coins of one probability."""
 
     name = "draw coin"
-    fields = {
-        "shape": shape(0),
-        "numerator": whole(1, COIN - 1),
-    }
+    fields = {"shape": shape(0), "numerator": whole(1, COIN - 1)}
     dtype = "bool"
     sample = staticmethod(coins)
 
@@ -242,10 +235,7 @@ class Integer(_Draw):
     """Whole numbers below a bound, each equally likely."""
 
     name = "draw integer"
-    fields = {
-        "shape": shape(0),
-        "bound": whole(1, LARGEST_BOUND),
-    }
+    fields = {"shape": shape(0), "bound": whole(1, LARGEST_BOUND)}
     sample = staticmethod(whole_numbers)
 
     def recorded(self, stage: Entry, n: int, rng: Any, _tables: Any) -> np.ndarray:

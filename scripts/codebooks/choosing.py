@@ -21,7 +21,7 @@ from scripts.codebooks.codebook_summary import measure
 
 SHARE = 0.2  # of each training slice, as runs hold out
 OF_CODES = {  # settings that the trunk does not depend on
-    *("codes", "price", "evenness", "steps", "synthesis", "fewest_subjects", "donors", "public_data"),
+    *("codes", "price", "evenness", "steps", "synthesis", "fewest_subjects", "donors", "public_data")
 }
 
 

@@ -120,12 +120,7 @@ def burn(core: int) -> None:
 
 
 def measure(
-    turns: int,
-    packages: str | None,
-    *,
-    scenes: Sequence[str] = SCENES,
-    turn_s: float = TURN_S,
-    seed: int = 0,
+    turns: int, packages: str | None, *, scenes: Sequence[str] = SCENES, turn_s: float = TURN_S, seed: int = 0
 ) -> list[dict[str, Any]]:
     """One entry for each turn: its ``scene``, and ``late_ms`` of its records, from a tick that is the same for all."""
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from edgeveil.trainer.datasets import adult
+from scripts.papers import adult
 
 # Public: the published rows are of people above 16 who work at least an hour, and of schooling from 1.
 LOWEST = {"age": 17.0, "education-num": 1.0, "hours-per-week": 1.0, "capital-gain": 0.0, "capital-loss": 0.0}

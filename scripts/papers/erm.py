@@ -16,11 +16,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.datasets import adult, kddcup
 from edgeveil.trainer.ext.private.estimators.perturbed_risk import CLOSE, Huber, Logistic, Loss, minimum, perturbation
 from edgeveil.trainer.ext.private.noise import Seeded
 from edgeveil.trainer.measures.intervals import mean
 from scripts import record
+from scripts.papers import adult, kddcup
 from scripts.papers.one_dimension import one_dimension
 
 RESULTS = Path("docs/results/dp")

@@ -117,10 +117,7 @@ def main() -> None:
         "seed": "the number of the repeat",
         "people": len(people.y),
         "columns": D,
-        "delta": {
-            "paper": of_rows.of_the_paper(of_rows.LOGISTIC, D),
-            "exact": of_rows.most_moved(of_rows.LOGISTIC, D),
-        },
+        "delta": {"paper": of_rows.of_the_paper(of_rows.LOGISTIC, D), "exact": of_rows.most_moved(of_rows.LOGISTIC, D)},
         "majority": float(np.bincount(people.y).max() / len(people.y)),
         "married": float((people.x[:, S] > 0).mean()),
         "table_2": table_2(),

@@ -170,11 +170,7 @@ def hidden_view(split: Split, seed: int) -> dict[str, float]:
     positive, kept = binary(split.hidden, split.hidden[train]), binary(split.wanted, split.wanted[train])
     # The constant feature is no use to a refit that has its own intercept, and LEACE would not touch it.
     eraser = predictor_metrics.fit(split.x[train, :-1], split.hidden[train])
-    views = {
-        "raw": split.x[:, :-1],
-        "cleaned": cleaned(split, EPS)[1],
-        "leace": eraser.clean(split.x[:, :-1]),
-    }
+    views = {"raw": split.x[:, :-1], "cleaned": cleaned(split, EPS)[1], "leace": eraser.clean(split.x[:, :-1])}
     found = {}
     for name, x in views.items():
         boosted = BoostedRefit(x[train], positive[train], seed=seed).predict(x[test])

@@ -52,16 +52,13 @@ class Bare(ast.NodeTransformer):
 
 
 def described(tree):
-    """Every node's type, line and fields, but for columns and the ends of nodes that lost a part."""
-    skipped = {"col_offset", "end_col_offset", "end_lineno"}
+    """Every node's type, line, and the words and numbers in it; but not the columns, nor the ends of nodes that lost a
+    part."""
     for node in ast.walk(tree):
-        yield (
-            type(node).__name__,
-            getattr(node, "lineno", None),
-            ast.dump(node)
-            if not list(ast.iter_child_nodes(node))
-            else [name for name, _ in ast.iter_fields(node) if name not in skipped],
-        )
+        fields = [getattr(node, name) for name in node._fields]
+        said = [one for one in fields if not isinstance(one, ast.AST | list)]
+        names = [one for many in fields if isinstance(many, list) for one in many if not isinstance(one, ast.AST)]
+        yield type(node), getattr(node, "lineno", None), said, names
 
 
 def same(path):

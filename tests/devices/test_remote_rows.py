@@ -115,6 +115,7 @@ def test_rows_go_there_come_back_go_on_after_a_failure_and_are_gone(server, lapl
     assert (back.artefact, back.ran["manifest_sha256"]) == ("numpy", (root / "current").resolve().name)
 
 
+@pytest.mark.nightly  # by day over ssh, above, and commands and files over a console: test_serial.py
 def test_rows_go_over_a_console_too(laplace, tmp_path):
     made, root, x = laplace
     with lossy_serial_line.board(tmp_path) as up, Connection(str(root)).open(f"serial://{up.port}") as board:
@@ -208,6 +209,7 @@ def test_frames_are_compared_under_the_noise_that_the_board_drew():
     assert frame["max_abs"] == np.abs(other[7].astype(int) - out["frame"][7]).max()
 
 
+@pytest.mark.nightly  # by day with rows that were made here: test_audit_on_device.py
 @pytest.mark.slow
 def test_the_card_gets_a_column_of_the_board(server, tmp_path, capfd, monkeypatch, request):
     from edgeveil.trainer.audit.audit import audit

@@ -16,8 +16,9 @@ import pytest
 from edgeveil.devices.zipapp import build_zipapp
 from tests.support import bundles, tiny_models
 from tests.support.boards import edge_tpu
-from tests.support.boards.pythons import python_of, pythons
+from tests.support.boards.pythons import COMMANDS, python_of, pythons
 from tests.support.checkout import PACKAGES, ROOT
+from tests.support.once import nightly_but
 from tests.support.promised import local_examples
 
 pytestmark = [pytest.mark.pythons, pytest.mark.programs]
@@ -35,6 +36,8 @@ CAN = {
     "py311-openvino": (TFLITE + ONNX, "openvino"),
 }
 NUMPY_ALONE = ("py38", "py310", "py312", "py313", "py314")
+ALL, ENDS = (*CAN, *NUMPY_ALONE), ("py36", "py314")  # the oldest and the newest by day
+EACH_INTERPRETER = ("py36", "py37", "py311-litert")  # but OpenVINO: test_openvino_options.py has a stand-in for it
 
 
 @pytest.fixture(scope="session")
@@ -51,21 +54,6 @@ def edge(python, app, *arguments, **environment):
         text=True,
         check=False,
     )
-
-
-# Commands one after another in one process, as a board's are in several: what starts an interpreter is tried below.
-COMMANDS = """
-import contextlib, io, json, sys
-sys.path.insert(0, sys.argv[1])
-from edgeveil.edge_runtime.cli.main import main
-done = []
-for words in json.loads(sys.argv[2]):
-    out, said = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
-        done.append([main(words)])
-    done[-1] += [out.getvalue(), said.getvalue()]
-print(json.dumps(done))
-"""
 
 
 def edges(python, app, *commands):
@@ -86,7 +74,7 @@ def test_every_environment_is_tried():
     assert set(CAN) | set(NUMPY_ALONE) == set(pythons.ROWS)
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_importing_needs_numpy_alone(name, app):
     code = (
         f"import sys; sys.path.insert(0, {str(app)!r}); import numpy; before = set(sys.modules); "
@@ -121,7 +109,7 @@ print(count)
 """
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_every_module_of_the_runtime_and_every_agent_can_be_imported(name):
     command = [str(python_of(name)), "-c", IMPORT_ALL, str(PACKAGES)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -131,7 +119,7 @@ def test_every_module_of_the_runtime_and_every_agent_can_be_imported(name):
     assert int(done.stdout) == len(shipped) - roots_and_main
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_a_bundle_without_models_runs_everywhere(name, app, tmp_path):
     python = python_of(name)
     made = bundles.make_bundle(tmp_path)
@@ -172,7 +160,7 @@ def promised(tmp_path_factory):
     return folder, {op: _reports(op, 4000) for op in local_examples.OPS}
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_a_promise_is_kept_everywhere(name, app, promised, tmp_path):
     """Its integers are checked and its golden report is that of this Python's; what it releases is as likely."""
     folder, released = promised
@@ -192,7 +180,7 @@ def _reports(op, n):
     return local_examples.pipeline(parts, tables).run(x)["report"].astype(float)
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_a_real_bundle_is_verified_and_a_tampered_one_refused(name, app, tiny, tmp_path):
     python = python_of(name)
     data = bytearray(tiny.path.read_bytes())
@@ -205,7 +193,7 @@ def test_a_real_bundle_is_verified_and_a_tampered_one_refused(name, app, tiny, t
     assert name not in NUMPY_ALONE or "pip install" in done[2][2]
 
 
-@pytest.mark.parametrize("name", CAN)
+@pytest.mark.parametrize("name", nightly_but(CAN, *EACH_INTERPRETER))
 def test_every_artefact_runs_where_it_can(name, app, tiny, tmp_path):
     """verify holds it against the golden outputs made with LiteRT and ONNX Runtime; run must agree on a frame."""
     python = python_of(name)
@@ -236,7 +224,7 @@ def test_every_artefact_runs_where_it_can(name, app, tiny, tmp_path):
             assert not (out["x"] == x).all(axis=(1, 2, 3)).any()
 
 
-@pytest.mark.parametrize("name", CAN)
+@pytest.mark.parametrize("name", nightly_but(CAN, "py36", "py311-litert"))
 def test_bench_runs_everywhere(name, app, tiny):
     python = python_of(name)
     floors = ("--min-count", 20, "--min-seconds", 0)
@@ -292,7 +280,7 @@ for variant in sys.argv[4].split():
 """
 
 
-@pytest.mark.parametrize("name", CAN)
+@pytest.mark.parametrize("name", nightly_but(CAN, *EACH_INTERPRETER))
 def test_what_an_interpreter_returned_stays_as_it_is_when_it_runs_again(name, app, tiny):
     """Another thread sends a frame while the next one is made."""
     variants = " ".join(CAN[name][0])
@@ -301,9 +289,17 @@ def test_what_an_interpreter_returned_stays_as_it_is_when_it_runs_again(name, ap
     assert done.stdout.split() == variants.split(), done.stderr
 
 
-def test_reference_kernels_give_the_same_bytes_on_litert_and_tflite_runtime(app, tiny):
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("py37", "py311-litert"),
+        pytest.param(("py37", "py39-tflite", "py311-tflite", "py311-litert"), marks=pytest.mark.nightly),
+    ],
+    ids=len,
+)
+def test_reference_kernels_give_the_same_bytes_on_litert_and_tflite_runtime(app, tiny, names):
     seen = {}
-    for name in ("py37", "py39-tflite", "py311-tflite", "py311-litert"):
+    for name in names:
         command = [str(python_of(name)), "-I", "-c", REFERENCE, str(app), str(tiny.path), str(tiny.trust)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
@@ -323,7 +319,7 @@ def _pictures():
     return manifest, members
 
 
-@pytest.mark.parametrize("name", [*CAN, *NUMPY_ALONE])
+@pytest.mark.parametrize("name", nightly_but(ALL, *ENDS))
 def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_path):
     python, made = python_of(name), tiny if name in CAN else bundles.make_bundle(tmp_path, example=_pictures())
     words = [made.path, "--trust", made.trust, "--sink", f"npz:{tmp_path}/out.npz"]
@@ -340,7 +336,7 @@ def test_a_live_source_runs_as_a_service_of_two_processes(name, app, tiny, tmp_p
         assert out["index"].tolist() == list(range(len(out["index"])))
 
 
-@pytest.mark.parametrize("name", ["py36", "py37", "py38", "py314"])
+@pytest.mark.parametrize("name", nightly_but(("py36", "py37", "py38", "py314"), *ENDS))
 def test_training_and_every_board_cut_the_same_patches(name):
     """Numpy 1.19 to 2: the same code gives the same bits, from 150 simulated frames to the patches of two people."""
     manifest = bundles.captured_example()[0]
@@ -360,6 +356,7 @@ def test_training_and_every_board_cut_the_same_patches(name):
     assert json.loads(there) == json.loads(here)
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["py39-openvino", "py311-openvino"])
 def test_openvino_runs_what_was_asked_for_on_the_device_that_was(name, app, tiny):
     """HETERO is a device of its own, with the processor under it; MYRIAD is in no wheel."""
@@ -388,7 +385,7 @@ def test_the_jetsons_onnxruntime_refuses_a_gpu_that_it_was_built_without(app, ti
         assert "onnxruntime 1.10.0 was built without it" in said
 
 
-@pytest.mark.parametrize("name", ["py37", "py39-tflite", "py311-tflite"])
+@pytest.mark.parametrize("name", nightly_but(("py37", "py39-tflite", "py311-tflite"), "py37"))
 def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny, tmp_path):
     made, library = edge_tpu.bundle(tiny, tmp_path / "made"), edge_tpu.build(tmp_path)
     words = ["verify", made.path, "--trust", made.trust, "--device", "edgetpu", "--json"]
@@ -400,7 +397,7 @@ def test_older_interpreters_hand_their_graph_to_the_edge_tpu_too(name, app, tiny
     assert "libedgetpu.so.1" in done.stderr
 
 
-@pytest.mark.parametrize("name", ["py36", "py37"])
+@pytest.mark.parametrize("name", nightly_but(("py36", "py37"), "py36"))
 def test_names_may_have_any_letter_where_the_locale_is_c(name, app, tiny, tmp_path):
     folder = tmp_path / "Größe"
     folder.mkdir()

@@ -142,11 +142,13 @@ def made(tmp_path_factory):
     """All of the files, whole."""
     tmp_path = tmp_path_factory.mktemp("board")
     trust = device(tmp_path / "opt/trust", trust_file(1))
+    umask = os.umask(0)
     update_policy(str(trust), policy_file(1, POLICY))
     releases = Releases(str(trust.parent), lambda floor: open_trust(trust, floor=floor))
     releases.install(bundles.make_bundle(tmp_path / "made").path.read_bytes(), lambda *_: None)
     (trust.parent / "releases/current").symlink_to(str(releases.current))
     count_up(str(trust.parent))
+    os.umask(umask)
     note = {"schema": 1, "bytes": 1, "version": 3, "name": "edge", "sha256": SHA}
     runtime = tmp_path / "opt/runtime" / SHA
     runtime.mkdir(parents=True)
@@ -166,6 +168,13 @@ def made(tmp_path_factory):
         if one.path != "run/records":
             (tmp_path / one.path).touch()
     return tmp_path
+
+
+def test_no_other_user_may_write_to_any_of_it(made):
+    others = ("root.pub", "trust.json", "runtime")  # which this file made, and not the product
+    mine = [path for path in (made / "opt").rglob("*") if not set(others) & set(path.parts) and not path.is_symlink()]
+    assert {path.name for path in mine} >= {"state.json", "index-seen.json", "policy.json", "bundle.veil", "releases"}
+    assert [path for path in mine if path.stat().st_mode & 0o022] == []
 
 
 @pytest.fixture(scope="module")

@@ -309,7 +309,12 @@ TARGETS = {
     "arff-rows": Target(
         _arff_rows, "edge_runtime/sources/arff.py", _REFUSED, (b"@relation 'a b'\n@attribute x {p,'q'}\n@data\np\n?\n",)
     ),
-    "onnx": Target(model_lint.problem_of, "edge_runtime/manifest/model_lint.py", (), (_ONNX, _ONNX_ELSEWHERE)),
+    "onnx": Target(
+        lambda data: model_lint.problems(data, "onnx"),
+        "edge_runtime/manifest/model_lint.py",
+        (),
+        (_ONNX, _ONNX_ELSEWHERE),
+    ),
     "picture": Target(_size, "edge_runtime/sources/picture_size.py", (), _PICTURES),
     "preview": Target(
         _preview,

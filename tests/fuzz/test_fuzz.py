@@ -21,7 +21,7 @@ FILES = {name.rpartition("/")[2] + ".py" for name in SUBJECT}
 
 
 @given(candidates())
-@settings(max_examples=400, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=200, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_bytes_are_refused_or_one_exact_sound_bundle(data):
     outcome(data)
 

@@ -12,7 +12,7 @@ from edgeveil.edge_runtime.ipc import notes
 from tests.fuzz import parsers, parsers_run
 from tests.support.checkout import PACKAGES, ROOT
 
-SECONDS = 6  # of all parsers; the recorded run is the long one
+SECONDS = 3  # of all parsers; the recorded run is the long one
 RECORD = json.loads(parsers_run.RECORD.read_text())
 
 
@@ -70,6 +70,7 @@ def test_the_long_run_found_nothing_and_led_into_every_parser():
     assert RECORD["coverage"]["edge_runtime/bundle/archive.py"]["lines_missed"] == []
 
 
+@pytest.mark.nightly
 def test_the_guided_run_works(tmp_path):
     command = [sys.executable, parsers_run.__file__, "--engine", "own", "--seconds", "2", "--out", str(tmp_path / "r")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -169,10 +169,7 @@ exhibits(
     ),
     ("bad-audit", "others_among_the_others", lambda: _audited(_other(lambda other: other.update(others=[])))),
 )
-exhibits(
-    _audited,
-    ("bad-audit", "a_floor_out_of_range", lambda audit: audit["label_only"]["chance"].update(prior=2)),
-)
+exhibits(_audited, ("bad-audit", "a_floor_out_of_range", lambda audit: audit["label_only"]["chance"].update(prior=2)))
 
 
 @exhibit("bad-audit")
@@ -181,22 +178,10 @@ def a_section_out_of_range() -> bytes:
     return _audited(lambda audit: audit.update(what_else=section))
 
 
-exhibits(
-    _audited,
-    ("bad-audit", "a_number_beyond_all_measure", lambda audit: audit.update(wall_time_s=-1e308)),
-)
-exhibits(
-    None,
-    ("bad-audit", "a_count_of_a_fraction", lambda: _audited(_attack(train_samples=-0.5))),
-)
-exhibits(
-    _audited,
-    ("bad-audit", "audit_that_is_empty", lambda audit: audit.clear()),
-)
-exhibits(
-    None,
-    ("bad-audit", "card_that_is_empty", lambda: _audited(lambda _: None, card=b"{}")),
-)
+exhibits(_audited, ("bad-audit", "a_number_beyond_all_measure", lambda audit: audit.update(wall_time_s=-1e308)))
+exhibits(None, ("bad-audit", "a_count_of_a_fraction", lambda: _audited(_attack(train_samples=-0.5))))
+exhibits(_audited, ("bad-audit", "audit_that_is_empty", lambda audit: audit.clear()))
+exhibits(None, ("bad-audit", "card_that_is_empty", lambda: _audited(lambda _: None, card=b"{}")))
 
 
 @exhibit("bad-audit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -13,6 +14,18 @@ from tests.support import bundles
 
 def _text() -> str:
     return json.dumps(good()[0])
+
+
+def _numpy(change: Any) -> bytes:
+    return changed(change, example=bundles.numpy_example())
+
+
+def _laplace(change: Any) -> bytes:
+    return changed(change, example=bundles.laplace_example())
+
+
+def _channel(change: Any) -> bytes:
+    return changed(change, example=bundles.channel_example())
 
 
 # The text itself
@@ -83,10 +96,7 @@ exhibits(
     ("bad-value", "text_that_plays_with_the_terminal", lambda m: m["perturber"].update(target="\x1b[2Jparity")),
     ("bad-value", "text_that_turns_the_line_around", lambda m: m["perturber"].update(sensitive="\u202eytirap")),
 )
-exhibits(
-    None,
-    ("bad-value", "half_of_a_surrogate_pair", lambda: signed_text(_text().replace('"parity"', '"\\ud800"'))),
-)
+exhibits(None, ("bad-value", "half_of_a_surrogate_pair", lambda: signed_text(_text().replace('"parity"', '"\\ud800"'))))
 exhibits(
     changed,
     ("bad-value", "hash_in_capitals", lambda m: m["provenance"].update(recipe_sha256="A" * 64)),
@@ -103,14 +113,19 @@ exhibits(
 )
 
 
-@exhibit("bad-count")
-def range_of_too_few_features() -> bytes:
-    def change(m: Any) -> None:
-        m["input"].update(low=[0.0, 0.0], high=[1.0, 1.0])
-
-    return changed(change, example=bundles.numpy_example())
-
-
+exhibits(
+    _numpy,
+    ("bad-count", "range_of_too_few_features", lambda m: m["input"].update(low=[0.0, 0.0], high=[1.0, 1.0])),
+    ("raw-passthrough", "pipeline_that_only_rescales", lambda m: m["stages"][3].update(input="u")),
+    ("unknown-table", "table_that_is_not_there", lambda m: m["stages"][2].update(table="other")),
+    ("wrong-value", "table_of_the_wrong_type", lambda m: m["tables"]["means"].update(dtype="uint32")),
+    ("output-mismatch", "table_of_the_wrong_width", lambda m: m["tables"]["means"].update(shape=[4, 5])),
+    (
+        "missing-member",
+        "table_file_not_among_the_members",
+        lambda m: m["tables"]["means"].update(file="tables/other.npy"),
+    ),
+)
 exhibits(
     changed,
     ("bad-value", "scale_of_zero", lambda m: _artefact(m)["inputs"][0].update(scale=0)),
@@ -150,14 +165,6 @@ def rescaled_reading_as_code() -> bytes:
     return changed(lambda m: m["outputs"].append(code))
 
 
-@exhibit("raw-passthrough")
-def pipeline_that_only_rescales() -> bytes:
-    def change(m: Any) -> None:
-        m["stages"][3]["input"] = "u"
-
-    return changed(change, example=bundles.numpy_example())
-
-
 @exhibit("wrong-value")
 def noise_as_output() -> bytes:
     """Who knows the noise can take it off again."""
@@ -172,40 +179,21 @@ def channel_over_something_that_is_no_code() -> bytes:
         m["stages"].insert(2, noise)
         m["stages"][3]["input"] = "noise"
 
-    return changed(change, example=bundles.channel_example())
+    return _channel(change)
 
 
 @exhibit("wrong-value")
 def steps_of_noise_as_output() -> bytes:
     code = {"name": "code", "kind": "code", "tensor": "noise", "shape": [4], "dtype": "int64"}
-    return changed(lambda m: m["outputs"].append(code), example=bundles.laplace_example())
-
-
-@exhibit("wrong-value")
-def steps_of_another_shape() -> bytes:
-    return changed(lambda m: m["stages"][1].update(shape=[1]), example=bundles.laplace_example())
-
-
-@exhibit("raw-passthrough")
-def noise_that_is_drawn_and_not_added() -> bytes:
-    def change(m: Any) -> None:
-        m["stages"][3]["input"] = "u"
-
-    return changed(change, example=bundles.laplace_example())
+    return _laplace(lambda m: m["outputs"].append(code))
 
 
 exhibits(
-    None,
-    (
-        "bad-value",
-        "noise_of_no_scale",
-        lambda: changed(lambda m: m["stages"][1].update(numerator=0), example=bundles.laplace_example()),
-    ),
-    (
-        "bad-value",
-        "grid_finer_than_a_float",
-        lambda: changed(lambda m: m["stages"][2].update(levels=2**21), example=bundles.laplace_example()),
-    ),
+    _laplace,
+    ("wrong-value", "steps_of_another_shape", lambda m: m["stages"][1].update(shape=[1])),
+    ("raw-passthrough", "noise_that_is_drawn_and_not_added", lambda m: m["stages"][3].update(input="u")),
+    ("bad-value", "noise_of_no_scale", lambda m: m["stages"][1].update(numerator=0)),
+    ("bad-value", "grid_finer_than_a_float", lambda m: m["stages"][2].update(levels=2**21)),
 )
 exhibits(
     changed,
@@ -240,27 +228,7 @@ exhibits(
     ("unused", "model_that_nothing_uses", lambda m: m["models"].update(spare=m["models"]["generator"])),
 )
 exhibits(
-    None,
-    (
-        "unknown-table",
-        "table_that_is_not_there",
-        lambda: changed(lambda m: m["stages"][2].update(table="other"), example=bundles.numpy_example()),
-    ),
-    (
-        "wrong-value",
-        "table_of_the_wrong_type",
-        lambda: changed(lambda m: m["tables"]["means"].update(dtype="uint32"), example=bundles.numpy_example()),
-    ),
-    (
-        "wrong-value",
-        "channel_table_of_three_dimensions",
-        lambda: changed(lambda m: m["tables"]["q"].update(shape=[4, 2, 2]), example=bundles.channel_example()),
-    ),
-    (
-        "output-mismatch",
-        "table_of_the_wrong_width",
-        lambda: changed(lambda m: m["tables"]["means"].update(shape=[4, 5]), example=bundles.numpy_example()),
-    ),
+    _channel, ("wrong-value", "channel_table_of_three_dimensions", lambda m: m["tables"]["q"].update(shape=[4, 2, 2]))
 )
 exhibits(
     changed,
@@ -320,14 +288,6 @@ exhibits(
 
 
 @exhibit("missing-member")
-def table_file_not_among_the_members() -> bytes:
-    def change(m: Any) -> None:
-        m["tables"]["means"]["file"] = "tables/other.npy"
-
-    return changed(change, example=bundles.numpy_example())
-
-
-@exhibit("missing-member")
 def runtime_left_out() -> bytes:
     manifest, members = bundles.numpy_example()
     del members["runtime/edgeveil-edge.pyz"]
@@ -377,43 +337,15 @@ exhibits(
     ("range-mismatch", "range_that_only_the_output_has", lambda m: m["stages"][2].update(low=0.0, high=1.0)),
 )
 exhibits(
-    None,
-    (
-        "raw-passthrough",
-        "reading_that_is_only_quantised",
-        lambda: _cleaner(lambda m: m["stages"][2].update(input="u"), code=True),
-    ),
-    ("bad-value", "code_with_a_step_of_zero", lambda: _cleaner(lambda m: m["stages"][2].update(scale=0), code=True)),
-    ("bad-value", "code_of_floats", lambda: _cleaner(lambda m: m["stages"][2].update(dtype="float32"), code=True)),
-    (
-        "output-mismatch",
-        "decoder_of_another_size",
-        lambda: _cleaner(lambda m: m["outputs"][0].update(shape=[3]), code=True),
-    ),
-)
-
-
-@exhibit("output-mismatch")
-def decoder_of_a_frame() -> bytes:
-    def change(manifest: Any) -> None:
-        manifest["outputs"][0].update(tensor="c", dtype="float32")
-
-    return _cleaner(change, code=True)
-
-
-exhibits(
-    None,
-    (
-        "unknown-table",
-        "decoder_that_is_not_there",
-        lambda: _cleaner(lambda m: m["outputs"][0].update(decoder="other"), code=True),
-    ),
-    ("unused", "decoder_that_nothing_names", lambda: _cleaner(lambda m: m["outputs"][0].pop("decoder"), code=True)),
-    (
-        "unknown-key",
-        "decoder_on_a_label",
-        lambda: _cleaner(lambda m: m["outputs"][0].update(decode="decoder"), code=True),
-    ),
+    functools.partial(_cleaner, code=True),
+    ("raw-passthrough", "reading_that_is_only_quantised", lambda m: m["stages"][2].update(input="u")),
+    ("bad-value", "code_with_a_step_of_zero", lambda m: m["stages"][2].update(scale=0)),
+    ("bad-value", "code_of_floats", lambda m: m["stages"][2].update(dtype="float32")),
+    ("output-mismatch", "decoder_of_another_size", lambda m: m["outputs"][0].update(shape=[3])),
+    ("output-mismatch", "decoder_of_a_frame", lambda m: m["outputs"][0].update(tensor="c", dtype="float32")),
+    ("unknown-table", "decoder_that_is_not_there", lambda m: m["outputs"][0].update(decoder="other")),
+    ("unused", "decoder_that_nothing_names", lambda m: m["outputs"][0].pop("decoder")),
+    ("unknown-key", "decoder_on_a_label", lambda m: m["outputs"][0].update(decode="decoder")),
 )
 
 

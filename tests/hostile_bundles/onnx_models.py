@@ -36,10 +36,7 @@ def _model(
     graph = helper.make_graph(
         [*nodes, *last],
         "main",
-        [
-            helper.make_tensor_value_info(IMAGE, _FLOAT, _SHAPE),
-            helper.make_tensor_value_info(NOISE, _FLOAT, [1, 16]),
-        ],
+        [helper.make_tensor_value_info(IMAGE, _FLOAT, _SHAPE), helper.make_tensor_value_info(NOISE, _FLOAT, [1, 16])],
         [helper.make_tensor_value_info(OUTPUT, _FLOAT, _SHAPE)],
         [*constants, _constant("zero", [0]), _constant("half", [0.5])],
         sparse_initializer=sparse,
@@ -141,10 +138,7 @@ def giant_sparse_weights() -> bytes:
 def _loop(begin: str, constants: list[onnx.TensorProto], before: list[onnx.NodeProto]) -> bytes:
     """A loop that goes on as long as ``begin`` says so, which is never asked again."""
     body = helper.make_graph(
-        [
-            helper.make_node("Identity", ["go"], ["go_on"]),
-            helper.make_node("Add", ["value", "value"], ["next"]),
-        ],
+        [helper.make_node("Identity", ["go"], ["go_on"]), helper.make_node("Add", ["value", "value"], ["next"])],
         "body",
         [
             helper.make_tensor_value_info("turn", _INT64, []),

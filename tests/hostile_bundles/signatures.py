@@ -189,7 +189,4 @@ exhibits(
         lambda: (bundles.sealed(*good()), Trust([bundles.trusted()], product="hall")),
     ),
 )
-exhibits(
-    changed,
-    ("other-audience", "made_out_to_another_device", lambda manifest: manifest.update(audience="ward-7")),
-)
+exhibits(changed, ("other-audience", "made_out_to_another_device", lambda manifest: manifest.update(audience="ward-7")))

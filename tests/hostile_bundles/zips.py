@@ -19,6 +19,8 @@ exhibits(
     ("truncated", "nothing", lambda: b""),
     ("truncated", "cut_in_first_header", lambda: good_bytes()[:17]),
     ("truncated", "cut_in_manifest", lambda: good_bytes()[:300]),
+    ("truncated", "cut_before_directory", lambda: good_bytes()[: good_bytes().index(b"PK\x01\x02")]),
+    ("truncated", "cut_in_directory", lambda: good_bytes()[: good_bytes().index(b"PK\x01\x02") + 60]),
 )
 
 
@@ -32,18 +34,6 @@ def bundle_manifest() -> bytes:
     data = good_bytes()
     size = struct.unpack_from("<I", data, 22)[0]
     return data[30 + 13 : 30 + 13 + size]
-
-
-@exhibit("truncated")
-def cut_before_directory() -> bytes:
-    data = good_bytes()
-    return data[: data.index(b"PK\x01\x02")]
-
-
-@exhibit("truncated")
-def cut_in_directory() -> bytes:
-    data = good_bytes()
-    return data[: data.index(b"PK\x01\x02") + 60]
 
 
 exhibits(

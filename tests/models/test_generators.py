@@ -19,12 +19,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import seeds
 
 # MACs and parameters in Table 3 of paper 001, by data set; faces stand in for PubFig, depth for OccuTherm.
-TABLE_3 = {
-    "mnist": (1.6e6, 235.4e3),
-    "wifi": (2.1e6, 1.1e6),
-    "faces": (232e6, 644.2e3),
-    "depth": (96.4e6, 420.3e3),
-}
+TABLE_3 = {"mnist": (1.6e6, 235.4e3), "wifi": (2.1e6, 1.1e6), "faces": (232e6, 644.2e3), "depth": (96.4e6, 420.3e3)}
 
 SHAPES = {"mnist": (28, 28, 1), "wifi": (520,), "faces": (48, 42, 1), "depth": (40, 32, 1)}
 

@@ -12,11 +12,12 @@ from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections.certificate_section import OVER_NULL
 from edgeveil.trainer.demo import counted
 from tests.support import once
-from tests.support.output import PROGRESS, command, in_process, on_terminal, packages_after, seen, strange
+from tests.support.output import PROGRESS, command, in_process, packages_after, strange
+from tests.support.small_runs import small_recipe, write_npz
 from tests.support.trial import short_audit
 
-EDGEVEIL, EDGE = ("-m", "edgeveil.trainer.cli.main"), ("-m", "edgeveil.edge_runtime")
-DATA = r"digits: images of shape \(8, 8, 1\), 2 classes of y, 2 of z; rows: \d+ for the classifiers, .+ for the test"
+EDGE = ("-m", "edgeveil.edge_runtime")
+DATA = r"\S+: (images|vectors) of shape \(.+\), 2 classes of y, 2 of z; rows: \d+ for the classifiers, .+ for the test"
 VALIDATION = r"On validation: y is read right [\d.]+ \(by .+\), mean distance [\d.]+, Acc\(D_z\) [\d.]+ .*"
 MISSED = r"No checkpoint reached .+ The quick budget is a trial, so this is not an error\."
 TRAINING = (DATA, PROGRESS, VALIDATION, MISSED)
@@ -72,6 +73,7 @@ def made(demo, tmp_path_factory):
     folder = tmp_path_factory.mktemp("verbs") / "out"
     shutil.copytree(demo[0], folder)
     np.savez(folder / "few.npz", x=np.load(folder / "frames.npz")["x"][:20])
+    (folder / "small.toml").write_text(small_recipe(write_npz(folder), kind="label-only").toml())
     return folder
 
 
@@ -98,12 +100,12 @@ def verb(made, monkeypatch, capfd):
     return run
 
 
-LABEL_ONLY = ("train", "digits-label-only", "--budget", "quick", "--classifiers", "OUT/prgan", "--out")
+TRAIN = ("train", "OUT/small.toml", "--budget", "quick", "--out")
 BUNDLE = ("OUT/demo.veil", "--trust", "OUT/trust")
 VERBS = {
-    "train": ((*LABEL_ONLY, "OUT/lo"), TRAINING, r"The run is in \S+\. Next: edgeveil export .+"),
+    "train": ((*TRAIN, "OUT/lo"), TRAINING, r"The run is in \S+\. Next: edgeveil export .+"),
     "export": (
-        ("export", "OUT/run", "--for", "workstation", "--out", "OUT/again"),
+        ("export", "OUT/run", "--for", "coral-dev-board", "--out", "OUT/again"),
         (PROGRESS, *EXPORTED),
         r"The artefacts are in \S+\. Next: edgeveil audit .+",
     ),
@@ -148,19 +150,6 @@ def test_a_verb_says_what_was_made_and_what_to_do_next(verb, name):
 
 
 def test_what_is_asked_for_as_json_is_one_document_on_stdout(verb):
-    out, said = verb(*LABEL_ONLY, "OUT/json", "--json")
+    out, said = verb(*TRAIN, "OUT/json", "--json")
     assert json.loads(out)
     assert strange(said, *TRAINING) == []
-
-
-@pytest.mark.nightly  # by day a shorter program does: tests/trainer/test_progress.py
-def test_on_a_terminal_one_line_moves(made, tmp_path):
-    words = ("export", made / "run", "--for", "workstation", "--out", tmp_path / "export")
-    code, written = on_terminal(*EDGEVEIL, *words)
-    assert code == 0
-    assert written.count("\r") > 5  # it moves
-    bar = r"export [━╸╺ ]+ \d+/8 [-\d:]+.*"
-    lines = [line for line in seen(written) if line.strip()]
-    last = r"The artefacts are in .+"
-    assert strange(lines, bar, *EXPORTED, last, r"\S+/export --artefact \S+") == []
-    assert any(re.fullmatch(bar, line) and "8/8" in line for line in lines)

@@ -96,10 +96,7 @@ GUARDS = {
         "landlock.restrict = lambda readable, writable: False",
         {"a file of root's"},
     ),
-    "another user than root (root)": (
-        "os.geteuid = os.getuid = lambda: 1",
-        {"a user that is root"},
-    ),
+    "another user than root (root)": ("os.geteuid = os.getuid = lambda: 1", {"a user that is root"}),
     "descriptors that are closed": (
         "os.close = lambda handle, close=os.close: handle > 2 or close(handle)",
         {"descriptors that it was left"},

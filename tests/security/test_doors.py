@@ -9,13 +9,15 @@ import contextlib
 import copy
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
 import pytest
 
-from edgeveil.devices import profiles
+from edgeveil.devices import profiles, site
 from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.devices.site import SiteBoard
 from edgeveil.edge_runtime import __version__
@@ -26,7 +28,9 @@ from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.cli.main import main as edge
+from edgeveil.edge_runtime.cli.options import print_document
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, EdgeVeilError
+from edgeveil.edge_runtime.pipeline.pipeline import numbers_in
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.audit import card as cards
@@ -35,11 +39,14 @@ from edgeveil.trainer.audit.rerun import rerun
 from edgeveil.trainer.cli.bench_command import bench
 from edgeveil.trainer.cli.boards import check, flash
 from edgeveil.trainer.cli.bundle_command import bundle_card
-from edgeveil.trainer.cli.common import board_profile
+from edgeveil.trainer.cli.common import board_profile, print_either
+from edgeveil.trainer.export.folder import ExportFolder
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.runs.run import Run
 from edgeveil.trainer.sealing import seal as sealing
 from edgeveil.trainer.sealing.inspect import inspect
-from edgeveil.trainer.sealing.seal import checked_card, countersign, keygen, seal
+from edgeveil.trainer.sealing.seal import checked_card, countersign, keygen, read_part, seal
 from tests.edge_runtime.manifest.test_model_lint import loose, model, node, seeded, tflite
 from tests.hostile_bundles import one_artefact, onnx_models
 from tests.support import bundles
@@ -311,6 +318,73 @@ def test_a_card_of_another_version_is_not_shown_whatever_it_says(tmp_path, monke
     assert "laboratory" not in view.text()
 
 
+# What of a file reaches a terminal, what of a folder is sealed, and arrays.
+
+
+def test_nothing_that_a_file_says_commands_a_terminal(tmp_path, capsys):
+    hidden = "\x1b]0;a\x07\x9b2J\u202e\r"
+    for number, (name, domain) in enumerate((("Relu\n" + hidden, "own" + hidden), ("Nope" + hidden, ""))):
+        example = one_artefact.example("onnx", model(node(name, ["image"], ["output"], domain=domain)))
+        made = bundles.make_bundle(tmp_path / str(number), example=example)
+        assert edge(["verify", str(made.path), "--trust", str(made.trust)]) == 2
+    said = "".join(capsys.readouterr())
+    assert all(line.startswith(("note: ", "error: ")) for line in said.splitlines())
+    say(hidden)
+    print_either({}, hidden, as_json=False)
+    print_document({}, lambda _: [hidden], as_json=False)
+    said += "".join(capsys.readouterr())
+    assert {"Relu", "Nope"} <= set(re.findall("Relu|Nope", said))
+    assert all(one.isprintable() or one == "\n" for one in said)
+
+
+REPLACED = {
+    "golden/draws.noise.npy": Path.symlink_to,
+    "golden": Path.symlink_to,
+    "export.json": lambda path, _: os.mkfifo(path),
+    "manifest.json": lambda path, _: path.write_text("[" * 10**5),
+}
+
+
+@pytest.mark.parametrize("name", REPLACED)
+def test_an_export_folder_gives_nothing_but_its_own_files(tmp_path, name):
+    """A link to the key of the one who seals was sealed, and so sent to everybody."""
+    folder = bundles.export_folder(tmp_path / "export")
+    ExportFolder.open(folder)
+    elsewhere = (folder / name).rename(tmp_path / "elsewhere")
+    REPLACED[name](folder / name, elsewhere)
+    with pytest.raises(BadInput, match=r"is a link, no file|is not JSON"):
+        ExportFolder.open(folder)
+
+
+def test_a_pipe_in_place_of_a_signature_holds_nothing_up(tmp_path):
+    os.mkfifo(tmp_path / "countersignature.json")
+    with pytest.raises(BadInput, match="no regular file"):
+        read_part(tmp_path / "countersignature.json")
+
+
+def test_an_array_that_is_none_is_refused_in_words(tmp_path):
+    whole = bundles.npy(np.zeros((2, 2), np.float32))
+    broken = [whole.replace(b"(2, 2)", b"(9**9)"), whole.replace(b"'<f4'", b"'|O' "), whole[:40], b"PK\x03\x04", b""]
+    broken += [whole.replace(b"(2, 2), }  ", b"(1099511627776,), }"[:11]), bundles.npy(np.array(["x"]))]
+    manifest, members = bundles.numpy_example()
+    for name in (manifest["golden"]["input"], manifest["tables"]["means"]["file"]):
+        for data in broken:
+            with pytest.raises(BundleRefused, match=f"{name} is no array of numbers"):
+                numbers_in({**members, name: data}, name)
+    made = bundles.make_bundle(tmp_path, change=lambda _, files: files.update({name: broken[0]}))
+    with pytest.raises(BundleRefused, match="is no array of numbers"):
+        Perturber.open(made.path, trust=made.trust)
+
+
+def test_a_text_that_is_nested_without_end_is_refused_in_words(tmp_path):
+    place = tmp_path / "deep.toml"
+    place.write_text("a = " + "[" * 5000)
+    (tmp_path / "run.json").write_text("[" * 10**5)
+    for read, path in ((profiles.load, place), (site.load, place), (Recipe.find, place), (Run.open, tmp_path)):
+        with pytest.raises(BadInput, match=r"is not (valid )?TOML|there is none \(maximum recursion"):
+            read(path)
+
+
 # Profiles of boards.
 
 
@@ -320,7 +394,7 @@ BOARD = (ROOT / "devices/profiles/workstation.toml").read_text()
 def profile(folder, after, line):
     """The file of a stranger's board: the workstation's with a line more."""
     path = folder / "nice-board.toml"
-    path.write_text(BOARD.replace(after, f"{after}{line}\n", 1))
+    path.write_text(BOARD.replace(after, after + line + "\n" * after.endswith("\n"), 1))
     return str(path)
 
 
@@ -330,9 +404,15 @@ PROFILES = {
     "environment": ((SERVICE, 'environment = {X = "1"}'), "would run on the board: X=1"),
     "library": ((SERVICE, 'environment = {LD_PRELOAD = "/tmp/x.so"}'), "sets LD_PRELOAD, by which other code"),
     "python": ((SERVICE, 'environment = {PYTHONPATH = "/tmp/x"}'), "sets PYTHONPATH, by which other code"),
+    "file": ((SENSORS, 'power_mw = "/etc/shadow"'), "would run on the board: power_mw = /etc/shadow"),
+    "device": ((SENSORS, 'power_mw = "/sys/../dev/watchdog"'), "would run on the board: power_mw = /sys/../dev"),
+    "interpreter": (('python = "/', "home/mallory/"), "would run on the board: python = /home/mallory/usr/bin/python3"),
+    "group": (('name = "workstation"\n', 'accelerator_group = "disk"'), "would run on the board: group = disk"),
+    "root": ((SERVICE, 'camera_user = "root"'), "service.camera_user must be the name of a user other than root"),
+    "one user": ((SERVICE, 'camera_user = "edgeveil"'), "must be three users"),
     "compiler": (('name = "workstation"\n', 'compiler = "./helper"'), "compiler must be the name of a compiler"),
 }
-ALWAYS = ("library", "python", "compiler")  # refused whatever is allowed
+ALWAYS = ("library", "python", "root", "one user", "compiler")  # refused whatever is allowed
 SITE = SiteBoard("b", "ssh://pi@b")
 READERS = {
     "load": profiles.load,
@@ -368,3 +448,15 @@ def test_no_audit_keeps_or_reads_anything_in_a_runs_folder():
     """The folder is handed over by the one who is audited; ``results.own_folder`` is the auditor's."""
     product = [path for part in ("trainer", "devices") for path in (ROOT / part).rglob("*.py")]
     assert [path for path in product if "audit-cache" in path.read_text()] == []
+
+
+def test_every_text_for_people_is_printed_by_the_function_that_holds_a_terminal_harmless():
+    files = [one for one in (ROOT / "trainer/cli").glob("*.py") if one.name not in ("__init__.py", "common.py")]
+    lines = [line.strip() for one in files for line in one.read_text().splitlines()]
+    written = [line for line in lines if re.search(r"\bprint\(|std(out|err)\.write\(", line) and "shown(" not in line]
+    # The version; what is JSON, or TOML to be saved.
+    assert sorted(written) == [
+        'print(f"edgeveil {__version__}")',
+        "sys.stdout.write(Recipe.text(recipe))",
+        "sys.stdout.write(text)",
+    ]

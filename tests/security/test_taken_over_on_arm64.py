@@ -3,11 +3,9 @@
 That emulation knows no filter and no Landlock, and no process in it has a single thread: the runtime says so.
 """
 
-import io
 import json
 import os
 import re
-import tarfile
 
 import pytest
 
@@ -53,17 +51,11 @@ def service(tmp_path):
     files["trust/test.pub"] = (made.trust / "test.pub").read_bytes()
     for name in ("tests/security/attacks.py", "tests/security/taken_over.py"):
         files[name] = (ROOT / name).read_bytes()
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(f"{PLACE}/{name}")
-            entry.size, entry.mode = len(data), 0o644
-            archive.addfile(entry, io.BytesIO(data))
     has_it = []
 
     def ask(board, **more):
         if board not in has_it:
-            board.run("tar -C / -xf -", data=packed.getvalue())
+            board.unpack(files, PLACE)
             has_it.append(board)
         return json.loads(board.run("python3 -", data=ASK.format(place=PLACE, more=more).encode()).stdout)
 
@@ -97,6 +89,7 @@ def test_nothing_is_gained_and_each_guard_is_one(virtual_board, service):
     emulated_boards.record("taken-over-arm64.json", record)
 
 
+@pytest.mark.nightly  # by day a run without a filter: test_isolation.py
 def test_under_user_emulation_the_runtime_claims_no_filter(userland, service):
     code, frames, gained, said, version = service(userland)
     assert (code, frames, version) == (0, 3, 0), said

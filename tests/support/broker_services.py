@@ -26,22 +26,16 @@ sys.exit(cli.main(json.loads(sys.argv[1])))
 """
 
 
+def file_arguments(made: Any, source: str, *sinks: str) -> list[str]:
+    """The command line of a run from a file, which prints its document."""
+    words = ["run", str(made.path), "--trust", str(made.trust), "--source", source, "--json"]
+    return words + [word for sink in sinks for word in ("--sink", str(sink))]
+
+
 def arguments(made: Any, source: str, *sinks: str, **flags: Any) -> list[str]:
-    """The command line of a run without health pages at 25 ticks a second."""
-    flags = {"fps": 25, "health": "off", "hang-after": 1, **flags}
-    words = [
-        "run",
-        str(made.path),
-        "--trust",
-        str(made.trust),
-        "--source",
-        source,
-        "--json",
-        "--log",
-        "json",
-        "--as-root",
-    ]
-    words += [word for sink in sinks for word in ("--sink", str(sink))]
+    """The command line of a service without health pages at 25 ticks a second."""
+    flags = {"log": "json", "fps": 25, "health": "off", "hang-after": 1, **flags}
+    words = [*file_arguments(made, source, *sinks), "--as-root"]
     return words + [word for name, value in flags.items() for word in (f"--{name}", str(value))]
 
 

@@ -188,9 +188,7 @@ def artefact_example(*, audited: bool = True) -> tuple[Manifest, Members]:
                 {"name": "image", "tensor": "serving_default_image:0", "shape": [1, 8, 8, 1], **number},
                 {"name": "noise", "tensor": "serving_default_noise:0", "shape": [1, 16], **number},
             ],
-            "outputs": [
-                {"name": "output", "tensor": "StatefulPartitionedCall:0", "shape": [1, 8, 8, 1], **number},
-            ],
+            "outputs": [{"name": "output", "tensor": "StatefulPartitionedCall:0", "shape": [1, 8, 8, 1], **number}],
             "tolerance": {"max_abs": 1.0},
         }
         for variant, file, number in (

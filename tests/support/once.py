@@ -1,6 +1,6 @@
 """What several files of tests read and is slow to make: made once in a session, by the worker that comes first.
 
-A test that changes it works on a copy.
+A test that changes it works on a copy. And of cases that show one rule, those that wait for the night.
 """
 
 import fcntl
@@ -9,6 +9,8 @@ import os
 import shutil
 from pathlib import Path
 from subprocess import CompletedProcess
+
+import pytest
 
 FOLDER = "EDGEVEIL_TEST_SESSION"  # the variable that names the session's folder, which tests/conftest.py sets
 
@@ -25,6 +27,17 @@ def demo():
 def copied(run, out):
     """A copy of a run in the folder ``out``; what an audit kept of the run is not of the copy."""
     return shutil.copytree(run, out)
+
+
+def nightly_but(cases, *by_day):
+    """``cases`` for ``parametrize``, those that are not in ``by_day`` marked ``nightly``; a tuple is several values."""
+    assert set(by_day) <= set(cases), "a case of the day that is none"
+    return [
+        pytest.param(
+            *(case if isinstance(case, tuple) else (case,)), marks=() if case in by_day else pytest.mark.nightly
+        )
+        for case in cases
+    ]
 
 
 def made(name, make) -> Path:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.cli.main import app, main
 from tests.support.checkout import PACKAGES, ROOT
 
 # A title, how much is done, seconds, what runs, the time left, figures: without a terminal a line every 10 s and one at
@@ -20,7 +20,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 # Runs each command line of stdin; writes what each ended with, and the packages that are loaded by then.
 _EACH = """
 import json, os, sys
-from edgeveil.trainer.cli.main import main
+from edgeveil.trainer.cli.main import app, main
 lines, found, out = json.load(sys.stdin), [], os.dup(1)
 os.dup2(2, 1)
 for words in lines:
@@ -59,6 +59,11 @@ def in_process(monkeypatch, capture):
         return ended.value.code, said.out, said.err
 
     return run
+
+
+def edgeveil(*words):
+    """A command of ``edgeveil`` in this process; its errors come out as they are."""
+    app([str(word) for word in words], standalone_mode=False)
 
 
 def on_terminal(*words, **environment):

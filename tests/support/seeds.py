@@ -1,4 +1,5 @@
-"""Moves the random seeds of the tests, all by the same number: ``EDGEVEIL_TEST_SEED=1 scripts/test`` is another draw.
+"""Moves the random seeds of the tests, all by the same number: ``EDGEVEIL_TEST_SEED=1 scripts/test`` is another draw,
+and hypothesis then draws at random; without it, its examples are the same in each run.
 
 A test that needs one draw for its own sake, or the same one in two processes, seeds with a list (``default_rng([5])``),
 which is left as it is.
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from hypothesis import settings
 
 MOVED_BY = int(os.environ.get("EDGEVEIL_TEST_SEED", "0"))
 _TESTS = str(Path(__file__).resolve().parents[1]) + os.sep
@@ -23,6 +25,8 @@ def seed(number=0):
 def move():
     """``np.random.default_rng(number)`` in a file of the tests takes ``seed(number)`` from now on; elsewhere nothing
     changes."""
+    settings.register_profile("seeded", derandomize=not MOVED_BY)
+    settings.load_profile("seeded")
     if MOVED_BY:
         np.random.default_rng = _moved
 

@@ -1,4 +1,4 @@
-"""What a reader of the pages has in the folder: ``python own_data.py`` writes it into the working folder, small."""
+"""What a reader of the pages has in the working folder, small."""
 
 import csv
 import json
@@ -45,7 +45,3 @@ def _own(rng: np.random.Generator) -> None:
         writer = csv.writer(file)
         writer.writerow([*(f"x{column}" for column in range(6)), "activity", "group", "person"])
         writer.writerows([*row, y[at], z[at], subject[at]] for at, row in enumerate(x.tolist()))
-
-
-if __name__ == "__main__":
-    write()

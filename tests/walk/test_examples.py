@@ -4,24 +4,26 @@
 are not, with the reason and the test that does what they do.
 """
 
+import contextlib
 import os
-import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import tomllib
 
+from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from edgeveil.trainer.scaffold import first_look
 from tests.support import once, programs
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.output import in_process
 from tests.support.trial import short_audit
-from tests.walk import examples
+from tests.walk import examples, own_data
 
 TABLE = tomllib.loads((ROOT / "tests/walk/examples.toml").read_text())
 FOUND = examples.examples()
@@ -102,65 +104,112 @@ def test_what_is_not_run_has_a_reason_and_a_test_that_is_there():
         assert "test" not in group or (ROOT / group["test"]).exists(), group
 
 
+VERBS = dict(examples.verbs())
+
+
+def ways(steps: list[dict[str, Any]]) -> set[tuple[str, str]]:
+    """Verb and exit code of each."""
+    verbs = (max((name for name in VERBS if f"{step['do']} ".startswith(f"{name} ")), default="") for step in steps)
+    return {(verb, str(step.get("exit", 0))) for verb, step in zip(verbs, steps, strict=True)}
+
+
+def by_day() -> list[dict[str, Any]]:
+    """The steps but for the nightly ones; before each, what stands for those left out since the last."""
+    steps, left_out = [], []
+    for step in TABLE["run"]:
+        left_out.append(step.get("before", ""))
+        if "nightly" in step:
+            left_out.append(step["nightly"])
+        else:
+            steps.append({**step, "before": "\n".join(filter(None, left_out))})
+            left_out = []
+    return steps
+
+
+def test_by_day_every_verb_ends_in_each_way_in_which_it_ends_at_night():
+    assert ways(by_day()) == ways(TABLE["run"])
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a reader's own data, and the two commands beside it."""
+    """A folder with a reader's own data."""
     pytest.importorskip("cv2")
-    base = tmp_path_factory.mktemp("walk")
-    (base / "bin").mkdir()
-    for name, words in {
-        "edgeveil": "-m edgeveil.trainer.cli.main",
-        "edgeveil-edge": "-m edgeveil.edge_runtime",
-        "python3": "",
-    }.items():
-        program = base / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} {words} "$@"\n')
-        program.chmod(0o755)
-    (base / "here").mkdir()
-    _sh(f"{sys.executable} -m tests.walk.own_data", base / "here", check=True)
-    (base / "here" / "demo").symlink_to(once.demo()[0])  # its classifiers are those of digits here
-    return base / "here"
+    here = tmp_path_factory.mktemp("walk")
+    with contextlib.chdir(here):
+        own_data.write()
+    (here / "demo").symlink_to(once.demo()[0])  # its classifiers are those of digits here
+    return here
 
 
-def _sh(script: str, here: Path, *, check: bool = False) -> subprocess.CompletedProcess[str]:
-    env = {
-        **os.environ,
-        "PATH": f"{here.parent / 'bin'}:{os.environ['PATH']}",
-        "PYTHONPATH": f"{PACKAGES}:{ROOT}",
-        "CHECKOUT": str(ROOT),
-    }
-    return subprocess.run(
-        ["bash", "-c", script],
-        cwd=here,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=check,
+def _sh(script: str, here: Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a shell; python3 is this one."""
+    bash = ["bash", "-c", f'python3() {{ "{sys.executable}" "$@"; }}\n{script}']
+    env = {**os.environ, "PYTHONPATH": f"{PACKAGES}:{ROOT}", "CHECKOUT": str(ROOT)}
+    done = subprocess.run(
+        bash, cwd=here, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=300, check=False
     )
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.fixture
+def ours(monkeypatch, capfd):
+    """A function that runs a line of one of our programs, with ``< FILE`` or ``> FILE``, in this process."""
+    short_audit.shorten(monkeypatch, families=short_audit.FEW)
+    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
+    workstation = in_process(monkeypatch, capfd)
+
+    def board(*words):
+        try:
+            code = edge.main([*words])
+        except SystemExit as ended:
+            code = ended.code
+        return code, *capfd.readouterr()
+
+    def run(line):
+        program, *words = shlex.split(line)
+        file = {sign: Path(words.pop(words.index(sign) + 1)) for sign in "<>" if sign in words}
+        words = [word for word in words if word not in file]
+        with file.get("<", Path(os.devnull)).open() as given, monkeypatch.context() as patch:
+            patch.setattr(sys, "stdin", given)
+            code, out, said = (workstation if program == "edgeveil" else board)(*words)
+        if ">" in file:
+            file[">"].write_text(out)
+        return code, out, said
+
+    return run
 
 
 @pytest.mark.slow
 @pytest.mark.programs
-@pytest.mark.parametrize("step", TABLE["run"], ids=lambda step: step["do"])
-def test_an_example_runs(folder, step, monkeypatch, capfd):
-    """Of edgeveil in this process, unless a shell has something to do with it; of all else in one."""
+@pytest.mark.parametrize(
+    "step",
+    [*by_day(), *(pytest.param(one, id=f"{one['do']} at night", marks=pytest.mark.nightly) for one in TABLE["run"])],
+    ids=lambda step: step["do"],
+)
+def test_an_example_runs(step, folder, ours, monkeypatch):
+    """Our programs in this process, all else in a shell."""
     for name in step.get("needs", ()):
         programs.need(name)
     line = step["do"]
     for word, other in {**NOBODY, **step.get("swap", {})}.items():
         line = line.replace(word, other)
-    before, line = step.get("before", ""), f"{line} {step.get('add', '')}"
-    if line.startswith("edgeveil ") and not re.search("[$<>&|;]", line):
-        _sh(before, folder)
-        short_audit.shorten(monkeypatch, families=short_audit.FEW)
-        monkeypatch.setattr(first_look, "TRIAL_S", 4.0)
-        monkeypatch.chdir(folder)
-        code, out, said = in_process(monkeypatch, capfd)(*shlex.split(line)[1:])
+    line = f"{line} {step.get('add', '')}"
+    monkeypatch.chdir(folder)
+    before: list[str] = []  # of a shell, not run yet
+    for one in step.get("before", "").splitlines():
+        if one.startswith("edgeveil "):
+            _sh("\n".join(before), folder)
+            before = []
+            code, _, said = ours(one)
+            assert code == 0, said
+        else:
+            before.append(one)
+    if line.startswith(("edgeveil ", "edgeveil-edge ")):
+        shown = [f'printf %s "{line}"'] if "$" in line else []
+        _, printed, _ = _sh("\n".join([*before, *shown]), folder)
+        code, out, said = ours(printed if shown else line)
     else:
-        ended = _sh(f"{before}\n{line}", folder)
-        code, out, said = ended.returncode, ended.stdout, ended.stderr
+        code, out, said = _sh("\n".join([*before, line]), folder)
     expected = step.get("exit", 0)
     assert code in (expected if isinstance(expected, list) else [expected]), out + said
     assert "Traceback" not in out + said

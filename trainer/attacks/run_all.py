@@ -300,11 +300,7 @@ class Ran(NamedTuple):
 
 
 def run(
-    question: Question,
-    *,
-    seed: int = 0,
-    families: tuple[Adversary, ...] | None = None,
-    done: Done | None = None,
+    question: Question, *, seed: int = 0, families: tuple[Adversary, ...] | None = None, done: Done | None = None
 ) -> Ran:
     """The attacks of ``attack_all``."""
     families = meant_for(adversaries() if families is None else families, question.whole.input.kind)

@@ -181,14 +181,7 @@ def _licence(data: Any) -> str:
 
 
 def audit_on_board(
-    bundle: Path,
-    board: Board,
-    *,
-    run: Path,
-    trust: Path,
-    artefact: str = "auto",
-    device: str = CPU,
-    **settings: Any,
+    bundle: Path, board: Board, *, run: Path, trust: Path, artefact: str = "auto", device: str = CPU, **settings: Any
 ) -> dict[str, Any]:
     """The audit document of ``bundle`` as ``board`` runs it, with its section ``on_board``.
 

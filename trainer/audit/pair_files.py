@@ -11,8 +11,8 @@ from typing import Any, Literal
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
-from edgeveil.edge_runtime.late_imports import film_name, opencv, read_picture
-from edgeveil.edge_runtime.sources.images import SUFFIXES
+from edgeveil.edge_runtime.late_imports import film_name, opencv
+from edgeveil.edge_runtime.sources.images import SUFFIXES, read_picture
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.audit.pairs import Order, Pairs, offset, paired
 from edgeveil.trainer.datasets.loaders.npz import KNOWN, known_labels, read_arrays

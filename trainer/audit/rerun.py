@@ -25,16 +25,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.trainer.audit.card import current, of_bundle
-from edgeveil.trainer.audit.findings import (
-    LABEL_ONLY,
-    SENT,
-    Finding,
-    about_label_only,
-    best,
-    findings,
-    kept,
-    most_bits,
-)
+from edgeveil.trainer.audit.findings import LABEL_ONLY, SENT, Finding, about_label_only, best, findings, kept, most_bits
 from edgeveil.trainer.audit.frozen import open_target
 from edgeveil.trainer.audit.sections.board_section import OnBoard, draws
 from edgeveil.trainer.audit.subject import Subject, further_outputs, in_chunks

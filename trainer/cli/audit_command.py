@@ -21,6 +21,7 @@ from edgeveil.trainer.cli.common import (
     passphrase_of,
     print_done,
     print_either,
+    print_text,
     workers,
 )
 from edgeveil.trainer.cli.tree import AUDIT, audits
@@ -94,7 +95,7 @@ def audit(
     if target.is_dir():
         shown = ExportFolder.open(target).audit if full and not (replace or as_json or spending) else None
         if shown is not None and artefact in (None, shown["artefact"]):
-            print(as_text(shown), flush=True)
+            print_text(as_text(shown))
             return
         require_new(target, replace=replace)
         require_ships(artefact or USUAL)

@@ -26,6 +26,7 @@ from edgeveil.trainer.cli.common import (
     SiteBoard,
     board_command,
     board_profile,
+    print_text,
     verified_bundle,
 )
 from edgeveil.trainer.cli.tree import BOARDS, app
@@ -193,7 +194,6 @@ def bench(
     else:
         if device != CPU:
             raise BadInput("--device says what runs a bundle on a board: name the board with --on.")
-
         bench_python()  # raises before anything is built for it
         with tempfile.TemporaryDirectory() as name:
             mine = bundle_files(verified_bundle(bundle, trust), Path(name))
@@ -205,7 +205,7 @@ def bench(
     if as_json:
         sys.stdout.write(text)
     else:
-        print("\n".join(_lines(document)))
+        print_text("\n".join(_lines(document)))
     # Ratios of networks timed in turns are valid on a busy machine too, with wider intervals.
     if document.get("kind") != "side-by-side" and document["verdict"] == "INVALID":
         raise LimitNotMet(f"these figures are INVALID: {'; '.join(document['reasons'])}")

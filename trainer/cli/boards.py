@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from edgeveil.edge_runtime.device import check_device
-from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet, shown
 from edgeveil.trainer.cli.common import (
     AllowCommands,
     Boards,
@@ -25,6 +25,7 @@ from edgeveil.trainer.cli.common import (
     print_done,
     print_either,
     print_json,
+    print_text,
 )
 from edgeveil.trainer.cli.tree import BOARDS, app, board_group, updates
 from edgeveil.trainer.progress import say, transfer
@@ -60,11 +61,11 @@ def list_boards(context: typer.Context, as_json: Json = False) -> None:
         print_json({"schema": 1, "site": named, "boards": titles})
         return
     for one in ours:
-        print(f"{one.name:24} {one.address:32} {one.profile or ''}")
+        print_text(f"{one.name:24} {one.address:32} {one.profile or ''}")
     if ours:
-        print("\nProfiles:")
+        print_text("\nProfiles:")
     for name, title in found:
-        print(f"{name:24} {title}")
+        print_text(f"{name:24} {title}")
 
 
 @board_group.command("show", epilog="Example: edgeveil board show coral-dev-board")
@@ -79,14 +80,11 @@ def show(
 
 
 @board_command(board_group, "Example: edgeveil board probe hall-1")
-def probe(
-    at: SiteBoard,
-    as_json: Json = False,
-) -> None:
+def probe(at: SiteBoard, as_json: Json = False) -> None:
     """Find out what a board is: processor, Python, space, interpreters, what runs there. Changes nothing."""
     with at.open() as board:
         if not as_json:
-            print(board.facts().text())
+            print_text(board.facts().text())
         else:
             print_json(board.facts_document())
 
@@ -124,8 +122,7 @@ def check(
         for one in found:
             cure = f" -> {one.cure}" if one.cure else ""
             lines.append(f"{'missing' if one.cure else 'ok':8} {one.what:24} {one.found}{cure}")
-        # What a board says of itself may hold control characters of the terminal.
-        print("\n".join("".join(letter if letter.isprintable() else "?" for letter in line) for line in lines))
+        print_text("\n".join(line.replace("\n", "?") for line in lines))
     if missing:
         raise LimitNotMet(f"not ready: {', '.join(missing)}. Cure them from the top, then check again.")
 
@@ -228,13 +225,10 @@ def rollback(at: SiteBoard, as_json: Json = False) -> None:
 
 
 @board_command(board_group, "Example: edgeveil board logs hall-1 --lines 50")
-def logs(
-    at: SiteBoard,
-    lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200,
-) -> None:
+def logs(at: SiteBoard, lines: Annotated[int, typer.Option(min=1, max=100_000, help="Number of lines.")] = 200) -> None:
     """Print the last lines of a board's service log. They hold no frames."""
     with _open_service(at) as board:
-        sys.stdout.write(board.logs(lines).decode("utf-8", "replace"))
+        print_text(board.logs(lines).decode("utf-8", "replace"), end="")
 
 
 @board_command(board_group, "Example: edgeveil board start hall-1")
@@ -343,7 +337,7 @@ def _open_service(at: SiteBoard) -> Iterator[Board]:
 def _print_runtime(board: Board, command: str, *options: str) -> None:
     """Run a command of the board's runtime, print its output, and end with its exit code."""
     done = board.edge(command, "--root", board.root, *options)
-    sys.stdout.write(done.out.decode("utf-8", "replace"))
-    sys.stderr.write(done.err.decode("utf-8", "replace"))
+    print_text(done.out.decode("utf-8", "replace"), end="")
+    sys.stderr.write(shown(done.err.decode("utf-8", "replace")))
     if done.code:
         raise typer.Exit(done.code)

@@ -33,10 +33,7 @@ def bundle_verify(bundle: Bundle, trust: Trust, as_json: Json = False) -> None:
     print_view(verify(bundle, trust), as_json=as_json)
 
 
-@bundles.command(
-    "card",
-    epilog="Example: edgeveil bundle card mnist.veil mnist.cdx.json mnist-dpia.html --trust trust",
-)
+@bundles.command("card", epilog="Example: edgeveil bundle card mnist.veil mnist.cdx.json mnist-dpia.html --trust trust")
 def bundle_card(
     bundle: Bundle,
     trust: Trust,
@@ -67,7 +64,7 @@ def bundle_card(
         name = trusted.key_of(opened.key).name
         made[path] = ml_bom(opened, document) if path.suffix == ".json" else render(opened, document, name).encode()
     for path, data in made.items():
-        write_atomic(str(path), data)
+        write_atomic(path, data, keep_old=True)
     print_done("\n".join(f"Wrote {path}." for path in made), {"wrote": [str(path) for path in made]}, as_json=as_json)
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.errors import BadInput, shown, written_text
 from edgeveil.trainer.cli.tree import App, Verb
 from edgeveil.trainer.progress import say
 
@@ -74,12 +74,14 @@ def board_profile(name: str, allow_commands: bool) -> Profile:
     return found
 
 
+def print_text(text: str, end: str = "\n") -> None:
+    """Print what is for people: what others wrote in it cannot command the terminal. Nothing else here prints text."""
+    print(shown(text), end=end)
+
+
 def print_either(document: Any, text: str, *, as_json: bool) -> None:
     """Print a document as JSON, or ``text``, which says the same for people."""
-    if as_json:
-        print_json(document)
-    else:
-        print(text, flush=True)
+    print_json(document) if as_json else print_text(text)
 
 
 def print_done(text: str, document: Mapping[str, Any], *, as_json: bool) -> None:

@@ -130,13 +130,9 @@ def _lines(name: str, document: dict[str, Any]) -> list[str]:
         f"  {document['peak_activation_bytes']:,} bytes of activations at once at least, "
         f"{document['input_bytes']:,} in and {document['output_bytes']:,} out a frame",
         f"  operations: {ops}",
-        *(f"  not counted: {what}{_times_seen(many)}" for what, many in document.get("uncounted", {}).items()),
+        *(f"  not counted: {what}{f', {n} times' * (n > 1)}" for what, n in document.get("uncounted", {}).items()),
         *(line for placed in document.get("ethos_u", ()) for line in _npu_lines(placed)),
     ]
-
-
-def _times_seen(many: int) -> str:
-    return "" if many == 1 else f", {many} times"
 
 
 def _npu_lines(placed: dict[str, Any]) -> list[str]:

@@ -70,10 +70,7 @@ def status(context: typer.Context, as_json: Json = False) -> None:
 
 
 @fleet.command(epilog="Example: edgeveil fleet rollback")
-def rollback(
-    context: typer.Context,
-    as_json: Json = False,
-) -> None:
+def rollback(context: typer.Context, as_json: Json = False) -> None:
     """Roll back the release of the last flash on the boards that run it, the first one alone first."""
     from edgeveil.devices.fleet import Record, rollback_work
     from edgeveil.devices.site import load

@@ -8,14 +8,7 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import (
-    Json,
-    NoPassphrase,
-    new_passphrase,
-    passphrase_of,
-    print_done,
-    print_either,
-)
+from edgeveil.trainer.cli.common import Json, NoPassphrase, new_passphrase, passphrase_of, print_done, print_either
 from edgeveil.trainer.cli.tree import keys
 
 

@@ -12,14 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import (
-    Json,
-    NoPassphrase,
-    asked_passphrase,
-    new_passphrase,
-    print_done,
-    print_either,
-)
+from edgeveil.trainer.cli.common import Json, NoPassphrase, asked_passphrase, new_passphrase, print_done, print_either
 from edgeveil.trainer.cli.tree import pseudonym
 from edgeveil.trainer.progress import say
 
@@ -104,13 +97,7 @@ def reveal(
 @pseudonym.command(
     "subject", epilog="Example: edgeveil pseudonym subject ann --key pseudonyms.key --vault vault --field visitor"
 )
-def subject(
-    identifier: Identifier,
-    key: Key,
-    vault: TheVault,
-    field: Field,
-    as_json: Json = False,
-) -> None:
+def subject(identifier: Identifier, key: Key, vault: TheVault, field: Field, as_json: Json = False) -> None:
     """Show which publications hold a person: the right to know."""
     from edgeveil.trainer.ext.publish.vault import holdings
 
@@ -151,13 +138,7 @@ def rotate(
 @pseudonym.command(
     "erase", epilog="Example: edgeveil pseudonym erase ann --key pseudonyms.key --vault vault --field visitor"
 )
-def erase(
-    identifier: Identifier,
-    key: Key,
-    vault: TheVault,
-    field: Field,
-    as_json: Json = False,
-) -> None:
+def erase(identifier: Identifier, key: Key, vault: TheVault, field: Field, as_json: Json = False) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
     from edgeveil.trainer.ext.publish.vault import erase as erase_subject
 

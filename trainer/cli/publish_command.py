@@ -17,6 +17,7 @@ from edgeveil.trainer.cli.common import (
     print_done,
     print_either,
     print_json,
+    print_text,
     workers,
 )
 from edgeveil.trainer.cli.tree import publish
@@ -83,7 +84,7 @@ def table_alone(
     if as_json:
         print_json(document)
     else:
-        print(text(document), end="")
+        print_text(text(document), end="")
         say(f"The publication is in {out}. Keep {key}{f' and {vault}' if vault else ''} to yourself.")
 
 
@@ -153,7 +154,7 @@ def archive(
         print_json(document)
     else:
         parts, found, attack = len(document["parts"]), document["anonymity"]["found"], document["attack"]
-        print(
+        print_text(
             f"{counted(document['rows'], 'row')} in {counted(parts, 'part')}; "
             f"{counted(document['dropped'], 'frame')} dropped; k = {found['k']:.0f}; "
             f"{'not attacked' if attack is None else 'attack on it: ' + attack['verdict']}"

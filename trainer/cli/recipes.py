@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, free_path, print_done, print_json, print_view
+from edgeveil.trainer.cli.common import Json, free_path, print_done, print_json, print_text, print_view
 from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
@@ -99,7 +99,7 @@ def list_recipes(
         print_json({"schema": 1, "recipes": rows})
         return
     for name, one in shown:
-        print(f"{name:24} {one.description}")
+        print_text(f"{name:24} {one.description}")
     if len(shown) < len(found):
         say(f"{len(found) - len(shown)} more, to compare with: edgeveil recipe list --all")
 

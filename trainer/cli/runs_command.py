@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Budget, Json, print_done, print_either, print_json, workers
+from edgeveil.trainer.cli.common import Budget, Json, print_done, print_either, print_json, print_text, workers
 from edgeveil.trainer.cli.tree import runs
 from edgeveil.trainer.progress import say
 
@@ -24,7 +24,7 @@ def list_runs(
     if as_json:
         print_json({"schema": 1, "runs": [one.document() for one in found]})
     elif found:
-        print(listing.table([listing.HEAD, *map(listing.cells, found)]))
+        print_text(listing.table([listing.HEAD, *map(listing.cells, found)]))
     else:
         say(f"There are no runs below {folder}. Make one: edgeveil train RECIPE --out {folder / 'NAME'}")
 
@@ -69,8 +69,7 @@ def sweep(
         typer.Option(help="Folder of the sweep; points there are not computed again [default: sweeps/RECIPE]."),
     ] = None,
     axis: Annotated[
-        list[str] | None,
-        typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated."),
+        list[str] | None, typer.Option(help="Key of the recipes and its values: perturber.price=1,4. May be repeated.")
     ] = None,
     budget: Budget = "full",
     attacks: Annotated[
@@ -88,18 +87,10 @@ def sweep(
     recipes = [Recipe.find(name) for name in recipe]
     out = out or Path("sweeps", recipes[0].name)
     frontier = run_sweep(
-        recipes,
-        [parse(text) for text in axis or ()],
-        out,
-        budget=budget,
-        attacks=attacks,
-        **workers(usual=1),
+        recipes, [parse(text) for text in axis or ()], out, budget=budget, attacks=attacks, **workers(usual=1)
     )
     pictures = draw(frontier, out)
-    if as_json:
-        print_json(frontier)
-    else:
-        print(as_text(frontier))
+    print_either(frontier, as_text(frontier), as_json=as_json)
     say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 

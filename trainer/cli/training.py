@@ -118,8 +118,7 @@ def export(
     profiles: Annotated[
         list[str] | None,
         typer.Option(
-            "--for",
-            help="Board profile, by name or TOML file; may be repeated. all: every format, for boards or not.",
+            "--for", help="Board profile, by name or TOML file; may be repeated. all: every format, for boards or not."
         ),
     ] = None,
     emit: Annotated[
@@ -132,8 +131,7 @@ def export(
         ),
     ] = "frame",
     compiler_python: Annotated[
-        Path | None,
-        typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board."),
+        Path | None, typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an export that was broken off.")] = False,
     replace: Replace = False,

@@ -113,8 +113,7 @@ GONE = {
     "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
     "commit baecb1ef has it",
     **dict.fromkeys(
-        ("run sweep --engine", "publish archive --engine"),
-        "set EDGEVEIL_JOBS=ray, or ray:4 for four at a time",
+        ("run sweep --engine", "publish archive --engine"), "set EDGEVEIL_JOBS=ray, or ray:4 for four at a time"
     ),
     **dict.fromkeys(
         ("fleet flash --parallel", "fleet status --parallel", "fleet rollback --parallel"),

@@ -102,11 +102,7 @@ def add(
 
 @trust.command(epilog="Example: edgeveil trust remove root key-1f2e3d4c --role auditor")
 def remove(
-    folder: Folder,
-    key: Named,
-    role: RoleOption = RoleName.maker,
-    threshold: Threshold = None,
-    as_json: Json = False,
+    folder: Folder, key: Named, role: RoleOption = RoleName.maker, threshold: Threshold = None, as_json: Json = False
 ) -> None:
     """Take a role from a key. It may get it again; revoke is for ever and for all roles."""
     passphrase = _passphrase(folder)

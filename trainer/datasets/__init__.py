@@ -9,7 +9,6 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
-from edgeveil.trainer.datasets import prior as priced
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
 from edgeveil.trainer.datasets.columns import load_table, read_recordings
 from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings
@@ -82,7 +81,7 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
         cluster_kind=cluster_kind,
         attributes=readings.attributes,
         known=known,
-        priced=priced.priced(recipe.data, known, slices=slices),
+        priced=prior.priced(recipe.data, known, slices=slices),
         labels=readings.labels,
         consent=readings.consent,
         units=units,

@@ -121,6 +121,7 @@ class InputSpec:
     high: float | tuple[float, ...] | None
     series: Sampling | None = None  # of a series alone
     extremes: bool = field(default=False, compare=False)
+    features: tuple[str, ...] | None = None  # names of a vector's, where its samples were rows of a table
 
     @property
     def plural(self) -> str:
@@ -133,12 +134,10 @@ class InputSpec:
         return np.ones(()) if self.low is None or self.high is None else np.subtract(self.high, self.low)
 
     def as_json(self) -> dict[str, Any]:
-        """The manifest's ``input`` without its name; a kind without ``series`` has no such key."""
+        """The manifest's ``input`` without its name; where there is no ``series`` or ``features``, there is no key."""
         facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         del facts["extremes"]
-        if self.series is None:
-            del facts["series"]
-        return facts
+        return {key: value for key, value in facts.items() if value is not None or key not in ("series", "features")}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> InputSpec:

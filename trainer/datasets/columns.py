@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import csv
 import importlib
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,24 +18,45 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
+from edgeveil.edge_runtime.sources.text import SEP, separator
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
 from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "?"})  # in any case: an empty cell
-SEPARATORS = ",;\t"
 FEW_CLASSES = 50  # more different numbers than these are a measurement, no class
+LOOKED_AT = 200  # lines by which a separator is judged
+UNNAMED = "unnamed {}"  # the column at that place, from 1, in whose head nothing stands
+_NO_NAME = re.compile(r"unnamed:? \d+|__index_level_\d+__|\.\.\.\d+", re.I)  # here, in pandas, in Parquet and in readr
+
+
+def nfc(text: str) -> str:
+    """In Unicode's composed form: macOS writes names in the other one."""
+    return unicodedata.normalize("NFC", text)
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: ``values`` (rows,) int64, float64 or text, and which of them are ``missing`` (rows,)."""
+    """One column: ``values`` (rows,) int64, float64 or text, and which of them are ``missing`` (rows,).
+
+    ``texts`` (rows,) are the cells of numbers that are not all there, whole and in their one spelling: 007 is not 7.
+    """
 
     values: np.ndarray
     missing: np.ndarray
+    texts: np.ndarray | None = None
 
     def __getitem__(self, rows: np.ndarray) -> Column:
-        return Column(self.values[rows], self.missing[rows])
+        return Column(self.values[rows], self.missing[rows], None if self.texts is None else self.texts[rows])
+
+    @property
+    def classes(self) -> np.ndarray:
+        """Identifiers, classes and codes (rows,): as they are written, never by a number that two of them share."""
+        return self.values if self.texts is None else self.texts.astype(str)
+
+    @property
+    def has_fractions(self) -> bool:
+        """Whether it is of numbers that are not all whole."""
+        return self.values.dtype.kind == "f" and bool((self.values != np.rint(self.values)).any())
 
     @property
     def is_number(self) -> bool:
@@ -60,6 +85,7 @@ class Table:
 
     def column(self, name: str, of: str) -> Column:
         """The column of that name, for the role ``of``. Raises ``BadInput``."""
+        name = nfc(name)
         if name not in self.columns:
             raise BadInput(
                 f'{self.path}: there is no column "{name}" for {of}{nearest(name, self.columns)}; it has '
@@ -69,28 +95,39 @@ class Table:
 
     def classes(self, name: str, of: str) -> np.ndarray:
         """Whole numbers or text (rows,), one class a row. Raises ``BadInput``: no such column, cells missing, numbers
-        that are measurements.
-        """
+        of y or z that are measurements."""
         found = self.column(name, of)
         if found.missing.any():
             raise BadInput(
                 f'{self.path}: column "{name}" ({of}) has no value in {found.missing.sum()} of {self.rows} rows, first '
                 f"in row {int(found.missing.argmax()) + 1}. Fill or drop them."
             )
-        if found.values.dtype.kind == "f":
+        different = len(np.unique(found.values)) if found.has_fractions else 0
+        if of.endswith(("target", "sensitive")) and different > FEW_CLASSES:
             raise BadInput(
-                f'{self.path}: column "{name}" ({of}) has {len(np.unique(found.values))} different numbers with '
+                f'{self.path}: column "{name}" ({of}) has {different} different numbers with '
                 "fractions, and classes were expected. Cut it into classes (numpy.digitize), and name that column."
             )
-        return found.values
+        return found.classes
+
+    def unnamed(self, names: Iterable[str]) -> list[str]:
+        """A sentence for each of these columns that nothing but its place names: row numbers, as a rule."""
+        return [
+            f"{self.path}: column {at} has no name, as where pandas or R wrote row numbers. Write the table without "
+            f"them (index=False, row.names=FALSE), or leave it out: --leave-out {name!r}."
+            for at, name in enumerate(self.columns, 1)
+            if name in names and _NO_NAME.fullmatch(name)
+        ]
 
 
 Cells = dict[str, Sequence[str]]  # the columns of a file by name, each cell as it is written there
 
 
-def read_table(kind: str, path: Path) -> Table:
-    """A ``csv`` or ``parquet`` file. Raises ``BadInput``."""
-    return Table(path, {name: _column(cells) for name, cells in read_cells(kind, path).items()})
+def read_table(kind: str, path: Path, missing: Iterable[str] | None = None) -> Table:
+    """A ``csv`` or ``parquet`` file; what ``missing`` names is an empty cell, and no other word is. Raises
+    ``BadInput``."""
+    gone = {"", *map(nfc, missing or ())}
+    return Table(path, {name: _column(cells, gone) for name, cells in read_cells(kind, path).items()})
 
 
 def read_cells(kind: str, path: Path) -> Cells:
@@ -111,9 +148,13 @@ def listed(names: Iterable[str], *, most: int = 12) -> str:
 def _csv(path: Path) -> Cells:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv.reader(file, delimiter=_separator(file.readline()), strict=True)
-            file.seek(0)
-            names = _checked_names([name.strip() for name in next(rows, [])], path)
+            said = SEP.fullmatch(file.readline().strip("\r\n"))
+            start = file.tell() if said else 0
+            file.seek(start)
+            mark = said[1] if said else separator(list(itertools.islice(iter(file.readline, ""), LOOKED_AT)))
+            file.seek(start)
+            rows = csv.reader(file, delimiter=mark, strict=True)
+            names = _checked_names(next(filter(None, rows), []), path)
             columns = _columns(_whole(rows, len(names), path), len(names))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"{path} cannot be read as a CSV file ({reason(error)}). Save it as CSV in UTF-8.") from None
@@ -128,30 +169,37 @@ def _columns(rows: Iterable[Sequence[str]], width: int) -> list[list[str]]:
     known: list[dict[str, str]] = [{} for _ in range(width)]
     for row in rows:
         for column, texts, cell in zip(columns, known, row, strict=True):
-            column.append(texts.setdefault(cell, cell))
+            if cell not in texts:
+                texts[cell] = nfc(cell)
+            column.append(texts[cell])
     return columns
 
 
-def _separator(line: str) -> str:
-    return max(SEPARATORS, key=line.count)
-
-
-def _checked_names(names: Sequence[str], path: Path) -> Sequence[str]:
-    if not names:
+def _checked_names(cells: Sequence[str], path: Path) -> Sequence[str]:
+    given = [nfc(cell.strip()) for cell in cells]
+    if not any(given):
         raise BadInput(f"{path} is empty. Expected a first line of column names, then a line for each sample.")
-    if all(_number(name) is not None for name in names):
+    if all(_number(name) is not None for name in given if name):
         raise BadInput(f"{path}: the first line holds numbers. Expected the names of the columns there: add them.")
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice or "" in names:
-        what = f'the column "{twice[0]}" is there twice' if twice and twice[0] else "a column has no name"
-        raise BadInput(f"{path}: {what}. Give every column a name of its own.")
+    names = [name or UNNAMED.format(at) for at, name in enumerate(given, 1)]
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise BadInput(f'{path}: the column "{twice[0]}" is there twice. Give every column a name of its own.')
     return names
 
 
 def _whole(rows: Any, width: int, path: Path) -> Iterator[list[str]]:
+    first = rows.line_num + 1
     for row in rows:
         if row and len(row) != width:
-            raise BadInput(f"{path}: line {rows.line_num} has {len(row)} cells and the first has {width}. Correct it.")
+            r = (
+                " R writes row names without a head: row.names=FALSE."
+                if rows.line_num == first and len(row) == width + 1
+                else ""
+            )
+            raise BadInput(
+                f"{path}: line {rows.line_num} has {len(row)} cells and the first has {width}. Correct it.{r}"
+            )
         if row:
             yield row
 
@@ -164,34 +212,53 @@ def _parquet(path: Path) -> Cells:
             "Parquet files are read with pyarrow, which is not installed: pip install 'edgeveil[parquet]', or save the "
             "table as CSV and name it with csv:FILE."
         ) from None
-    with _readable(path, "Parquet"):
+    try:
         table = parquet.read_table(path)
+    except Exception as error:  # pyarrow's errors are of many kinds
+        why = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
+        raise BadInput(f"{path} cannot be read as a Parquet file ({why}). Write it again.") from None
     if not table.num_rows:
         raise BadInput(f"{path} has no rows. Add rows.")
     names = _checked_names([str(name) for name in table.column_names], path)
-    cells = (["" if cell is None else str(cell) for cell in column.to_pylist()] for column in table.columns)
-    return dict(zip(names, cells, strict=True))
+    return {name: _texts(column, f'{path}: column "{name}"') for name, column in zip(names, table.columns, strict=True)}
 
 
-@contextmanager
-def _readable(path: Path, what: str) -> Iterator[None]:
+def _texts(column: Any, where: str) -> list[str]:
+    """The cells of a column of pyarrow's, empty where there is no value. Raises ``BadInput``, which names the row."""
+    found: list[str] = []
     try:
-        yield
-    except Exception as error:  # pyarrow's errors are of many kinds
-        reason = str(error).splitlines()[0][:120] if str(error) else type(error).__name__
-        raise BadInput(f"{path} cannot be read as a {what} file ({reason}). Write it again.") from None
+        for cell in _values(column):
+            gone = cell is None or cell != cell  # NaN
+            found.append("" if gone else nfc(cell.decode() if isinstance(cell, bytes) else str(cell)))
+    except Exception as error:  # as above, and bytes that are no text
+        raise BadInput(
+            f"{where}, row {len(found) + 1}: the cell cannot be read ({type(error).__name__}). Write the column as "
+            "text or as numbers."
+        ) from None
+    return found
 
 
-def _column(cells: Sequence[str]) -> Column:
+def _values(column: Any) -> Iterator[Any]:
+    """As Python has them, else as text (Python has no nanoseconds), else one after the other, up to the faulty one."""
+    for read in (column.to_pylist, lambda: column.cast("string").to_pylist()):
+        with suppress(Exception):
+            yield from read()
+            return
+    for cell in column:
+        yield cell.as_py()
+
+
+def _column(cells: Sequence[str], gone: Collection[str]) -> Column:
     cells = [cell.strip() for cell in cells]
-    missing = np.array([cell.lower() in MISSING for cell in cells])
+    missing = np.array([cell in gone for cell in cells])
     numbers = [0.0 if gone else _number(cell) for cell, gone in zip(cells, missing, strict=True)]
     if None in numbers or missing.all():
         return Column(np.array(cells), missing)
     values = np.array(numbers, np.float64)
     if (values == np.rint(values)).all() and np.abs(values).max() < 2**53:
-        return Column(values.astype(np.int64), missing)
-    return Column(values, missing)
+        values = values.astype(np.int64)
+    same = all(str(value) == cell for value, cell in zip(values.tolist(), cells, strict=True))
+    return Column(values, missing, None if same and values.dtype.kind == "i" else np.array(cells, object))
 
 
 def _number(cell: str) -> float | None:
@@ -207,11 +274,12 @@ def load_table(kind: str, path: Path, columns: Columns) -> Readings:
 
     Columns that are neither y, z, subject, session nor left out are the features of x, float32, in the file's order.
     """
-    table = read_table(kind, path)
+    table = read_table(kind, path, columns.missing)
     table.column(columns.target or "", "data.columns.target")
     of_roles = labels(table, columns)
-    x = features(table, columns)
-    return labelled(checked_samples(x, path), "vector", of_roles, path)
+    x, names = features(table, columns)
+    named = names if all(name.isprintable() and len(name) <= 200 for name in names) else None  # as a manifest has them
+    return labelled(checked_samples(x, path), "vector", of_roles, path, features=named)
 
 
 def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
@@ -220,14 +288,19 @@ def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
     return {role: (name, table.classes(name, f"data.columns.{role}")) for role, name in roles if name is not None}
 
 
-def features(table: Table, columns: Columns) -> np.ndarray:
-    """x (rows, features) float32. Raises ``BadInput`` for a feature of text or with cells missing."""
+def features(table: Table, columns: Columns) -> tuple[np.ndarray, tuple[str, ...]]:
+    """x (rows, features) float32 and its columns. Raises ``BadInput`` for a feature of text or with cells missing."""
     roles = {columns.target, columns.sensitive, columns.subject, columns.session}
     for name in columns.leave_out or ():
         table.column(name, "data.columns.leave_out")
-    names = [name for name in table.columns if name not in roles and name not in (columns.leave_out or ())]
+    other = {nfc(name) for name in (*roles, *(columns.leave_out or ())) if name}
+    names = [name for name in table.columns if name not in other]
+    for problem in table.unnamed(names):
+        raise BadInput(problem)
     if not names:
         raise BadInput(f"{table.path}: no column is left for x: all {len(table.columns)} have another role.")
+    if empty := [name for name in names if table.columns[name].missing.all()]:
+        raise BadInput(f'{table.path}: "{empty[0]}" is empty in every row: leave it out, --leave-out {empty[0]!r}.')
     words = [name for name in names if not table.columns[name].is_number]
     if words:
         whose = "" if columns.subject is not None else " What says whose a row is goes to --subject."
@@ -243,7 +316,7 @@ def features(table: Table, columns: Columns) -> np.ndarray:
             f'{table.path}: {len(gone)} of {len(names)} features have empty cells, "{worst}" {gone[worst]} of '
             f"{table.rows} rows. Fill them, drop these rows, or leave the columns out."
         )
-    return np.stack([table.columns[name].values for name in names], axis=1).astype(np.float32)
+    return np.stack([table.columns[name].values for name in names], axis=1).astype(np.float32), tuple(names)
 
 
 # Recordings: a file each, with a time column and one for each channel; y and z are columns of every file, the same in
@@ -263,6 +336,12 @@ class Recorded:
     values: np.ndarray
 
 
+def csv_files(folder: Path) -> list[Path]:
+    """The CSV files of a folder by name, without hidden ones, such as those that macOS puts next to each."""
+    there = folder.iterdir() if folder.is_dir() else ()
+    return sorted(path for path in there if path.suffix.lower() == ".csv" and not path.name.startswith("."))
+
+
 def read_recordings(
     folder: Path, columns: Columns, channels: Sequence[str], labels: Path | None
 ) -> tuple[list[Recorded], dict[str, list[str]]]:
@@ -270,11 +349,10 @@ def read_recordings(
 
     Raises ``BadInput``.
     """
-    paths = sorted(folder.glob("*.csv")) if folder.is_dir() else []
-    paths = [path for path in paths if labels is None or path.resolve() != labels.resolve()]
+    paths = [path for path in csv_files(folder) if labels is None or path.resolve() != labels.resolve()]
     if not paths:
         raise BadInput(f"Expected a folder of .csv files, one a recording, at {folder}; there is none.")
-    tables = [read_table("csv", path) for path in paths]
+    tables = [read_table("csv", path, columns.missing) for path in paths]
     clock = columns.time or ""
     recorded = [
         Recorded(
@@ -285,7 +363,7 @@ def read_recordings(
         )
         for table in tables
     ]
-    beside = None if labels is None else _by_file(read_table("csv", labels))
+    beside = None if labels is None else _by_file(read_table("csv", labels, columns.missing))
     roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject"))
     return recorded, {
         role: [_label(role, column, table, beside) for table in tables] for role, column in roles if column is not None
@@ -300,7 +378,7 @@ def _numbers(table: Table, name: str, of: str) -> np.ndarray:
 
 
 def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
-    files = [str(one) for one in table.column(FILE, "data.labels").values]
+    files = table.column(FILE, "data.labels").classes.astype(str).tolist()
     if len(set(files)) != len(files):
         raise BadInput(f'{table.path}: the column "{FILE}" names a recording twice. Give each one row.')
     return table, {name: row for row, name in enumerate(files)}
@@ -309,7 +387,7 @@ def _by_file(table: Table) -> tuple[Table, dict[str, int]]:
 def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, int]] | None) -> str:
     of = f"data.columns.{role}"
     if beside is None:
-        values = np.unique(table.column(column, of).values.astype(str))
+        values = np.unique(table.classes(column, of).astype(str))
         if len(values) != 1:
             raise BadInput(
                 f'{table.path}: the column "{column}" has {len(values)} values; a recording has one {role}. Cut it '
@@ -317,6 +395,7 @@ def _label(role: str, column: str, table: Table, beside: tuple[Table, dict[str, 
             )
         return str(values[0])
     labels, rows = beside
-    if table.path.name not in rows:
+    row = rows.get(nfc(table.path.name))
+    if row is None:
         raise BadInput(f'{labels.path}: no row has "{table.path.name}" in the column "{FILE}". Add it.')
-    return str(labels.column(column, of).values[rows[table.path.name]])
+    return str(labels.classes(column, of)[row])

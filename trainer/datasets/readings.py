@@ -37,7 +37,7 @@ class Readings:
     ``subject`` and ``session`` (N,) number the person and the recording of a row, if these are known.
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
     ``known`` are all labels by name, those of y and z among them.
-    ``consent`` (N,) bool says whether a row may be shown in place of another.
+    ``consent`` (N,) bool says whether a row may be shown in place of another. ``features`` name x's columns.
     """
 
     x: np.ndarray
@@ -55,6 +55,7 @@ class Readings:
     labels: Labels | None = None
     consent: np.ndarray | None = None
     series: Sampling | None = None
+    features: tuple[str, ...] | None = None
 
     @classmethod
     def from_arrays(
@@ -143,13 +144,14 @@ def input_spec(
     where they may be those of the training rows.
     """
     if unbounded:
-        return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None)
+        names = None if data.homogeneous else readings.features
+        return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None, features=names)
     from_outside = None if data.bounds == FROM_TRAINING else public
     ends: Callable[..., Ranged] = {"image": _of_images, "series": _of_series}.get(readings.kind, _of_vectors)
     low, high, extremes = ends(readings, training, data, from_outside)
     x = readings.x
     _check(low, high, x.dtype)
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes)
+    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes, readings.features)
 
 
 def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:
@@ -344,6 +346,16 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     return len(shape) == 4 and shape[1] in (1, 3) and min(shape[2:]) >= SMALLEST_SIDE
 
 
+def taken_for(shape: tuple[int, ...]) -> list[str]:
+    """What pictures (N, a, b, c) are taken for, where their channels may come first; none where there is one way."""
+    if len(shape) != 4 or channels_first(shape) or (shape[3] <= 4 < shape[1]):
+        return []
+    return [
+        f"x, {' x '.join(map(str, shape[1:]))}, is taken for pictures of {shape[1]} x {shape[2]} pixels and {shape[3]} "
+        "channels; where the channels are first, turn it round with numpy.moveaxis(x, 1, -1)"
+    ]
+
+
 def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
     """``x`` with a last axis for the channels of pictures. Raises ``BadInput`` for what no perturber takes."""
     if str(x.dtype) not in DTYPES:
@@ -362,7 +374,7 @@ def checked_samples(x: np.ndarray, path: Path) -> np.ndarray:
         raise BadInput(
             f"{path}: images must have at least {SMALLEST_SIDE} x {SMALLEST_SIDE} pixels; got {x.shape[1]} x "
             f"{x.shape[2]}. Give vectors, x.reshape(len(x), -1), or say that they are a series: --series rate "
-            "and channels, `[data.series]` of a recipe."
+            f"and channels, `[data.series]` of a recipe.{''.join(f' Note: {note}.' for note in taken_for(x.shape))}"
         )
     if x.dtype.kind == "f":
         rows = np.flatnonzero(~np.isfinite(x).reshape(len(x), -1).all(axis=1))
@@ -399,7 +411,7 @@ def class_numbers(labels: np.ndarray, name: str, rows: int, path: Path) -> tuple
             f"{name}.astype(int), or cut it into classes with numpy.digitize."
         )
     if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
+        labels = np.char.decode(labels, "utf-8", "backslashreplace")  # two that differ stay two
     names, numbers = np.unique(labels, return_inverse=True)
     return numbers.astype(np.int64), tuple(str(value) for value in names)
 

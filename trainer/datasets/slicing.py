@@ -47,12 +47,7 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
 
 
 def cut(
-    y: np.ndarray,
-    z: np.ndarray,
-    *,
-    cluster: np.ndarray | None,
-    rng: np.random.Generator,
-    rows: int | None = None,
+    y: np.ndarray, z: np.ndarray, *, cluster: np.ndarray | None, rng: np.random.Generator, rows: int | None = None
 ) -> Slices:
     """Four slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 

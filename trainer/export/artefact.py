@@ -135,11 +135,5 @@ class Artefact:
             self.entries[model] = {**network.entry, "file": file, "tolerance": {"max_abs": 0.0}}
             return
         self.entries[model] = artefact_entry(
-            data,
-            graph,
-            file=file,
-            precision=self.precision,
-            inputs=inputs,
-            outputs=outputs,
-            max_abs=0.0,
+            data, graph, file=file, precision=self.precision, inputs=inputs, outputs=outputs, max_abs=0.0
         )

@@ -17,6 +17,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES
+from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import take_name, write_atomic
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.graphs.prediction import predict
@@ -50,18 +52,13 @@ class ExportFolder:
         from edgeveil.edge_runtime.manifest.schema import check_manifest, referenced_files
 
         folder = Path(folder)
-        manifest, report = _json(folder / "manifest.json"), _json(folder / "export.json")
+        manifest, report = _json(folder, "manifest.json"), _json(folder, "export.json")
         check_manifest(manifest, sealed=False)
         kind = manifest["perturber"]["kind"]
         messages.refuse_old(kind, messages.KINDS, f"{folder}: the perturber kind", cure="; export the run again")
         members = {}
         for name in referenced_files(manifest):
-            try:
-                members[name] = (folder / name).read_bytes()
-            except OSError as error:
-                raise BadInput(
-                    f"The export folder {folder} lacks {name} ({error.strerror}); export the run again."
-                ) from None
+            members[name] = _bytes(folder, name)
         for model in manifest["models"].values():
             for artefact in model["artefacts"].values():
                 _check_file(folder, artefact, members)
@@ -80,8 +77,13 @@ class ExportFolder:
     @cached_property
     def audit(self) -> dict[str, Any] | None:
         """audit.json as schema 2; None where the folder was not audited. Raises ``BadInput`` for what is no audit."""
-        path = self.folder / "audit.json"
-        return _audit(path) if path.exists() else None
+        if not (self.folder / "audit.json").exists():
+            return None
+        try:
+            return as_schema_2(_json(self.folder, "audit.json"))
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            where = f"{self.folder / 'audit.json'} is not an audit that edgeveil audit wrote"
+            raise BadInput(f"{where} ({error}): audit again.") from None
 
     def text(self) -> str:
         """What was exported, for a terminal: boards first, then parity with Keras."""
@@ -101,6 +103,21 @@ class ExportFolder:
                     "proves little. Train with a smaller change, or ship another precision."
                 )
         return "\n".join(lines)
+
+
+def _bytes(folder: Path, name: str) -> bytes:
+    """A file of the folder, which may be a stranger's: what is sealed is nothing that a link of theirs leads to."""
+    path = folder / name
+    if not os.path.lexists(path):
+        raise BadInput(f"The export folder {folder} lacks {name}: make it again with edgeveil export.")
+    if path.resolve() != folder.resolve() / name or not path.is_file() or path.stat().st_size > MAX_BUNDLE_BYTES:
+        raise BadInput(
+            f"{path} is a link, no file, or too large for a bundle: export the run again, into a new folder."
+        )
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _check_file(folder: Path, artefact: Mapping[str, Any], members: Mapping[str, bytes]) -> None:
@@ -154,27 +171,13 @@ def write(out: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], 
         shutil.rmtree(new, ignore_errors=True)
 
 
-def _audit(path: Path) -> dict[str, Any]:
-    """An audit.json, as schema 2."""
-    document = _json(path)
+def _json(folder: Path, name: str) -> dict[str, Any]:
     try:
-        return as_schema_2(document)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise BadInput(f"{path} is not an audit that edgeveil audit wrote ({error}): audit again.") from None
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BadInput(
-            f"An export folder was expected at {path.parent}; {path.name} cannot be read ({error.strerror}). "
-            "Make one with edgeveil export."
-        ) from None
-    except ValueError:
-        raise BadInput(f"{path} is not JSON; export the run again.") from None
+        document = strict_json.loads(_bytes(folder, name))
+    except strict_json.BadJson:
+        raise BadInput(f"{folder / name} is not JSON; export the run again.") from None
     if not isinstance(document, dict):
-        raise BadInput(f"{path} holds no JSON object; export the run again.")
+        raise BadInput(f"{folder / name} holds no JSON object; export the run again.")
     return document
 
 

@@ -62,9 +62,7 @@ def candidates(fitted: FittedPerturber) -> Golden:
 
 
 def tolerance(
-    fitted: FittedPerturber,
-    precision: str,
-    pairs: Sequence[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]],
+    fitted: FittedPerturber, precision: str, pairs: Sequence[tuple[Mapping[str, np.ndarray], Mapping[str, np.ndarray]]]
 ) -> Tolerance:
     """The tolerance from outputs of production and of reference kernels on the same samples, batch by batch.
 

@@ -343,10 +343,7 @@ def build(
             "target_classes": list(dataset.y_names),
         },
         "models": {
-            model: {
-                **network_macs(network)._asdict(),
-                "artefacts": {one.name: one.entries[model] for one in made},
-            }
+            model: {**network_macs(network)._asdict(), "artefacts": {one.name: one.entries[model] for one in made}}
             for model, network in fitted.models.items()
         },
         "preference": names,

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.graphs.files import read, read_any_onnx, read_keras, read_tflite
+from edgeveil.trainer.graphs.files import input_named, read, read_any_onnx, read_tflite
 from edgeveil.trainer.graphs.macs import (
     PRODUCTS,
     Counted,
@@ -108,6 +108,8 @@ def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = N
         return _full(graph, counted(graph), graph.weight_bytes())
     written, graph = read_any_onnx(path, shapes)
     as_written, found = counted(written), counted(graph)
+    if sum(found.uncounted.values()) >= sum(as_written.uncounted.values()):
+        graph, found = written, as_written
     # Parameters and operations are those of the file, as it was written.
     found = found._replace(cost=found.cost._replace(parameters=as_written.cost.parameters))
     return replace(_full(graph, found, written.weight_bytes()), ops=Counter(op.kind for op in written.walk()))
@@ -212,6 +214,31 @@ def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
     return peak
 
 
+def read_keras(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Any:
+    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none.
+
+    ``shapes`` gives inputs their sizes, the batch among them, by name.
+    """
+    import keras
+
+    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
+
+    try:
+        model = keras.saving.load_model(path, compile=False)
+        if not shapes:
+            return model
+        names = [one.name for one in model.inputs]
+        given = {input_named(name, names): shape for name, shape in shapes.items()}
+        sized = [keras.Input(batch_shape=given.get(one.name, one.shape), name=one.name) for one in model.inputs]
+        many = isinstance(model.input, list | tuple)
+        return keras.models.clone_model(model, input_tensors=sized if many else sized[0])
+    except (OSError, ValueError, TypeError) as error:
+        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
+        raise BadInput(
+            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
+        ) from None
+
+
 def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:
     """A Keras model as a graph, one operation per layer, with inner models expanded.
 
@@ -254,10 +281,6 @@ def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:
 def _keras_attributes(layer: Any, node: Any) -> dict[str, int]:
     kind = type(layer).__name__
     sizes = node.output_tensors[0].shape[1:-1] if node.output_tensors else (0,)
-    places = 0 if None in sizes else math.prod(sizes)
-    if kind == "DepthwiseConv2D":
-        macs = places * math.prod(layer.kernel.shape)
-        return {"macs": macs, "depthwise_macs": macs}
-    if kind == "SeparableConv2D":
-        return {"macs": 1, "depthwise_macs": places * math.prod(layer.depthwise_kernel.shape)}
-    return {"macs": 1} if kind.startswith(("Conv", "Dense")) else {}
+    kernel = getattr(layer, "depthwise_kernel", layer.kernel if kind == "DepthwiseConv2D" else None)
+    deep = 0 if kernel is None or None in sizes else math.prod((*sizes, *kernel.shape))
+    return {"macs": 1, "depthwise_macs": deep} if kind.startswith(("Conv", "Dense", "Depth", "Separable")) else {}

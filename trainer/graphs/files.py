@@ -1,4 +1,4 @@
-"""Network files of any format as graphs: TFLite, ONNX, numpy, and Keras files as models."""
+"""Network files as graphs: TFLite, ONNX and numpy."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import io
 import math
 import struct
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -26,8 +26,8 @@ _SIGNATURE = "serving_default"
 def read_tflite(data: bytes, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Graph:
     """The main subgraph of a flatbuffer. Raises ``BadInput`` where the bytes are not one.
 
-    ``shapes`` gives inputs other sizes, by name, and the interpreter those of all tensors; empty: as they are written.
-    None: with -1 where a size is open.
+    ``shapes`` gives inputs other sizes, by name; of an open batch one frame runs then. None: as the file has them. In
+    both, -1 where a size is open.
     """
     from ai_edge_litert import schema_py_generated as schema
 
@@ -35,29 +35,35 @@ def read_tflite(data: bytes, shapes: Mapping[str, tuple[int, ...]] | None = None
         raise BadInput("expected a TFLite flatbuffer; these bytes lack its identifier. Export the run again.")
     try:
         sizes = _sizes(data, shapes) if shapes else {}
-        return _Tflite(schema.Model.GetRootAs(data), schema, sizes, opened=shapes is None).graph(0)
+        return _Tflite(schema.Model.GetRootAs(data), schema, sizes, one=shapes is not None).graph(0)
     except (struct.error, IndexError, TypeError, AttributeError, KeyError) as error:
         raise BadInput(f"cannot read the TFLite flatbuffer ({type(error).__name__}); export the run again.") from None
 
 
 def _sizes(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
-    """The sizes of the main subgraph's tensors, by their places, for inputs of these shapes."""
+    """The sizes of the main subgraph's tensors, by their places, for inputs of these shapes: the interpreter's, of all
+    that it gives memory before it runs."""
     from ai_edge_litert import interpreter as litert
 
     resolver = litert.OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES
+    found = {}
     try:
         opened = litert.Interpreter(model_content=data, experimental_op_resolver_type=resolver)
         inputs = {one["name"]: one["index"] for one in opened.get_input_details()}
         for name, shape in shapes.items():
-            opened.resize_tensor_input(inputs[_input_named(name, inputs)], shape)
+            opened.resize_tensor_input(inputs[input_named(name, inputs)], shape)
         opened.allocate_tensors()
     except (ValueError, RuntimeError) as error:
         first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
         raise BadInput(f"the model does not take inputs of these shapes ({first}).") from None
-    return {one["index"]: tuple(int(size) for size in one["shape"]) for one in opened.get_tensor_details()}
+    for one in opened.get_tensor_details():
+        with suppress(ValueError):
+            opened.tensor(one["index"])()
+            found[one["index"]] = tuple(int(size) for size in one["shape"])
+    return found
 
 
-def _input_named(name: str, inputs: Iterable[str]) -> str:
+def input_named(name: str, inputs: Iterable[str]) -> str:
     """The input of that name; of TFLite also by the name of the signature. Raises ``BadInput`` for another."""
     every = list(inputs)
     found = [one for one in every if one in (name, f"serving_default_{name}:0") or one.partition(":")[0] == name]
@@ -67,30 +73,35 @@ def _input_named(name: str, inputs: Iterable[str]) -> str:
 
 
 class _Tflite:
-    """A flatbuffer's subgraphs. ``sizes`` of tensors of the main one are by their places; ``opened``: -1 where one is
-    left open, else what is written there."""
+    """A flatbuffer's subgraphs. ``sizes`` of the main one's tensors are by their places; ``one``: one frame runs."""
 
-    def __init__(self, model: Any, schema: Any, sizes: Mapping[int, tuple[int, ...]], *, opened: bool) -> None:
-        self.model, self.schema, self.sizes, self.opened = model, schema, sizes, opened
+    def __init__(self, model: Any, schema: Any, sizes: Mapping[int, tuple[int, ...]], *, one: bool) -> None:
+        self.model, self.schema, self.sizes, self.one = model, schema, sizes, one
         self.kinds = {value: key for key, value in vars(schema.BuiltinOperator).items() if key.isupper()}
         self.dtypes = {value: key.lower() for key, value in vars(schema.TensorType).items() if key.isupper()}
 
-    def graph(self, number: int) -> Graph:
-        """One subgraph; 0 is the main one."""
+    def graph(self, number: int, given: Sequence[Tensor | None] = ()) -> Graph:
+        """One subgraph; 0 is the main one. ``given`` is what comes in where that is stored."""
         sub = self.model.Subgraphs(number)
-        tensors = [
-            _tensor(sub.Tensors(place), self.model, self.dtypes, opened=self.opened)
-            for place in range(sub.TensorsLength())
-        ]
+        tensors = [_tensor(sub.Tensors(place), self.model, self.dtypes) for place in range(sub.TensorsLength())]
         if number == 0:
             tensors = [replace(one, shape=self.sizes.get(place, one.shape)) for place, one in enumerate(tensors)]
+        for place in (sub.Inputs(i) for i in range(sub.InputsLength() if self.one and not number else 0)):
+            first, *rest = tensors[place].shape or (0,)
+            if first == -1 and rest:
+                tensors[place] = replace(tensors[place], shape=(1, *rest))
+        for place, one in enumerate(given):
+            if one is not None and one.constant:
+                tensors[sub.Inputs(place)] = one
+        ops = tuple(self._op(sub.Operators(place), place, tensors) for place in range(sub.OperatorsLength()))
         inputs, outputs = _ends(self.model, sub, tensors, signed=number == 0)
         return Graph(
             format="tflite",
-            ops=tuple(self._op(sub.Operators(place), place, tensors) for place in range(sub.OperatorsLength())),
+            ops=ops,
             inputs=inputs,
             outputs=outputs,
             min_runtime_version=_min_runtime_version(self.model),
+            others=() if number else _others(self.model),
         )
 
     def _op(self, entry: Any, number: int, tensors: list[Tensor]) -> Op:
@@ -99,20 +110,26 @@ class _Tflite:
         kind = self.kinds[max(code.BuiltinCode(), code.DeprecatedBuiltinCode())]
         if kind == "CUSTOM":
             kind = f"CUSTOM {(code.CustomCode() or b'?').decode()}"
-        attributes, bodies, repeats = self._options(kind, entry)
         places = [entry.Inputs(i) for i in range(entry.InputsLength())]
+        inputs = tuple(None if place < 0 else tensors[place] for place in places)
+        outputs = [entry.Outputs(i) for i in range(entry.OutputsLength())]
+        for place in outputs:
+            tensors[place] = _followed(kind, inputs, tensors[place]) if self.one else tensors[place]
+        attributes, bodies, repeats = self._options(kind, entry, inputs)
         return Op(
             kind=kind,
             name=f"{kind}-{number}",
-            inputs=tuple(None if place < 0 else tensors[place] for place in places),
-            outputs=tuple(tensors[entry.Outputs(i)] for i in range(entry.OutputsLength())),
+            inputs=inputs,
+            outputs=tuple(tensors[place] for place in outputs),
             version=code.Version(),
             attributes=attributes,
             bodies=bodies,
             repeats=repeats,
         )
 
-    def _options(self, kind: str, entry: Any) -> tuple[dict[str, Any], tuple[Graph, ...], int | None]:
+    def _options(
+        self, kind: str, entry: Any, inputs: Sequence[Tensor | None]
+    ) -> tuple[dict[str, Any], tuple[Graph, ...], int | None]:
         """What the counters need of an operation's options: a turned factor, and the subgraphs that it runs."""
         words = {
             "BATCH_MATMUL": ("BatchMatMulOptions", ("AdjX",)),
@@ -129,12 +146,37 @@ class _Tflite:
         values = [getattr(options, one)() for one in fields]
         if kind == "BATCH_MATMUL":
             return {"adj_x": int(values[0])}, (), 1
-        return {}, tuple(self.graph(one) for one in values), None if kind == "WHILE" else 1
+        given = inputs[1:] if kind == "IF" else ()
+        if kind == "WHILE":  # a constant that its body returns as it came is one in the body
+            body = self.model.Subgraphs(values[1])
+            same = (body.Inputs(place) == body.Outputs(place) for place in range(len(inputs)))
+            given = [one if as_it_came else None for one, as_it_came in zip(inputs, same, strict=True)]
+        return {}, tuple(self.graph(one, given) for one in values), None if kind == "WHILE" else 1
 
 
-def _tensor(entry: Any, model: Any, dtypes: dict[int, str], *, opened: bool) -> Tensor:
+_ROWS = {"GATHER", "GATHER_ND", "WHERE", "UNIQUE", "TILE", "RANGE", "FILL", "BROADCAST_TO", "SPARSE_TO_DENSE"}
+_ROWS |= {"NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5", "BATCH_TO_SPACE_ND", "SPACE_TO_BATCH_ND", "SCATTER_ND"}
+_ROWS |= {"WHILE", "IF", "CALL"}  # these may make many rows of one frame, or none
+_KEPT = {"FULLY_CONNECTED", "ADD", "MUL", "RELU", "RELU6", "LEAKY_RELU", "LOGISTIC", "TANH", "SOFTMAX", "QUANTIZE"}
+
+
+def _followed(kind: str, inputs: Sequence[Tensor | None], made: Tensor) -> Tensor:
+    """What an operation makes, with its one open size where that follows from what it is made of."""
+    data = [one for one in inputs if one is not None and not one.constant]
+    if made.shape.count(-1) != 1 or not data or -1 in data[0].shape:
+        return made
+    rows = data[0].shape[0] if data[0].shape else 0
+    size = -1
+    if kind == "RESHAPE":
+        size = data[0].size // max(1, -made.size)
+    elif not (kind in _ROWS or kind.startswith("CUSTOM") or any(-1 in one.shape for one in data)):
+        size = rows if rows == 1 or (made.shape[0] == -1 and kind in _KEPT) else -1
+    return replace(made, shape=tuple(size if one < 0 else one for one in made.shape))
+
+
+def _tensor(entry: Any, model: Any, dtypes: dict[int, str]) -> Tensor:
     # The signature has -1 where a size is open; the shape then has 1.
-    many = entry.ShapeSignatureLength() if opened else 0
+    many = entry.ShapeSignatureLength()
     shape = [entry.ShapeSignature(i) if many else entry.Shape(i) for i in range(many or entry.ShapeLength())]
     quantisation = entry.Quantization()
     scales: tuple[float, ...] = ()
@@ -167,6 +209,11 @@ def _ends(model: Any, sub: Any, tensors: list[Tensor], *, signed: bool) -> tuple
     inputs = [tensors[sub.Inputs(i)] for i in range(sub.InputsLength())]
     outputs = [tensors[sub.Outputs(i)] for i in range(sub.OutputsLength())]
     return {tensor.name: tensor for tensor in inputs}, {tensor.name: tensor for tensor in outputs}
+
+
+def _others(model: Any) -> tuple[str, ...]:
+    signatures = (model.SignatureDefs(number) for number in range(model.SignatureDefsLength()))
+    return tuple((one.SignatureKey() or b"?").decode() for one in signatures if one.SubgraphIndex())
 
 
 def _min_runtime_version(model: Any) -> str | None:
@@ -218,9 +265,6 @@ def read_arrays(data: bytes) -> Graph:
         Op("MatMul", "decoder", (code, decoder, decoder_bias), (output,)),
     )
     return Graph("numpy", ops, {"features": x}, {"output": output, "code": code})
-
-
-# Read an ONNX file, with every shape that can be inferred.
 
 
 def read_onnx(data: bytes) -> Graph:
@@ -285,18 +329,24 @@ def _folded(proto: Any, path: Path) -> Graph | None:
         options.log_severity_level = 4
         options.add_session_config_entry("session.model_external_initializers_file_folder_path", str(path.parent))
         try:
-            onnxruntime.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            onnxruntime.InferenceSession(
+                proto.SerializeToString(),
+                options,
+                providers=["CPUExecutionProvider"],
+                disabled_optimizers={"CommonSubexpressionElimination"},  # it merges layers of equal weights
+            )
             folded = onnx.load(options.optimized_model_filepath)
+            folded.ir_version = max(folded.ir_version, 4)  # until then each weight was an input too
             return _graph_of(onnx.shape_inference.infer_shapes(folded, data_prop=True))
         except Exception:  # ONNX Runtime raises errors of its own kinds; the file was read already
             return None
 
 
 def _resize(proto: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Write the sizes of the inputs into a model: those of ``shapes``, and 1 where only the first is left open."""
-    stored = {one.name for one in (*proto.graph.initializer, *proto.graph.sparse_initializer)}
+    """Write the sizes of the inputs into a model: those of ``shapes``, and 1 where the first of several is open."""
+    stored = {one.name for one in (*proto.graph.initializer, *(s.values for s in proto.graph.sparse_initializer))}
     inputs = {value.name: value for value in proto.graph.input if value.name not in stored}
-    sizes = {_input_named(name, inputs): shape for name, shape in shapes.items()}
+    sizes = {input_named(name, inputs): shape for name, shape in shapes.items()}
     for name, value in inputs.items():
         dims = value.type.tensor_type.shape.dim
         given = sizes.get(name)
@@ -305,8 +355,10 @@ def _resize(proto: Any, shapes: Mapping[str, tuple[int, ...]]) -> None:
         for place, dim in enumerate(dims):
             if given is not None:
                 dim.dim_value = given[place]
-            elif place == 0 and not dim.dim_value:
-                dim.dim_value = 1
+            elif dim.dim_value < 1:  # exporters write 0 and -1 for open sizes, too
+                dim.ClearField("value")
+                if place == 0 and len(dims) > 1:
+                    dim.dim_value = 1
 
 
 def _graph(graph: Any, outer: Mapping[str, Tensor]) -> Graph:
@@ -336,7 +388,7 @@ def _graph(graph: Any, outer: Mapping[str, Tensor]) -> Graph:
                 domain=node.domain,
                 attributes=attributes,
                 bodies=bodies,
-                repeats=_repeats(node, graph, tensors),
+                repeats=_repeats(node, tensors, bodies),
             )
         )
     return Graph(
@@ -368,36 +420,36 @@ def _attributes(node: Any, tensors: Mapping[str, Tensor]) -> tuple[dict[str, Any
         elif one.HasField("i") or one.HasField("f"):
             found[one.name] = one.i
             if node.op_type == "Constant":
-                constant = Tensor(node.output[0], (), "int64" if one.HasField("i") else "float32", constant=True)
+                whole = one.HasField("i")
+                kind = "int64" if whole else "float32"
+                constant = Tensor(node.output[0], (), kind, constant=True, number=one.i if whole else None)
     return found, tuple(bodies), constant
 
 
-def _repeats(node: Any, graph: Any, tensors: Mapping[str, Tensor]) -> int | None:
+def _repeats(node: Any, tensors: Mapping[str, Tensor], bodies: Sequence[Graph]) -> int | None:
     """How often the body of a node runs; None where that is computed."""
-    import onnx
-
     if node.op_type == "Loop":
-        condition = node.input[1] if len(node.input) > 1 else ""
-        made = {one.output[0]: one for one in graph.node if one.op_type == "Constant"}
-        stored = {one.name: one for one in graph.initializer}
-        count = stored.get(node.input[0])
-        if count is None and node.input[0] in made:
-            count = next((one.t for one in made[node.input[0]].attribute if one.name == "value"), None)
-        # A body may end itself by its first output; one that only passes a condition on runs to the end.
-        body = next(one.g for one in node.attribute if one.name == "body")
-        passed = body.output[0].name
-        kept = {one.output[0]: one for one in body.node}
-        while passed in kept and kept[passed].op_type == "Identity":
-            passed = kept[passed].input[0]
-        fixed = passed == body.input[1].name or (passed in kept and kept[passed].op_type == "Constant")
-        if count is None or not fixed or not (condition == "" or condition in stored or condition in made):
+        count, condition = (tensors[name] if name else None for name in (*node.input, "", "")[:2])
+        (body,) = bodies
+        makers, going = body.makers(), next(iter(body.outputs.values()))
+        while (op := makers.get(id(going))) is not None and op.kind == "Identity" and op.inputs[0] is not None:
+            going = op.inputs[0]
+        # A body may end the loop by its first output; one that only passes its condition on runs to the end.
+        passed = going is list(body.inputs.values())[1]
+        more = 1 if condition is None else condition.number
+        if count is None or count.number is None or more is None or not (passed or going.number is not None):
             return None
-        return int(onnx.numpy_helper.to_array(count))
+        return max(0, min(count.number, 1 if not passed and not going.number else count.number)) if more else 0
     if node.op_type == "Scan":
-        scanned = next(one.i for one in node.attribute if one.name == "num_scan_inputs")
-        shape = tensors[node.input[len(node.input) - scanned]].shape
-        return shape[0] if shape and shape[0] >= 0 else None
+        numbers = {one.name: one for one in node.attribute}
+        first = len(node.input) - numbers["num_scan_inputs"].i
+        axis = next(iter(numbers["scan_input_axes"].ints), 0) if "scan_input_axes" in numbers else 0
+        shape = tensors[node.input[first]].shape
+        return shape[axis] if -len(shape) <= axis < len(shape) and shape[axis] >= 0 else None
     return None if node.op_type == "SequenceMap" else 1
+
+
+_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}  # of types that share a byte
 
 
 def _constant(entry: Any) -> Tensor:
@@ -405,13 +457,11 @@ def _constant(entry: Any) -> Tensor:
     import onnx
 
     kind = onnx.helper.tensor_dtype_to_np_dtype(entry.data_type)
-    return Tensor(
-        entry.name,
-        tuple(entry.dims),
-        kind.name,
-        constant=True,
-        bytes=0 if kind.name == "object" else math.prod(entry.dims) * kind.itemsize,
-    )
+    size = math.prod(entry.dims)
+    bits = 0 if kind.name == "object" else _BITS.get(kind.name, 8 * kind.itemsize)
+    here = size == 1 and kind.name in ("int64", "bool") and entry.data_location != onnx.TensorProto.EXTERNAL
+    number = int(onnx.numpy_helper.to_array(entry).item()) if here else None
+    return Tensor(entry.name, tuple(entry.dims), kind.name, constant=True, bytes=-(-size * bits // 8), number=number)
 
 
 def _sparse(name: str, entry: Any) -> Tensor:
@@ -433,7 +483,7 @@ def _value(entry: Any) -> Tensor:
     return Tensor(entry.name, sizes, onnx.helper.tensor_dtype_to_np_dtype(kind.elem_type).name)
 
 
-# Read a TFLite, ONNX or numpy file as a graph, or a Keras file as a model.
+# Read a TFLite, ONNX or numpy file as a graph.
 
 
 def read(data: bytes, file_format: str) -> Graph:
@@ -441,28 +491,3 @@ def read(data: bytes, file_format: str) -> Graph:
     if file_format == "numpy":
         return read_arrays(data)
     return read_tflite(data) if file_format == "tflite" else read_onnx(data)
-
-
-def read_keras(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Any:
-    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none.
-
-    ``shapes`` gives inputs their sizes, the batch among them, by name.
-    """
-    import keras
-
-    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
-
-    try:
-        model = keras.saving.load_model(path, compile=False)
-        if not shapes:
-            return model
-        names = [one.name for one in model.inputs]
-        given = {_input_named(name, names): shape for name, shape in shapes.items()}
-        sized = [keras.Input(batch_shape=given.get(one.name, one.shape), name=one.name) for one in model.inputs]
-        many = isinstance(model.input, list | tuple)
-        return keras.models.clone_model(model, input_tensors=sized if many else sized[0])
-    except (OSError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise BadInput(
-            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
-        ) from None

@@ -19,8 +19,6 @@ from typing import Any, NamedTuple
 
 from edgeveil.edge_runtime.errors import BadInput
 
-# A network file of any format as a graph: for the lint, the counters and the manifest.
-
 
 @dataclass(frozen=True)
 class Tensor:
@@ -33,6 +31,7 @@ class Tensor:
     bytes: int = 0
     scales: tuple[float, ...] = ()
     zero_points: tuple[int, ...] = ()
+    number: int | None = None  # the value of an ONNX constant that is one whole number or truth value
 
     @property
     def size(self) -> int:
@@ -74,6 +73,7 @@ class Graph:
     min_runtime_version: str | None = None
     opset: int = 0  # ONNX only, as is ir
     ir: int = 0
+    others: tuple[str, ...] = ()  # TFLite's signatures that run another subgraph, which is not in this graph
 
     def tensors(self) -> list[Tensor]:
         """Every tensor of an operation, and the graph's inputs and outputs; each once, in order."""
@@ -91,8 +91,7 @@ class Graph:
     def weight_bytes(self) -> int:
         """The size of the constants in bytes, those of bodies included."""
         graphs = (self, *(body for op in self.walk() for body in op.bodies))
-        every = {id(tensor): tensor for graph in graphs for tensor in graph.tensors()}
-        return sum(tensor.bytes for tensor in every.values())
+        return sum({id(tensor): tensor.bytes for graph in graphs for tensor in graph.tensors()}.values())
 
     @property
     def frames(self) -> int:
@@ -107,7 +106,8 @@ class Graph:
         if first < 2:
             return 1
         ends = [tensor.shape[:1] for tensor in self.outputs.values() if tensor.shape]
-        met = [tensor.shape[:1] if len(tensor.shape) > 1 else (1,) for op in self.ops for tensor in _factors(op)]
+        makers = self.makers()
+        met = [size for op in self.ops if op.kind in PRODUCTS for size in _rows(op, makers)]
         return first if all(size and size[0] % first == 0 for size in (*ends, *met)) else 1
 
     def makers(self) -> dict[int, Op]:
@@ -138,8 +138,7 @@ class Counted(NamedTuple):
     uncounted: Mapping[str, int]
 
 
-NOTHING = Cost(0, 0)
-OPEN, OWN = ": a size is open", ": a layer of another package"
+NOTHING, OPEN, OWN = Cost(0, 0), ": a size is open", ": a layer of another package"
 
 # Layers that are one product of a kernel with the input, and the kernel's axis of output channels.
 _KERNELS = {
@@ -147,9 +146,11 @@ _KERNELS = {
     **dict.fromkeys(("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"), -2),
     **dict.fromkeys(("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D")),
 }
-_UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "EinsumDense", "Bidirectional", "TimeDistributed", "RNN"}
-_UNCOUNTED |= {"MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention"}
-_UNCOUNTED |= {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"}
+_UNCOUNTED = {"Matmul", "Einsum", "Dot", "Tensordot", "EinsumDense", "Bidirectional", "TimeDistributed", "RNN", "Conv"}
+_UNCOUNTED |= {"MultiHeadAttention", "GroupedQueryAttention", "Attention", "AdditiveAttention", "DotProductAttention"}
+_UNCOUNTED |= {"ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D", "SpectralNormalization", "MelSpectrogram", "STFTSpectrogram"}
+_UNCOUNTED |= {"DepthwiseConv", "SeparableConv", "ConvTranspose", "Inner", "Vdot", "Kron", "Correlate"}  # of keras.ops
+_UNCOUNTED |= {"TFSMLayer", "JaxLayer", "FlaxLayer", "TorchModuleWrapper"}
 
 
 def keras_macs(model: Any) -> Cost:
@@ -174,10 +175,7 @@ def counted_keras(model: Any) -> Counted:
         raise BadInput(f"expected a sequential or functional Keras model to count; got {type(model).__name__}.")
     nodes = [node for depth in model._nodes_by_depth.values() for node in depth]
     makers = {id(tensor): node for node in nodes for tensor in node.output_tensors}
-    users: dict[int, int] = {}
-    for node in nodes:
-        for tensor in node.input_tensors:
-            users[id(tensor)] = users.get(id(tensor), 0) + 1
+    users = Counter(id(tensor) for node in nodes for tensor in node.input_tensors)
     macs, parameters, seen = 0, 0, set()
     uncounted: Counter[str] = Counter()
     for node in nodes:
@@ -245,10 +243,6 @@ def _in(_op: Op, data: Tensor, kernel: Tensor, axis: int) -> int:
     return data.size // data.shape[axis] * kernel.size
 
 
-def _deep(op: Op, _data: Tensor, kernel: Tensor, _axis: int) -> int:
-    return op.outputs[0].size * math.prod(kernel.shape[1:-1])
-
-
 def _matrix(op: Op, data: Tensor, _kernel: Tensor, _axis: int) -> int:
     """A product of matrices, batched or not, with either factor turned."""
     turned = op.attributes.get("transA") or op.attributes.get("adj_x")
@@ -256,12 +250,11 @@ def _matrix(op: Op, data: Tensor, _kernel: Tensor, _axis: int) -> int:
 
 
 class Product(NamedTuple):
-    """Positions of the weights and the data among the inputs, the weights' axis of output channels, and the count of
-    multiply-adds by the operation, its data, its weights and ``axis``."""
+    """How a product is counted: by ``macs`` of the operation, its data, its weights and ``axis``."""
 
-    weights: int
+    weights: int  # its position among the inputs, as is that of the data
     data: int
-    channel: int
+    channel: int  # the weights' axis of output channels
     macs: Callable[[Op, Tensor, Tensor, int], int]
     axis: int
 
@@ -269,7 +262,7 @@ class Product(NamedTuple):
 PRODUCTS = {
     "CONV_2D": Product(1, 0, 0, _out, 0),
     "CONV_3D": Product(1, 0, -1, _out, -1),
-    "DEPTHWISE_CONV_2D": Product(1, 0, -1, _deep, -1),
+    "DEPTHWISE_CONV_2D": Product(1, 0, -1, _out, -1),
     "FULLY_CONNECTED": Product(1, 0, 0, _out, 0),
     "TRANSPOSE_CONV": Product(1, 2, 0, _in, -1),
     "CONV_3D_TRANSPOSE": Product(1, 2, -2, _in, -1),
@@ -289,7 +282,9 @@ _RECURRENT = {
 }
 # Products in them that are not counted here, in the formats' own operations.
 _UNCOUNTED_OPS = {"BIDIRECTIONAL_SEQUENCE_LSTM", "BIDIRECTIONAL_SEQUENCE_RNN", "SVDF", "Attention", "LinearAttention"}
-_UNCOUNTED_OPS |= {f"STABLEHLO_{kind}" for kind in ("DOT_GENERAL", "CONVOLUTION", "COMPOSITE", "CUSTOM_CALL", "WHILE")}
+_UNCOUNTED_OPS |= {"CausalConvWithState", "DELEGATE"} | {
+    f"STABLEHLO_{kind}" for kind in ("DOT_GENERAL", "CONVOLUTION", "COMPOSITE", "CUSTOM_CALL", "WHILE")
+}
 # Of other domains: those above by their names, and those without a product.
 _KNOWN_ELSEWHERE = {"CUSTOM TFLite_Detection_PostProcess", *("Gelu", "FastGelu", "BiasGelu", "QuickGelu", "Trilu")}
 _KNOWN_ELSEWHERE |= {"SkipLayerNormalization", "SimplifiedLayerNormalization", "SkipSimplifiedLayerNormalization"}
@@ -297,7 +292,8 @@ _KNOWN_ELSEWHERE |= {f"QLinear{kind}" for kind in ("Add", "Mul", "Sigmoid", "Lea
 _KNOWN_ELSEWHERE |= {"QLinearGlobalAveragePool", "QLinearAveragePool", "QLinearReduceMean", "NhwcMaxPool"}
 _KNOWN_ELSEWHERE |= {"Normalizer", "Scaler", "ZipMap", "CastMap", "LabelEncoder", "Imputer", "OneHotEncoder"}
 _KNOWN_ELSEWHERE |= {"Binarizer", "FeatureVectorizer", "ArrayFeatureExtractor", "CategoryMapper", "DictVectorizer"}
-_LINEAR = {"LinearClassifier", "LinearRegressor"}  # of ai.onnx.ml; their weights are attributes
+_LINEAR = {"LinearClassifier", "LinearRegressor", "Scaler"}  # of ai.onnx.ml; their weights are attributes
+_FAMILIAR = ("", "ai.onnx", "ai.onnx.ml", "com.microsoft")  # domains whose names are those above
 # Operations between a stored weight and the operation that uses it, or between a product and an addition to it.
 _SAME = {"DEQUANTIZE", "QUANTIZE", "DequantizeLinear", "QuantizeLinear", "Cast", "CAST", "Identity"}
 _MOVES = _SAME | {"Reshape", "RESHAPE", "Transpose", "TRANSPOSE", "Squeeze", "SQUEEZE", "Unsqueeze", "EXPAND_DIMS"}
@@ -305,7 +301,7 @@ _MOVES |= {"DENSIFY"}
 _AFFINE = {"Add", "ADD", "Mul", "MUL", "Sub", "SUB", "Div", "DIV"}
 _SCALED = {"BatchNormalization", "PRelu", "PRELU", "LayerNormalization", "InstanceNormalization", "GroupNormalization"}
 _SCALED |= {"RMSNormalization", "SkipLayerNormalization", "SimplifiedLayerNormalization"}
-_SCALED |= {"SkipSimplifiedLayerNormalization", "BiasGelu", "Scaler"}
+_SCALED |= {"SkipSimplifiedLayerNormalization", "BiasGelu"}
 _TABLES = {"Gather", "GATHER", "EMBEDDING_LOOKUP", "GatherBlockQuantized"}  # rows of a table of weights
 
 
@@ -321,7 +317,8 @@ def counted(graph: Graph) -> Counted:
     """The cost of one frame in a file of anybody's. Of the branches of an If the costliest runs."""
     seen: set[int] = set()
     found = _counted(graph, graph.makers(), seen)
-    return found._replace(cost=Cost(found.cost.macs // graph.frames, found.cost.parameters))
+    others = {f"the signature {name}: it runs another subgraph": 1 for name in graph.others}
+    return Counted(Cost(found.cost.macs // graph.frames, found.cost.parameters), {**found.uncounted, **others})
 
 
 def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:
@@ -329,8 +326,8 @@ def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:
     uncounted: Counter[str] = Counter()
     for op in graph.ops:
         bodies = [_counted(body, {**makers, **body.makers()}, seen) for body in op.bodies]
-        parameters += sum(body.cost.parameters for body in bodies)
         for body in bodies:
+            parameters += body.cost.parameters
             uncounted.update(body.uncounted)
         most = max((body.cost.macs for body in bodies), default=0)
         if op.repeats is None and (most or any(body.uncounted for body in bodies)):
@@ -346,6 +343,8 @@ def _counted(graph: Graph, makers: dict[int, Op], seen: set[int]) -> Counted:
 def _op(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost]:
     """Why an operation cannot be counted (None: it can; "": its kind), and what can be counted of it."""
     kind, known = op.kind, op.domain in ("", "ai.onnx") and not op.kind.startswith("CUSTOM")
+    if op.domain not in _FAMILIAR:
+        return "", NOTHING
     # ONNX's LSTM has at most 8 inputs, TFLite's of that name at least 20.
     long = kind == "LSTM" and len(op.inputs) > 8
     recurrent = _RECURRENT["UNIDIRECTIONAL_SEQUENCE_LSTM"] if long else _RECURRENT.get(kind)
@@ -363,11 +362,19 @@ def _op(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost
     return "" if missing else None, NOTHING
 
 
-def _factors(op: Op) -> tuple[Tensor, ...]:
-    """The data of a product; none of any other operation."""
-    product = PRODUCTS.get(op.kind)
-    data = None if product is None or len(op.inputs) <= product.data else op.inputs[product.data]
-    return () if data is None or data.constant else (data,)
+def _factors(op: Op) -> list[Tensor | None]:
+    """The weights and the data of a product; None of what is missing."""
+    product = PRODUCTS[op.kind]
+    return [op.inputs[place] if place < len(op.inputs) else None for place in (product.weights, product.data)]
+
+
+def _rows(op: Op, makers: dict[int, Op]) -> Iterator[tuple[int, ...]]:
+    """The first sizes of a product that frames in a batch have in common; 1 where it mixes what would be frames."""
+    weights, data = _factors(op)
+    if data is not None and not data.constant:
+        yield data.shape[:1] if len(data.shape) > 1 else (1,)
+    if weights is not None and _stored(weights, makers) is None:
+        yield weights.shape[:1] if PRODUCTS[op.kind].macs is _matrix and len(weights.shape) > 2 else (1,)
 
 
 def _stored(tensor: Tensor | None, makers: dict[int, Op]) -> Tensor | None:
@@ -405,8 +412,7 @@ def _once(tensor: Tensor | None, seen: set[int]) -> int:
 
 def _product(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, Cost]:
     product = PRODUCTS[op.kind]
-    given = [op.inputs[place] if place < len(op.inputs) else None for place in (product.weights, product.data)]
-    weights, data = given
+    weights, data = _factors(op)
     if weights is None or data is None:
         return ": an input is missing", NOTHING
     stored = _stored(weights, makers)
@@ -415,10 +421,12 @@ def _product(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None,
     first = stored is not None and id(stored) not in seen
     size = _once(stored, seen)
     channel = 0 if op.attributes.get("transB") else product.channel
-    biases = 0
-    if first and kernel.shape:
-        groups = op.attributes.get("group", 1) if op.kind == "ConvTranspose" else 1
-        biases = kernel.shape[channel] * groups
+    groups = op.attributes.get("group", 1) if op.kind == "ConvTranspose" else 1
+    biases = kernel.shape[channel] * groups if first and kernel.shape else 0
+    left = _stored(data, makers) if stored is None and product.macs is _matrix and len(data.shape) > 1 else None
+    if left is not None:
+        biases = 0 if id(left) in seen else data.shape[-1 if op.attributes.get("transA") else -2]
+        size = _once(left, seen)
     if "unknown" in (data.dtype, kernel.dtype) or _open(data, kernel, op.outputs[0]) or not kernel.shape:
         return OPEN, Cost(0, size + biases)
     return None, Cost(product.macs(op, data, kernel, product.axis), size + biases)
@@ -454,12 +462,13 @@ def _einsum(op: Op, makers: dict[int, Op], seen: set[int]) -> tuple[str | None, 
 
 
 def _linear(op: Op) -> tuple[str | None, Cost]:
-    weights, biases = (int(op.attributes.get(name, 0)) for name in ("coefficients", "intercepts"))
+    names = ("scale", "offset") if op.kind == "Scaler" else ("coefficients", "intercepts")
+    weights, biases = (int(op.attributes.get(name, 0)) for name in names)
     data = op.inputs[0]
     if data is None or not data.shape or data.shape[0] < 0:
         return OPEN, Cost(0, weights + biases)
     rows = data.shape[0] if len(data.shape) > 1 else 1
-    return None, Cost(rows * weights, weights + biases)
+    return None, Cost(0 if op.kind == "Scaler" else rows * weights, weights + biases)
 
 
 def _vectors(op: Op, makers: dict[int, Op], seen: set[int]) -> int:
@@ -480,14 +489,8 @@ def _vectors(op: Op, makers: dict[int, Op], seen: set[int]) -> int:
 
 
 def _after_product(tensor: Tensor | None, makers: dict[int, Op]) -> bool:
-    while tensor is not None and (op := makers.get(id(tensor))) is not None:
-        if op.kind in PRODUCTS:
-            return True
-        if op.kind in _MOVES:
-            tensor = op.inputs[0]
-        elif op.kind in _AFFINE:
-            data = [t for t in op.inputs if _stored(t, makers) is None]
-            tensor = data[0] if len(data) == 1 else None
-        else:
-            return False
-    return False
+    op = None if tensor is None else makers.get(id(tensor))
+    if op is None or op.kind in PRODUCTS:
+        return op is not None
+    data = [one for one in op.inputs if op.kind in _MOVES | _AFFINE and _stored(one, makers) is None]
+    return len(data) == 1 and _after_product(data[0], makers)

@@ -110,11 +110,12 @@ class Columns(Section):
     session: str | None = Field(default=None, min_length=1, description="The column of the recording it is from.")
     leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
     time: str | None = Field(default=None, min_length=1, description="Recordings: the column of a sample's seconds.")
+    missing: list[str] | None = Field(default=None, description='Words for an empty cell, such as "NA"; else none is.')
 
 
 def form_of(path: Path) -> str | None:
     """How a file of data is named, as KIND:PATH; None for what is none."""
-    kind = path.suffix[1:]
+    kind = path.suffix[1:].lower()
     return f"{kind}:{path}" if path.is_file() and kind in OWN else None
 
 

@@ -30,11 +30,7 @@ _ROUNDS = (
     "train on recorded or simulated private gradients with edgeveil.trainer.ext.local.lpsgd; commit baecb1ef has it"
 )
 # By section, kind and key, and by a value of a key: what replaces it.
-GONE = {
-    'perturber.local.of="gradient"': _ROUNDS,
-    "perturber.local.loss": _ROUNDS,
-    "perturber.local.clip": _ROUNDS,
-}
+GONE = {'perturber.local.of="gradient"': _ROUNDS, "perturber.local.loss": _ROUNDS, "perturber.local.clip": _ROUNDS}
 
 
 def refuse_old(word: object, names: Mapping[str, str], what: str, *, cure: str = "") -> None:

@@ -176,7 +176,7 @@ class Recipe(Section):
         """A recipe from TOML text; its paths are relative to ``folder``. Raises ``BadInput`` that names the key."""
         try:
             table = tomllib.loads(text)
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise BadInput(f"{origin} is not valid TOML: {error}.") from None
         return cls.of_table(table, origin=origin, folder=folder)
 

@@ -162,7 +162,7 @@ def write_bench_report(results: Path, out: Path, *, privacy: Path | None = None)
     pages = {"bench.html": render(text, drawn).encode(), "bench.md": (text + linked).encode()}
     pages |= {FILES[title]: data for title, (_, data) in drawn.items()}
     for name, data in pages.items():
-        write_atomic(out / name, data)
+        write_atomic(out / name, data, keep_old=True)
     return [out / name for name in pages]
 
 

@@ -125,9 +125,8 @@ def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:
         what = one["kind"] + (f" of {one['column']}" if "column" in one else "")
         what += "".join(f", {name} = {value}" for name, value in one["where"].items())
         value = (
-            ", ".join(f"{name}: {count:g}" for name, count in one["bins"].items()) if "bins" in one else one["value"]
+            _bins(one) if "bins" in one else f"{one['value']:.6g}" if one["kind"] == "mean" else f"{one['value']:.0f}"
         )
-        value = value if isinstance(value, str) else f"{value:.6g}"
         rows.append(
             (one["name"], what, value, f"\N{PLUS-MINUS SIGN}{one['within']:.3g}", one["noise"], f"{one['epsilon']:g}")
         )
@@ -139,6 +138,22 @@ def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:
             "next to it."
         ),
     }
+
+
+def _bins(one: Mapping[str, Any]) -> str:
+    """A histogram's bins with their counts; of schema 1 they have names, one of which was taken for all others."""
+    if isinstance(one["bins"], dict):
+        return ", ".join(f"{name}: {count:.0f}" for name, count in one["bins"].items())
+    bins = [
+        (
+            str(b["value"])
+            if "value" in b
+            else " to below ".join(repr(b[end]).removesuffix(".0") for end in ("from", "below")),
+            b["count"],
+        )
+        for b in one["bins"]
+    ]
+    return ", ".join(f"{name}: {count:.0f}" for name, count in [*bins, ("all others", one["others"])])
 
 
 def _bundle(bundle: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

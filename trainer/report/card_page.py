@@ -15,12 +15,7 @@ from edgeveil.edge_runtime.bundle.audit_figures import FIGURES
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
 from edgeveil.trainer.audit.card import current, guarantees
-from edgeveil.trainer.audit.findings import (
-    SENT,
-    Finding,
-    findings,
-    written,
-)
+from edgeveil.trainer.audit.findings import SENT, Finding, findings, written
 from edgeveil.trainer.audit.text import Block, alone, answers_in_words, blocks, board_lines, lines
 from edgeveil.trainer.audit.verdict import (
     BOUNDED,

@@ -224,7 +224,7 @@ def draw(frontier: Mapping[str, Any], out: Path, *, kept: Sequence[str] = ()) ->
         figure.legend(handles.values(), handles.keys(), loc="outside lower left", frameon=False, fontsize=8, ncols=3)
         paths = [out / f"frontier.{kind}" for kind in ("svg", "png")]
         for path in paths:
-            write_atomic(path, saved(figure, path.suffix[1:], dpi=160))
+            write_atomic(path, saved(figure, path.suffix[1:], dpi=160), keep_old=True)
     return paths
 
 
@@ -328,7 +328,7 @@ def write_report(
         "identities": identities(audit, folder.manifest, bundle),
         **shown(source, folder, audit, raw=pictures),
     }
-    write_atomic(out, render(values).encode())
+    write_atomic(out, render(values).encode(), keep_old=True)
     return out
 
 

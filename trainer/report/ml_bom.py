@@ -67,9 +67,7 @@ def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
         "version": 1,
         "metadata": {
             "timestamp": manifest["created"],
-            "tools": {
-                "components": [{"type": "application", "name": "edgeveil", "version": provenance["edgeveil"]}],
-            },
+            "tools": {"components": [{"type": "application", "name": "edgeveil", "version": provenance["edgeveil"]}]},
             "component": {
                 "type": "machine-learning-model",
                 "bom-ref": "perturber",
@@ -134,7 +132,7 @@ def _detector(manifest: Mapping[str, Any]) -> dict[str, Any]:
                 "task": "people in a picture",
                 "inputs": [{"format": _format({"kind": "image", **picture})}],
                 "outputs": [{"format": _format({"kind": one["name"], **one})} for one in entry["outputs"]],
-            },
+            }
         },
         "properties": _properties(file=entry["file"], precision=entry["precision"]),
     }
@@ -152,19 +150,12 @@ def _model_card(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:
             "task": f"perturbation on the sensor: keep {y}, hide {z}",
             "architectureFamily": card["perturber"]["kind"],
             "datasets": [
-                {
-                    "type": "dataset",
-                    "name": data["name"],
-                    "contents": {"properties": described},
-                    "sensitiveData": [z],
-                }
+                {"type": "dataset", "name": data["name"], "contents": {"properties": described}, "sensitiveData": [z]}
             ],
             "inputs": [{"format": _format(manifest["input"])}],
             "outputs": [*({"format": _format(output)} for output in manifest["outputs"]), *counted],
         },
-        "quantitativeAnalysis": {
-            "performanceMetrics": [row for part in card["artefacts"] for row in _metrics(part)],
-        },
+        "quantitativeAnalysis": {"performanceMetrics": [row for part in card["artefacts"] for row in _metrics(part)]},
         "considerations": {
             "technicalLimitations": [card["statement"], card["reading"], *card["not_tested"]],
             "performanceTradeoffs": [text for part in card["artefacts"] for _, text in answers_in_words(part)],

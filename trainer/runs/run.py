@@ -163,7 +163,7 @@ class Run:
         try:
             facts = json.loads((folder / "run.json").read_text())
             recipe = Recipe.of_run(folder / "recipe.toml")
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, RecursionError) as error:
             raise BadInput(
                 f"A run was expected in {folder}; there is none ({reason(error)}). Make one with `edgeveil train`."
             ) from None

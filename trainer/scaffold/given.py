@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.columns import listed, read_table
+from edgeveil.trainer.datasets.columns import csv_files, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import header
 from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, channels_first
@@ -103,7 +103,7 @@ def _channel(word: str) -> tuple[str, str]:
 
 def _seen(path: Path) -> str:
     """The columns of the first recording in a folder."""
-    first = next(iter(sorted(path.glob("*.csv"))), None) if path.is_dir() else None
+    first = next(iter(csv_files(path)), None)
     return "" if first is None else f" ({first.name} has the columns {listed(read_table('csv', first).columns)})"
 
 
@@ -321,7 +321,7 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 def _columns(given: Given) -> str:
     path = given.labels_file() if given.kind == "images" or given.labels else given.path
     if is_folder(given.kind, path):
-        path = min(path.glob("*.csv"), default=path)
+        path = next(iter(csv_files(path)), path)
     table = read_table("csv" if given.kind == "images" else given.kind, path)
     return f"{path} has the columns {listed(table.columns)}."
 

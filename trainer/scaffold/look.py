@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.sources.picture_size import orientation
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder, npz
-from edgeveil.trainer.datasets.readings import checked_samples, class_numbers
+from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, is_folder, smaller, turned_round
@@ -125,12 +126,12 @@ def _subjects(given: Given, labels: Sequence[Label]) -> list[str]:
 def _npz(given: Given) -> Found:
     arrays = npz.read_arrays(given.path)
     raw = arrays["x"]
-    x, notes = checked_samples(raw, given.path), list[str]()
+    x, notes = checked_samples(raw, given.path), taken_for(raw.shape)
     if turned_round(given):
         notes.append(
             f"x has channels first, {' x '.join(map(str, raw.shape[1:]))}; it is turned round, as cameras give pictures"
         )
-    if raw.ndim == 3 and raw.dtype.kind == "f":
+    if raw.ndim == 3 and str(raw.dtype) not in ("uint8", "uint16"):
         notes.append(f"x is taken for pictures of one channel; of a series say {EXAMPLE}")
     labels = []
     for name, values in arrays.items():
@@ -174,14 +175,16 @@ def _series(given: Given) -> Found:
 def _images(given: Given) -> Found:
     pictures = image_folder.find(given.path)
     kinds: Counter[tuple[tuple[int, ...], str]] = Counter()
-    low, high, wrong = np.inf, -np.inf, list[str]()
+    low, high, wrong, turned = np.inf, -np.inf, list[str](), 0
     for number in range(len(pictures)):
+        path = given.path / pictures.names[number]
         try:
-            picture = image_folder.read_picture(given.path / pictures.names[number])
+            picture = image_folder.read_picture(path)
         except BadInput as problem:
             wrong.append(str(problem))
             continue
         kinds[picture.shape, str(picture.dtype)] += 1
+        turned += orientation(path.read_bytes()) > 1
         low, high = min(low, float(picture.min())), max(high, float(picture.max()))
     if not kinds:
         raise BadInput(wrong[0])
@@ -208,7 +211,9 @@ def _images(given: Given) -> Found:
             wrong.append(str(problem))
     if not wrong and given.sensitive is not None:
         wrong += _wrong(given)
-    return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, (), wrong)
+    notes = pictures.left_out()
+    notes += [f"{counted(turned, 'picture')} turned as EXIF says, which a board does too"] if turned else []
+    return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, notes, wrong)
 
 
 def _table(given: Given) -> Found:
@@ -221,7 +226,7 @@ def _table(given: Given) -> Found:
         f"rows of {len(table.columns)} columns",
         *(None, None, None, None),
         _columns(table),
-        () if named else ("name the column to keep with --target and the one to hide with --sensitive",),
+        [] if named else ["name the column to keep with --target and the one to hide with --sensitive"],
         _wrong(given) if named else _unknown(given, table),
     )
 
@@ -229,7 +234,7 @@ def _table(given: Given) -> Found:
 def _unknown(given: Given, table: Table) -> list[str]:
     """What is named and is no column, where too little is named to load the data."""
     roles = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session")}
-    wrong = []
+    wrong = table.unnamed(set(table.columns) - set(given.leave_out))
     for role, name in [*roles.items(), *(("leave_out", name) for name in given.leave_out)]:
         try:
             if name is not None:
@@ -258,9 +263,9 @@ def _columns(table: Table) -> list[Label]:
 
 def _label(name: str, column: Column, *, roles: Sequence[str] | None = None) -> Label:
     """``roles``: what it is; None: judged by its values."""
-    values, counts = np.unique(column.values[~column.missing], return_counts=True)
+    values, counts = np.unique(column.classes[~column.missing], return_counts=True)
     kind = {"i": "whole numbers", "u": "whole numbers", "b": "true or false", "f": "numbers"}
-    measured = column.values.dtype.kind == "f" or len(values) > MOST_CLASSES
+    measured = column.has_fractions or len(values) > MOST_CLASSES
     order = np.argsort(-counts, kind="stable")[:SHOWN]
     return Label(
         name,
@@ -274,7 +279,7 @@ def _label(name: str, column: Column, *, roles: Sequence[str] | None = None) -> 
 
 def _roles(column: Column, counts: np.ndarray) -> list[str]:
     """What a column could be: y or z of enough rows a class, a subject that has several rows."""
-    if column.missing.any() or column.values.dtype.kind == "f":
+    if column.missing.any() or column.has_fractions:
         return []
     roles = ["y", "z"] if 2 <= len(counts) <= MOST_CLASSES and counts.min() >= LEAST else []
     people = len(counts) >= FEWEST_GROUPS and counts.mean() >= 2

@@ -113,45 +113,7 @@ USES_OF_THREE = (
 )
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
 
-TEMPLATE = """\
-# Written by `edgeveil recipe new`. Every key is described in docs/reference/recipes.md.
-name = {name}
-description = "{title} on {file}: keeps {target}, hides {sensitive}."
-seed = 0
-
-# {rows:,} {spec.plural} of shape {spec.shape}, {spec.dtype}. Slices of {slices} rows, {cut}:
-# {uses}.{turned}
-[data]
-source = {source}
-target = "{target}"       # what y is called in the bundle
-sensitive = "{sensitive}"    # what z is called in the bundle
-{kind}{labels}{family}{range}{series}{columns}{capture}
-# What the public knows about z given y. Counted in the training slices: the attacker is assumed to know all of it.
-# To state what is really known, in part or in full, instead:
-#   kind = "table"
-#   [prior.table.{y}]
-#   {z} = {p:.2f}
-[prior]
-kind = "counted"
-
-# D_y and D_z, which stand for the user and for the adversary in training.
-# Accuracies of a first look with a random forest, trained on the first slice and tested on the second:
-#   y: {on_y.accuracy:.1%} ({on_y.chance:.1%} by always guessing the commonest of its {on_y.classes} classes)
-#   z: {on_z.accuracy:.1%} ({on_z.chance:.1%} by always guessing the commonest of its {on_z.classes} classes){remark}
-{tried}[classifiers]
-architecture = "{classifier}"{seen}{shift}{patience}
-
-{perturber}
-[budget]
-classifier_epochs = {classifier_epochs}
-epochs = {epochs}
-batch = {batch}
-quick = {{ rows = 3000, classifier_epochs = {quick_classifier_epochs}, epochs = {quick_epochs} }}
-
-# {floor_is}
-[limits]
-target_accuracy = {floor}
-"""
+TEMPLATE = Path(__file__).with_name("recipe.template").read_text(encoding="utf-8")
 
 
 FLOOR = (
@@ -196,10 +158,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     notes = _notes(given, dataset)
     if kind is None:
         kind, reason = usual(dataset, stream=stream)
-        notes = (
-            f"The perturber is {title(kind).lower()}: {reason}. Another is asked for with --kind.",
-            *notes,
-        )
+        notes = (f"The perturber is {title(kind).lower()}: {reason}. Another is asked for with --kind.", *notes)
     of = of_kind(kind)
     section = of.draft(kind, dataset, apart=_apart(dataset), stream=stream)
     trained = of.trained

@@ -11,8 +11,8 @@ from edgeveil.edge_runtime.bundle.board_state import signers_of
 from edgeveil.edge_runtime.bundle.reader import Bundle, read_bundle
 from edgeveil.edge_runtime.bundle.trust_file import AUDITOR
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
-from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.edge_runtime.manifest.manifest import Manifest, Stage, expected
+from edgeveil.edge_runtime.errors import BadInput, BundleRefused, shown
+from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.manifest.schema import NO_MODEL
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.util import strict_json
@@ -62,7 +62,7 @@ class View:
         """For a terminal, without control characters."""
         body = (self._body if self.full else self._brief) if self.whole else tuple
         lines = [*self._head(), *body()]
-        return "\n".join(_printable(line) for line in lines)
+        return shown("\n".join(line.replace("\n", "?") for line in lines))
 
     def _head(self) -> Iterator[str]:
         manifest, members = self.bundle.manifest, self.bundle.members
@@ -102,7 +102,8 @@ class View:
         yield ""
         yield f"  perturber  {perturber.kind}: meant to keep {perturber.target} and to hide {perturber.sensitive}"
         yield f"  input      {source.kind} {_shape(source.shape)} {source.dtype}"
-        yield f"  stages     {' -> '.join(map(_stage, manifest.stages))}"
+        stages = (f"{one.stage} {one.model or one.distribution or one.op}".rstrip() for one in manifest.stages)
+        yield f"  stages     {' -> '.join(stages)}"
         for output in manifest.outputs:
             yield f"  leaves     {output.name} ({output.kind}) {_shape(output.shape)} {output.dtype}"
         for name, model in manifest.models.items():
@@ -187,11 +188,3 @@ def _frames(manifest: Manifest) -> str:
 
 def _shape(shape: tuple[int, ...]) -> str:
     return "x".join(map(str, shape)) or "one a frame"
-
-
-def _stage(stage: Stage) -> str:
-    return f"{stage.stage} {stage.model or stage.distribution or stage.op}".rstrip()
-
-
-def _printable(line: str) -> str:
-    return "".join(character if character.isprintable() else "?" for character in line)

@@ -42,6 +42,7 @@ from edgeveil.edge_runtime.signing.envelope import message, parse, verify, wrap,
 from edgeveil.edge_runtime.signing.keys import Key
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import atomic_path, write_atomic, writing
+from edgeveil.edge_runtime.util.filesystem import read_strict
 from edgeveil.trainer.audit.subject import Subject
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.export.manifest import not_audited
@@ -182,15 +183,20 @@ def spoken_of(document: Mapping[str, Any]) -> dict[str, Any]:
 def _countersignature_of(folder: ExportFolder, audit: bytes, privacy: Mapping[str, Any]) -> bytes | None:
     """The auditors' signatures in an export folder, None where there are none. Raises ``BadInput`` for old ones."""
     path = folder.folder / COUNTERSIGNATURE_FILE
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
+    data = read_part(path)
+    if data is None:
         return None
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
     if parse(KIND, data).payload != statement(audit, privacy["speaks_of"], privacy["pipeline"]):
         raise BadInput(f"{path} is of another audit. Have it signed again (edgeveil audit --sign), or remove it.")
     return data
+
+
+def read_part(path: Path) -> bytes | None:
+    """The bytes at ``path``, None where there is no file. Raises ``BadInput`` where it cannot be read."""
+    try:
+        return read_strict(str(path), links=True)
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
 
 
 def _of(document: Mapping[str, Any], key: str) -> dict[str, Any]:
@@ -262,12 +268,9 @@ class Pending:
     def read(cls, folder: Path, kind: str) -> Pending | None:
         """The one in ``folder``, every signature in it valid; None where nothing waits. Raises ``BundleRefused``."""
         path = folder / f"{kind}-pending.json"
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
+        data = read_part(path)
+        if data is None:
             return None
-        except OSError as error:
-            raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable, or remove it.") from None
         envelope = parse(kind, data)
         verify(kind, envelope)
         return cls(path, kind, envelope.schema, envelope.payload, dict(envelope.signatures))
@@ -324,8 +327,8 @@ def countersign(export_dir: Path, key: str | Path, *, passphrase: str | None = N
     path = folder.folder / COUNTERSIGNATURE_FILE
     fresh = Pending(path, KIND, 2, statement(data, **spoken_of(document)))
     signer = Signer.open(key, passphrase=passphrase)
-    if path.exists():
-        envelope = parse(KIND, path.read_bytes())
+    if (there := read_part(path)) is not None:
+        envelope = parse(KIND, there)
         if envelope.payload == fresh.payload:
             verify(KIND, envelope)
             fresh.signatures.update(envelope.signatures)

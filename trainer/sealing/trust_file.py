@@ -37,7 +37,7 @@ from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.validate import HEX_64
 from edgeveil.trainer.sealing.keys import KEY_FILE, PUBLIC_FILE, Signer, keygen
-from edgeveil.trainer.sealing.seal import Pending
+from edgeveil.trainer.sealing.seal import Pending, read_part
 
 ROOT = "root"
 
@@ -99,7 +99,7 @@ class TrustFolder:
     def open(cls, folder: Path) -> TrustFolder:
         """Read a trust folder. Raises ``BadInput`` where it is none, ``BundleRefused`` where it is not signed."""
         first, pending = read_public_key(folder / ROOT_KEY), Pending.read(folder, KIND)
-        data = _read(folder / TRUST_FILE)
+        data = read_part(folder / TRUST_FILE)
         if data is None and pending is None:
             raise BadInput(f"Expected {TRUST_FILE} in {folder}, found none. Make one with `edgeveil trust init`.")
         return cls(folder, first, None if data is None else read_trust_file(data, first), pending)
@@ -205,11 +205,11 @@ class TrustFolder:
         Boards that are flashed for the first time get it too. With several root keys it waits for ``sign``. Raises
         ``BadInput``.
         """
-        wanted = _read(policy)
+        wanted = read_part(policy)
         if wanted is None:
             raise BadInput(f"Expected a policy.json at {policy}, found none.")
         read_policy(wanted, str(policy))
-        file, there = self._in_force(), _read(self.folder / SIGNED_POLICY_FILE)
+        file, there = self._in_force(), read_part(self.folder / SIGNED_POLICY_FILE)
         # Root keys that were replaced since may have signed the one before.
         version = 1 + (unverified(POLICY_KIND, parse(POLICY_KIND, there))["version"] if there is not None else 0)
         document = {"schema": 1, "version": version, "policy": strict_json.loads(wanted)}
@@ -308,7 +308,7 @@ class TrustFolder:
             waiting.write()
             return replace(self, pending=waiting)
         if file.schema == SCHEMA:
-            chain = _read(self.folder / CHAIN_FILE)
+            chain = read_part(self.folder / CHAIN_FILE)
             write_atomic(self.folder / CHAIN_FILE, data if chain is None else chain + b"\n" + data)
         write_atomic(self.folder / TRUST_FILE, data)
         waiting.remove()
@@ -385,13 +385,3 @@ def _new_folder(folder: Path) -> None:
         raise BadInput(f"The folder {folder} cannot be made: {error.strerror}. Give another one.") from None
     if (folder / ROOT_KEY).exists():
         raise BadInput(f"{folder / ROOT_KEY} is there already: this folder holds a trust. Give another one.")
-
-
-def _read(path: Path) -> bytes | None:
-    """The bytes at ``path``, None where there is no such file. Raises ``BadInput`` where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise BadInput(f"{path} cannot be read: {error.strerror}. Make it readable.") from None

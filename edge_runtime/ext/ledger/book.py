@@ -140,7 +140,7 @@ def decode(data: bytes) -> Book:
         accounts: Dict[str, Account] = {}
         for name, (total, last_s, periods) in document["ledger"].pop("accounts").items():
             spans = {length: (begin, spent) for length, (begin, spent) in periods.items()}
-            _check(_NAME.fullmatch(name) and all(repr(float(length)) == length for length in spans))
+            _check(_NAME.fullmatch(name) and all(repr(float(one)) == one and 0 < float(one) <= 1e30 for one in spans))
             _check_whole(total, last_s, *[number for span in spans.values() for number in span])
             accounts[name] = Account(total, last_s, spans)
         book = Book(accounts=accounts, **document["ledger"])
@@ -412,11 +412,7 @@ def board_total(top: str = "/") -> Dict[str, Any]:
             seen.append(os.path.realpath(path))
             counted.append({"service": service, "epsilon": _told(path)})
     known = [one["epsilon"] for one in counted if one["epsilon"] is not None]
-    return {
-        "services": counted,
-        "epsilon": sum(known) if len(known) == len(counted) else None,
-        "uncounted": uncounted,
-    }
+    return {"services": counted, "epsilon": sum(known) if len(known) == len(counted) else None, "uncounted": uncounted}
 
 
 def board_total_text(document: Dict[str, Any]) -> str:

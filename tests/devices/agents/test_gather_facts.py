@@ -18,6 +18,7 @@ from edgeveil.devices.flashing.records import BundleFacts, Facts, Wanted
 from edgeveil.edge_runtime.device import check_device
 from tests.support.boards.pythons import python_of
 from tests.support.checkout import ROOT
+from tests.support.once import nightly_but
 
 SIGILL = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"
 # A module that stands in for an interpreter: what happens as it is loaded, and what is said of it.
@@ -115,7 +116,7 @@ TAKEN = {
 
 
 @pytest.mark.pythons
-@pytest.mark.parametrize("name", TAKEN)
+@pytest.mark.parametrize("name", nightly_but(TAKEN, "py36", "py311-litert"))
 def test_the_real_probe_under_the_real_python_feeds_the_real_planner(name):
     board, artefact, backend = TAKEN[name]
     profile = profiles.load(board)

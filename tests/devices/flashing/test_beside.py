@@ -150,10 +150,7 @@ def test_a_sink_in_another_ones_folder_is_refused(root, sink):
 def test_the_users_of_a_profile_are_not_those_of_another_service():
     owner = PI.service.model_copy(update={"user": "veil", "inside_user": "raw"})
     mine = PI.model_copy(update={"service": owner})
-    assert (mine.at(HALL).service.user, mine.at(HALL).service.inside_user) == (
-        "veil-hall",
-        "raw-hall",
-    )
+    assert (mine.at(HALL).service.user, mine.at(HALL).service.inside_user) == ("veil-hall", "raw-hall")
     assert mine.at(FIRST).service.user == "veil"
     taken = PI.model_copy(update={"service": PI.service.model_copy(update={"user": "edgeveil-hall"})})
     hall = OnBoard("edgeveil-hall", HALL, "", "", ("edgeveil-hall", "edgeveil-hall-inside"))

@@ -2,7 +2,7 @@
 
 import io
 import json
-import tarfile
+import shlex
 
 import numpy as np
 import pytest
@@ -22,8 +22,10 @@ from edgeveil.trainer.sealing.trust_file import TrustFolder
 from scripts import audit_rows
 from tests.support import bundles, output, tiny_models
 from tests.support.boards import emulated_boards, owners
+from tests.support.boards.pythons import COMMANDS
 from tests.support.checkout import ROOT
 from tests.support.export_runs import noise_run
+from tests.support.once import nightly_but
 from tests.support.promised import local_examples
 from tests.support.trial import short_audit
 
@@ -33,11 +35,7 @@ FRAMES = 100
 ARTEFACTS = ("tflite-int8", "tflite-float32")
 PLACE, REPORTS = "/srv/promised", 2000
 READING = np.array([16, 0, 4, 12], np.uint8)
-RUN = (
-    "cd {place}/{op} && python3 ../edge.pyz run test.veil --trust trust --source npz:../in.npz --sink npz:out.npz "
-    "--ledger ../ledger >&2 && cat out.npz"
-)
-BY_DAY = "k-rr"  # one shows the whole way; the others go it at night
+RUN = "run test.veil --trust trust --source npz:../in.npz --sink npz:out.npz --ledger ../ledger"
 
 
 @pytest.fixture(scope="module")
@@ -105,11 +103,11 @@ def status(edgeveil, board):
 
 def test_flashed_and_run_beside_the_workstation(edgeveil, flash, status, board, owner, wheels, tmp_path, monkeypatch):
     first = owner[1]
+    owners.few_interpreters(monkeypatch, "ai_edge_litert", "numpy")  # the others it has not, and each is a start there
     code, out, said = edgeveil("board", "probe", "--on", board.target, "--json")
     facts = json.loads(out)
     assert (code, facts["architecture"], facts["interpreters"].get("ai-edge-litert")) == (0, "aarch64", None), said
     assert board.run("printenv QEMU_CPU").stdout == b"cortex-a53\n"
-    owners.few_interpreters(monkeypatch, "ai_edge_litert", "numpy")  # the others it has not, and each is a start there
     code, out, said = flash(first, "--wheels", wheels)
     assert code == 0, said
     steps = json.loads(out)
@@ -182,29 +180,16 @@ def test_audited_on_the_board(edgeveil, board, owner, wheels, tmp_path, monkeypa
 
 @pytest.fixture(scope="module")
 def promised(board):
-    """The board with the runtime and an empty ledger; and the mechanisms that ran there, to be added to."""
+    """The board with the runtime and no ledger yet; and the mechanisms that ran there, to be added to."""
     rows = io.BytesIO()
     np.savez(rows, x=np.tile(READING, (REPORTS, 1)))
-    _unpack(board, {"edge.pyz": zipapp_bytes(), "in.npz": rows.getvalue()})
+    board.unpack({"edge.pyz": zipapp_bytes(), "in.npz": rows.getvalue()}, PLACE)
     # A userland that was never booted has no identifier; a ledger belongs to a machine.
     board.run("[ -s /etc/machine-id ] || tr -d - < /proc/sys/kernel/random/uuid > /etc/machine-id")
-    board.run(f"python3 {PLACE}/edge.pyz ledger new {PLACE}/ledger")
     return board, []
 
 
-def _unpack(board, files):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, data in files.items():
-            entry = tarfile.TarInfo(f"{PLACE}/{name}")
-            entry.size, entry.mode = len(data), 0o644
-            archive.addfile(entry, io.BytesIO(data))
-    board.run("tar -C / -xf -", data=packed.getvalue())
-
-
-@pytest.mark.parametrize(
-    "op", [pytest.param(op, marks=() if op == BY_DAY else pytest.mark.nightly) for op in local_examples.OPS]
-)
+@pytest.mark.parametrize("op", nightly_but(local_examples.OPS, "k-rr"))  # one shows the whole way
 def test_reports_there_are_those_of_this_machine_and_the_ledger_there_charged_them(promised, op, tmp_path):
     """A bundle of each mechanism: its promise is checked, charged and kept there too."""
     board, ran = promised
@@ -212,8 +197,12 @@ def test_reports_there_are_those_of_this_machine_and_the_ledger_there_charged_th
     manifest["spending"]["most_micro_epsilon"] = 10**12
     made = bundles.make_bundle(tmp_path, example=(manifest, members))
     trusted = (made.trust / "test.pub").read_bytes()
-    _unpack(board, {f"{op}/test.veil": made.path.read_bytes(), f"{op}/trust/test.pub": trusted})
-    with np.load(io.BytesIO(board.run(RUN.format(place=PLACE, op=op)).stdout)) as out:
+    board.unpack({f"{op}/test.veil": made.path.read_bytes(), f"{op}/trust/test.pub": trusted}, PLACE)
+    commands = [*[["ledger", "new", "../ledger"]] * (not ran), RUN.split(), ["ledger", "show", "../ledger", "--json"]]
+    words = f"../edge.pyz {shlex.quote(json.dumps(commands))}"
+    done = json.loads(board.run(f"cd {PLACE}/{op} && python3 - {words}", data=COMMANDS.encode()).stdout)
+    assert [code for code, _, _ in done] == [0] * len(commands), done
+    with np.load(io.BytesIO(board.run(f"cat {PLACE}/{op}/out.npz").stdout)) as out:
         sent = out["x"].reshape(REPORTS, -1)
     ran.append(op)
     parts, tables = local_examples.document(op, 1.0, 4)
@@ -227,8 +216,7 @@ def test_reports_there_are_those_of_this_machine_and_the_ledger_there_charged_th
             counts = np.array([[np.sum(part == value) for value in values] for part in (there, mine)])
             p = stats.chi2_contingency(counts).pvalue if len(values) > 1 else 1.0
         assert p > 1e-7
-    said = board.run(f"python3 {PLACE}/edge.pyz ledger show {PLACE}/ledger --json").stdout.decode()
-    assert f'"lifetime_epsilon": {float(REPORTS * len(ran))}' in said
+    assert f'"lifetime_epsilon": {float(REPORTS * len(ran))}' in done[-1][1]
 
 
 def _same_outputs(board, bundle, folder):
@@ -272,7 +260,6 @@ def _a_hundred_frames(board, bundle):
     """The same frames through the installed command, with noise of its own."""
     command = "timeout 100 python3 /opt/edgeveil/current/edgeveil-edge.pyz run tiny.veil --trust /opt/edgeveil/trust"
     said = board.run(f"cd /root && {command} --source npz:rows.npz --sink npz:perturbed.npz --json").stdout
-    count = "import numpy; print(numpy.load('/root/perturbed.npz')['x'].shape)"
-    shape = board.run(f'python3 -c "{count}"').stdout.decode().strip()
-    assert shape == str((FRAMES, *tiny_models.SHAPE))
+    with np.load(io.BytesIO(board.run("cat /root/perturbed.npz").stdout)) as out:
+        assert out["x"].shape == (FRAMES, *tiny_models.SHAPE)
     return json.loads(said)

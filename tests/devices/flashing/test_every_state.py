@@ -19,6 +19,7 @@ from edgeveil.devices import profiles, transports
 from tests.support import bundles, output, programs
 from tests.support.boards import owners, sshd
 from tests.support.boards.simulated_board import SimulatedBoard
+from tests.support.once import nightly_but
 from tests.support.promised.counted_bundles import counted_example
 
 pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="a board's steps are root's"), pytest.mark.programs]
@@ -160,7 +161,7 @@ FIRST = [
 ]
 
 
-@pytest.mark.parametrize("step", FIRST)
+@pytest.mark.parametrize("step", nightly_but(FIRST, " install ", "restart"))
 def test_a_first_flash_that_is_cut_off(edgeveil, flash, owner, new, step):
     board = new(break_before=step)
     code, _, said = flash(board, 1)
@@ -168,7 +169,7 @@ def test_a_first_flash_that_is_cut_off(edgeveil, flash, owner, new, step):
     check(edgeveil, flash, owner, board, 1, None)
 
 
-@pytest.mark.parametrize("step", [".veil", "stop", " install ", "edge.json", "restart", "rmdir"])
+@pytest.mark.parametrize("step", nightly_but((".veil", "stop", " install ", "edge.json", "restart", "rmdir"), "stop"))
 def test_a_second_flash_that_is_cut_off(edgeveil, flash, owner, used, step):
     board = used(break_before=step)
     code, _, said = flash(board, 2)
@@ -186,8 +187,13 @@ def test_a_service_that_runs_the_release_before_is_not_taken_for_one_that_runs_t
     check(edgeveil, flash, owner, board, 2, sha_of(owner, 1))
 
 
-@pytest.mark.parametrize("number", [1, 2])
-@pytest.mark.parametrize("appears", ["runtime/current", "releases/{}", "current"])
+@pytest.mark.parametrize(
+    ("number", "appears"),
+    nightly_but(
+        [(number, appears) for appears in ("runtime/current", "releases/{}", "current") for number in (1, 2)],
+        (2, "releases/{}"),
+    ),
+)
 def test_an_install_that_is_killed(edgeveil, flash, owner, new, used, top, number, appears):
     """As a power cut ends it: while the runtime is put there, the release staged, and tried."""
     place = top / "board/opt/edgeveil" / appears.format(sha_of(owner, number))
@@ -202,16 +208,15 @@ def test_an_install_that_is_killed(edgeveil, flash, owner, new, used, top, numbe
     check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", nightly_but((1, 2), 2))
 def test_a_trial_that_fails(edgeveil, flash, owner, new, used, number):
     """The camera is not plugged in. The board goes on with what it ran, and the release has its next try."""
     board = (new if number == 1 else used)()
-    for failed in (1, 2):
-        code, _, said = flash(board, number, camera="unplugged.npz")
-        assert (code, "was taken back" in said) == (4, True), said
-        assert number == 1 or board.service["active"]
-        assert f"failed: {failed} x {sha_of(owner, number)}" in edgeveil(board, "status")[1]
-    assert "failed its trial here before (2)" in flash(board, number, "--dry-run")[2]
+    code, _, said = flash(board, number, camera="unplugged.npz")
+    assert (code, "was taken back" in said) == (4, True), said
+    assert number == 1 or board.service["active"]
+    assert f"failed: 1 x {sha_of(owner, number)}" in edgeveil(board, "status")[1]
+    assert "failed its trial here before (1)" in flash(board, number, "--dry-run")[2]
     check(edgeveil, flash, owner, board, number, None if number == 1 else sha_of(owner, 1))
 
 
@@ -225,7 +230,7 @@ def test_a_release_that_failed_three_times_is_flashed_on_request_and_the_dry_run
     assert flash(board, 1, "--again")[0] == 0
 
 
-@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("number", nightly_but((1, 2), 1))
 def test_a_service_that_does_not_start(edgeveil, flash, owner, new, used, number):
     board = (new if number == 1 else used)(fail="restart")
     assert flash(board, number)[0] == 4

@@ -26,8 +26,7 @@ class Board:
 
 
 @pytest.mark.parametrize(
-    ("board", "runs"),
-    [(Board(ai_edge_litert="2.3.0"), "tflite-int8"), (Board(onnxruntime="1.20.0"), "onnx-float32")],
+    ("board", "runs"), [(Board(ai_edge_litert="2.3.0"), "tflite-int8"), (Board(onnxruntime="1.20.0"), "onnx-float32")]
 )
 def test_the_audit_must_speak_of_what_this_board_runs(tmp_path, board, runs):
     """The example was audited as tflite-int8 alone; its best attack beats chance by 13 points."""

@@ -165,12 +165,7 @@ def test_what_is_no_card_or_has_no_room_is_left_alone(owner, image, boot_image, 
     assert [path.read_bytes() for path in (image, boot_image)] == before
 
 
-LINKS = [
-    sd_card.TREE,
-    f"{sd_card.TREE}/bundle.veil",
-    f"{sd_card.TREE}/trust",
-    "cmdline.txt",
-]
+LINKS = [sd_card.TREE, f"{sd_card.TREE}/bundle.veil", f"{sd_card.TREE}/trust", "cmdline.txt"]
 
 
 def everything(folder):

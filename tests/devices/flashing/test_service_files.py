@@ -88,10 +88,7 @@ def test_a_gpus_device_files_are_opened_where_the_gpu_is_used():
 
 @pytest.mark.parametrize(
     ("board", "device", "file"),
-    [
-        ("intel-n100", "openvino:GPU", "/dev/dri/renderD128"),
-        ("intel-core-ultra", "openvino:NPU", "/dev/accel/accel0"),
-    ],
+    [("intel-n100", "openvino:GPU", "/dev/dri/renderD128"), ("intel-core-ultra", "openvino:NPU", "/dev/accel/accel0")],
 )
 def test_of_a_pc_the_inside_opens_the_one_file_of_its_accelerator(board, device, file):
     made = service_files.files(ROOT, "camera:0", ["none"], profiles.load(board), device)

@@ -164,12 +164,25 @@ def test_a_file_survives_a_cable_that_flips_drops_inserts_and_is_pulled(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("words", [{READY: 1}, {READY: 1, HANG_UP: 2}], ids=["ready", "ready-and-hang-up"])
+def test_a_terminal_that_a_stray_byte_halted_goes_on(tmp_path):
+    with lossy_serial_line.board(tmp_path) as board:
+        with Path(board.port).open("wb", buffering=0) as port:
+            port.write(b"\x13")
+            time.sleep(0.3)
+        SerialTransport(board.port).close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "words",
+    [{READY: 1}, pytest.param({READY: 1, HANG_UP: 2}, marks=pytest.mark.nightly), {b"/1;": 1}],
+    ids=["ready", "ready-and-hang-up", "a-line-over-one-that-was-checked"],
+)
 def test_a_program_whose_first_word_was_lost_gives_the_console_back(tmp_path, words):
     with lossy_serial_line.board(tmp_path) as board:
         SerialTransport(board.port).close()
     said = []
-    with lossy_serial_line.board(tmp_path, lossy_serial_line.Faults(words=words)) as board:
+    with lossy_serial_line.board(tmp_path, lossy_serial_line.Faults(words=words, instead={b"/1;": b"/0;"})) as board:
         console = SerialTransport(board.port, say=said.append)
         assert console.run(["echo", "there"]).out == b"there\n"
         console.close()
@@ -212,7 +225,7 @@ def test_it_is_typed_into_a_folder_with_a_name_nobody_knows_before(tmp_path):
     shutil.rmtree(known)
 
 
-@pytest.mark.parametrize("how", ["link", "open to others", "changed", "kept"])
+@pytest.mark.parametrize("how", ["link", "open to others", "changed", pytest.param("kept", marks=pytest.mark.nightly)])
 def test_a_folder_of_an_earlier_login_is_looked_at_again(tmp_path, how):
     with lossy_serial_line.board(tmp_path) as board:
         console = SerialTransport(board.port)
@@ -275,6 +288,7 @@ def test_an_upload_goes_on_after_a_reboot(tmp_path, monkeypatch):
     assert min(seen) > 8_000
 
 
+@pytest.mark.nightly  # by day commands and files, above, and a bundle over ssh: test_flash_ssh.py
 @pytest.mark.slow
 def test_a_bundle_is_flashed_over_the_console(tmp_path, capfd, monkeypatch):
     """Of bundle and runtime all but the end is there, from a try before, as it takes long to send."""

@@ -1,5 +1,6 @@
 """``~/.ssh/config``, keys with a passphrase, the agent, and login shells that print; on real sshds and a real agent."""
 
+import contextlib
 import getpass
 import pwd
 import shutil
@@ -7,9 +8,11 @@ import subprocess
 import time
 
 import pytest
+from cryptography.hazmat.primitives import serialization as form
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 
 from edgeveil.devices.transports import open_transport, ssh
-from edgeveil.devices.transports.ssh_login import has_alias, route
+from edgeveil.devices.transports.ssh_login import _Locked, _read_key, has_alias, route
 from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from tests.support import programs
 from tests.support.boards import sshd
@@ -39,7 +42,7 @@ def configured(monkeypatch, tmp_path):
     (tmp_path / ".ssh").mkdir()
 
     def write(text, name="config"):
-        (tmp_path / ".ssh" / name).write_text(text)
+        (tmp_path / ".ssh" / name).write_bytes(text.encode("utf-8", "surrogateescape"))
 
     return write
 
@@ -109,13 +112,71 @@ def test_what_is_given_goes_before_what_the_file_says(configured):
         (CONFIG, "piped", "reaches piped by ProxyCommand, .* use ProxyJump"),
         (CONFIG, "strange", "cannot be followed for strange: .*'many'"),
         ("Host", "hall", "config cannot be read: Unparsable line Host"),
+        ("Match host", "hall", "config cannot be read: Match host has no value"),
+        ("# B\udcfcro", "hall", "as UTF-8 text, and line 1"),
     ],
-    ids=["circle", "command", "port", "line"],
+    ids=["circle", "command", "port", "line", "match", "latin-1"],
 )
 def test_a_file_that_cannot_be_followed_is_one_sentence(configured, text, name, said):
     configured(text)
     with pytest.raises(BadInput, match=said):
         route(name)
+
+
+MATCHES = {
+    "Match localnetwork 9.8.7.6/32\n  HostName far": "hall",
+    "Match tagged x\n  HostName far\nHost hall\n  HostName near": "near",
+    "Match Host hall\n  HostName near": "near",  # capital letters are no other criterion
+    "Match host=gate,!hall\n  HostName far": "hall",
+    "Match !originalhost hall\n  HostName far\nMatch all\n  HostName near": "near",
+    "\ufeffHost hall\n  HostName near": "near",
+}
+
+
+@pytest.mark.parametrize("text", MATCHES)
+def test_a_match_that_paramiko_does_not_know_fits_no_host(configured, text):
+    configured(text)
+    assert route("hall")[-1].host == MATCHES[text]
+    assert has_alias("hall") is ("Host hall" in text.replace("Match Host", ""))
+
+
+ODD_LINES = """\
+\ufeff# Gr\udcfcn
+hall ecdsa-sha2-nistp256 AAAAE2VjZHNhLXNoYTItbmlzdHAyNTYAAAAIbmlzdHAyNTYAAABBBAAA
+hall ssh-rsa A
+hall sk-ssh-ed25519@openssh.com AAAAGnNrLXNzaC1lZDI1NTE5QG9wZW5zc2guY29t
+@cert-authority *.example ssh-ed25519 AAAA
+|1|abc|def KEY
+hall
+""".encode("utf-8", "surrogateescape")
+
+
+def test_lines_of_known_hosts_that_cannot_be_read_are_left_out_and_revoked_keys_refused(hall, tmp_path):
+    known = hall.known_hosts.read_bytes()
+    key, odd = b" ".join(known.split()[1:3]), tmp_path / "odd"
+    odd.write_bytes(ODD_LINES.replace(b"KEY", key) + known.replace(b" ", b"   ") + b"# end")
+    open_transport(hall.target, identity=hall.identity, known_hosts=odd).close()
+    with odd.open("ab") as file:
+        file.write(b"\n@revoked * " + key + b"\n")
+    with pytest.raises(BadInput, match="shows a host key that known_hosts marks as @revoked"):
+        open_transport(hall.target, identity=hall.identity, known_hosts=odd)
+
+
+@pytest.mark.parametrize("kind", ["ed25519", "ec", "rsa"])
+def test_a_key_in_pkcs_8_is_read_with_and_without_a_passphrase(tmp_path, kind):
+    make = {"ec": lambda: ec.generate_private_key(ec.SECP256R1()), "rsa": lambda: rsa.generate_private_key(65537, 2048)}
+    key = make.get(kind, ed25519.Ed25519PrivateKey.generate)()
+    public = key.public_key().public_bytes(form.Encoding.OpenSSH, form.PublicFormat.OpenSSH)
+    path = tmp_path / "key"
+    for lock in (form.NoEncryption(), form.BestAvailableEncryption(b"word")):
+        path.write_bytes(key.private_bytes(form.Encoding.PEM, form.PrivateFormat.PKCS8, lock))
+        assert _read_key(path, "word").get_base64().encode() == public.split()[1]
+    with pytest.raises(_Locked):
+        _read_key(path, None)
+    for text in ("PuTTY-User-Key-File-3: ssh-ed25519", public.decode(), ""):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"no private key of OpenSSH or PEM .*puttygen"):
+            _read_key(path, None)
 
 
 @pytest.fixture
@@ -160,6 +221,12 @@ def test_a_key_that_the_agent_holds_needs_no_passphrase(hall, locked, configured
         subprocess.run([*add, tmp_path / "open"], check=True)
         open_transport(hall.target, **how).close()
         open_transport(hall.target, known_hosts=hall.known_hosts).close()
+        monkeypatch.delenv("SSH_AUTH_SOCK")
+        monkeypatch.setenv("PLACE", str(tmp_path))
+        for place, there in (("none", False), ("SSH_AUTH_SOCK", False), ("${PLACE}/agent", True), ("~/agent", True)):
+            configured(f"Host *\n  IdentityAgent {place}\n")
+            with contextlib.nullcontext() if there else pytest.raises(BadInput, match="refused the login"):
+                open_transport(hall.target, known_hosts=hall.known_hosts).close()
     finally:
         agent.terminate()
         agent.wait(10)

@@ -107,11 +107,7 @@ def test_what_the_compiler_left_to_the_processor_is_counted_there(made, library)
 
 @pytest.mark.parametrize(
     ("said", "match"),
-    [
-        ("missing", "cannot be loaded"),
-        ("other", "is no delegate of TFLite"),
-        ("absent", "opened no Edge TPU"),
-    ],
+    [("missing", "cannot be loaded"), ("other", "is no delegate of TFLite"), ("absent", "opened no Edge TPU")],
 )
 def test_without_an_edge_tpu_nothing_runs(made, library, tmp_path, said, match):
     folder = {"missing": tmp_path, "absent": library}.get(said) or edge_tpu.build(tmp_path, delegate=False)

@@ -92,6 +92,14 @@ def test_a_thermal_zone_is_found_by_its_type(tmp_path, monkeypatch, name):
     assert sensors.read("zone:nothing-here") is None
 
 
+def test_a_pipe_or_a_device_is_no_sensor(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    writer = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    os.write(writer, b"7" * 8192)
+    assert [sensors.read(str(place)) for place in (tmp_path / "pipe", "/dev/zero")] == [None, None]
+    os.close(writer)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="a command runs as its user where that is not root")
 def test_a_command_that_is_a_sensor_is_not_roots():
     assert sensors.read("!id -un") == "nobody"

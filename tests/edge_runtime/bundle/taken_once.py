@@ -46,11 +46,7 @@ SINCE = {
         policy(countersigned=True),
         "policy-not-met",
     ),
-    "audit signed by its maker": (
-        {"roles": {"auditor": Role((MAKER,))}},
-        policy(countersigned=True),
-        "policy-not-met",
-    ),
+    "audit signed by its maker": ({"roles": {"auditor": Role((MAKER,))}}, policy(countersigned=True), "policy-not-met"),
 }
 WAYS = ("install", "index", "rollback", "start", "service")
 

@@ -112,6 +112,7 @@ def test_keys_of_the_page_are_those_of_the_code_and_of_the_schema():
 
 def test_the_schema_takes_the_examples():
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    validator = jsonschema.Draft202012Validator(plain_first(SCHEMA))
     examples = [
         bundles.laplace_example(),
         bundles.numpy_example(),
@@ -120,7 +121,7 @@ def test_the_schema_takes_the_examples():
         *(local_examples.example(op) for op in local_examples.OPS),
     ]
     for document, members in (*examples, bundles.cleaner_example(), bundles.cleaner_example(code=True)):
-        jsonschema.validate(bundles.with_members(document, members), SCHEMA)
+        validator.validate(bundles.with_members(document, members))
 
 
 def plain_first(schema):

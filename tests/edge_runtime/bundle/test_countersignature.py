@@ -120,6 +120,14 @@ def test_a_device_refuses_at_flash_install_and_start(tmp_path, signers, auditors
     assert read_bundle(path, open_trust(folder))
 
 
+def test_an_auditors_key_signs_no_bundle(tmp_path):
+    folder = trust(tmp_path)
+    made = bundles.make_bundle(tmp_path, key=private("judge"))
+    with pytest.raises(BundleRefused) as refused:
+        read_bundle(made.path, open_trust(folder))
+    assert refused.value.reason == "untrusted-key"
+
+
 def test_a_revoked_auditor_does_not_count(tmp_path):
     path = bundle(tmp_path)
     folder = trust(tmp_path, ["jury"], revoked=(public("judge").key,))

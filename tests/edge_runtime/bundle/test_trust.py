@@ -30,22 +30,13 @@ def test_keys_of_a_folder_are_read_and_other_files_passed_over(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "\n",
-        GOOD + "\n\n",
-        GOOD + "\r\n",
+        *("", "\n", "é" * 10, "-----BEGIN PUBLIC KEY-----", "edgeveil-ed25519 " + "x" * 100_000),
+        *(GOOD + more for more in ("\n\n", "\r\n", " Development", " development!", "\x1b[2J", "\n" + GOOD)),
+        *(
+            GOOD.replace(old, new)
+            for old, new in ((HEX, HEX.upper()), (HEX, HEX[:-2]), (" ward", ""), ("ed25519", "rsa"))
+        ),
         " " + GOOD,
-        GOOD.replace("ed25519", "rsa"),
-        GOOD.replace(HEX, HEX.upper()),
-        GOOD.replace(HEX, HEX[:-2]),
-        GOOD.replace(" ward", ""),
-        GOOD + " Development",
-        GOOD + " development!",
-        GOOD + "\x1b[2J",
-        GOOD + "\n" + GOOD,
-        "-----BEGIN PUBLIC KEY-----",
-        "edgeveil-ed25519 " + "x" * 100_000,
-        "é" * 10,
     ],
 )
 def test_a_file_that_is_no_key_is_named(tmp_path, text):

@@ -74,13 +74,6 @@ def test_a_policy_changes_by_the_root_keys_word_alone_and_never_goes_back(tmp_pa
     assert [demand.sensitive for demand in open_trust(folder).policy.demands] == ["gender"]
     with pytest.raises(BundleRefused, match="has version 1, and the device has 2"):
         update_policy(str(folder), first)
-    # Another root's word, and a trust file in the place of a policy.
-    other = TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], passphrase=SECRET)
-    other.sign_policy(tmp_path / "policy.json", passphrase=SECRET)
-    with pytest.raises(BundleRefused, match=r"for the role root, is signed by .*, which may not"):
-        update_policy(str(folder), (other.folder / "policy-signed.json").read_bytes())
-    with pytest.raises(BundleRefused, match="signature is not valid"):
-        update_policy(str(folder), (root.folder / "trust.json").read_bytes())
     assert (folder / "policy-signed.json").read_bytes() == second
 
 
@@ -91,28 +84,6 @@ def test_the_floor_is_the_higher_of_the_two(tmp_path, root):
     assert open_trust(folder, floor=9).floor == 9
     with pytest.raises(BadInput, match="only rises"):
         TrustFolder.open(root.folder).require(7, passphrase=SECRET)
-
-
-def test_a_trust_file_never_goes_back(tmp_path, root):
-    first = (root.folder / "trust.json").read_bytes()
-    root.require(2, passphrase=SECRET)
-    folder = device(tmp_path, root)
-    before = (folder / "trust.json").read_bytes()
-    with pytest.raises(BundleRefused) as refused:
-        update_trust(str(folder), first)
-    assert refused.value.reason == "rolled-back"
-    assert update_trust(str(folder), before) is False
-    assert (folder / "trust.json").read_bytes() == before
-
-
-def test_another_root_key_says_nothing_here(tmp_path, root):
-    folder = device(tmp_path, root)
-    other = TrustFolder.init(tmp_path / "other", [tmp_path / "test.pub"], passphrase=SECRET).require(
-        9, passphrase=SECRET
-    )
-    with pytest.raises(BundleRefused) as refused:
-        update_trust(str(folder), (other.folder / "trust.json").read_bytes())
-    assert refused.value.reason == "untrusted-key"
 
 
 @pytest.mark.parametrize("place", range(0, 700, 7))

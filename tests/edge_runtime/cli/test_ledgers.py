@@ -7,6 +7,7 @@ import pytest
 
 from edgeveil.edge_runtime.cli.main import main
 from tests.support import bundles
+from tests.support.broker_services import file_arguments
 from tests.support.promised.counted_bundles import MACHINE, counted_example
 
 
@@ -27,20 +28,7 @@ def lines(path, count, subjects=None):
 
 
 def run(made, source, out, *words):
-    return main(
-        [
-            "run",
-            str(made.path),
-            "--trust",
-            str(made.trust),
-            "--source",
-            source,
-            "--sink",
-            f"csv:{out}",
-            "--json",
-            *words,
-        ]
-    )
+    return main([*file_arguments(made, source, f"csv:{out}"), *words])
 
 
 def left(out):

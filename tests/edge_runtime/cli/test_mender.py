@@ -81,6 +81,7 @@ def test_an_artifact_without_one_bundle_is_one_sentence(board, tree, names, caps
     assert step(board, tree, "ArtifactRollback") == 0, "nothing was begun"
 
 
+@pytest.mark.nightly  # by day its protocol, above, and RAUC's own service: test_rauc.py
 @pytest.mark.boards
 def test_menders_own_client_installs_commits_rolls_back_and_refuses(board, veils, tmp_path):
     maker = programs.need("mender-artifact", "mender")

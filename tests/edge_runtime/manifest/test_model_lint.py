@@ -8,6 +8,7 @@ import time
 import numpy as np
 import onnx
 import pytest
+from ai_edge_litert import schema_py_generated as schema
 from onnx import TensorProto, helper, numpy_helper
 
 from edgeveil.edge_runtime.api import Perturber
@@ -108,11 +109,13 @@ def test_a_file_that_is_onnx_and_of_onnx_runtime_too_is_refused():
     assert [one.rule for one in problems(bytes(data), "onnx")] == ["one-format"]
 
 
-def tflite(operation="ADD", *, variable=False, subgraphs=1, custom=None):
+def tflite(operation="ADD", *, variable=False, subgraphs=1, custom=None, old=None):
     file = tflite_models.File()
     if operation != "ADD":
         shape = file.main.tensor("shape", [1], "int32", [1])
         file.main.operate(operation if custom is None else custom, [shape], file.main.tensor("r", [1]))
+    if old is not None:
+        file.model.operatorCodes[0].deprecatedBuiltinCode = old
     for number in range(1, subgraphs):
         file.subgraph(f"other {number}")
     if variable:
@@ -121,6 +124,27 @@ def tflite(operation="ADD", *, variable=False, subgraphs=1, custom=None):
     return file.finish()
 
 
+def early(kind):
+    """An operation reads the tensor ``state`` before it is written: it holds what the frame before left there."""
+    file = tflite_models.File()
+    state = file.main.tensor("state", [1, 8, 8, 1])
+    if kind == "input":
+        file.main.made.inputs.append(state)
+    if kind == "no values":
+        file.main.made.tensors[state].shape = [0]
+    if kind.startswith("bytes"):  # by an offset or a size that the interpreter does not follow
+        number = file.main.made.tensors[state].buffer = file.buffer(b"")
+        buffer = file.model.buffers[number]
+        buffer.offset, buffer.size = (1, 256) if kind.endswith("offset") else (256, 1)
+    output = file.main.tensor("output", [1, 8, 8, 1])
+    file.main.operate("ADD", [file.image, state], output, schema.AddOptionsT())
+    if kind != "never" and not kind.startswith("bytes"):
+        file.main.operate("MUL", [file.image, file.image], state, schema.MulOptionsT())
+    file.main.made.outputs = [output]
+    return file.packed()
+
+
+EARLY = ("later", "input", "no values", "never", "bytes at no offset", "bytes of no size")
 KEEPING = ("VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE", "CALL_ONCE", "HASHTABLE_FIND")
 TFLITE = {
     **{name: (tflite(name), "no-state") for name in KEEPING},
@@ -129,6 +153,8 @@ TFLITE = {
         name: (tflite(name), "no-random")
         for name in ("RANDOM_UNIFORM", "RANDOM_STANDARD_NORMAL", "MULTINOMIAL", "STABLEHLO_RNG_BIT_GENERATOR")
     },
+    "its number hidden by a larger one without a sign": (tflite("RANDOM_UNIFORM", old=200 - 256), "no-random"),
+    **{kind: (early(kind), "no-state") for kind in EARLY},
     "two graphs": (tflite(subgraphs=2), "one-subgraph"),
     "custom": (tflite("CUSTOM", custom="FlexRandomUniform"), "built-in"),
     "another vendor's": (tflite("CUSTOM", custom="ethos-u"), "built-in"),
@@ -165,6 +191,9 @@ def test_what_the_product_exports_passes(tiny):
     check_all(*bundles.cleaner_example())
     check(tflite(), "tflite")
     check(tflite("CUSTOM", custom="TFLite_Detection_PostProcess"), "tflite")
+    scalar = tflite_models.File()  # a constant without values is never written
+    scalar.main.operate("RESHAPE", [scalar.image, scalar.main.tensor("to", [0], "int32")], scalar.main.tensor("s", []))
+    check(scalar.finish(), "tflite")
 
 
 def test_it_takes_the_time_of_the_graph_and_not_of_the_weights():

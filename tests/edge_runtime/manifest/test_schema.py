@@ -155,14 +155,7 @@ def test_whatever_stands_anywhere_is_refused_where_its_type_is_another_and_nothi
     assert json.dumps(manifest) == before
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("low", -5),
-        ("low", 15.999),
-        ("high", 10**30),
-    ],
-)
+@pytest.mark.parametrize(("name", "value"), [("low", -5), ("low", 15.999), ("high", 10**30)])
 def test_ranges_may_be_whole_numbers_and_must_be_the_same_in_all_places(name, value):
     manifest = sealed("numpy")
     for owner in (manifest["input"], manifest["stages"][0], manifest["stages"][3]):

@@ -180,15 +180,29 @@ def held(tmp_path_factory):
     return bundles.make_bundle(tmp_path_factory.mktemp("held"), example=example)
 
 
-def test_a_stream_of_one_answer_costs_one_and_a_restart_another(held, tmp_path):
-    create(str(tmp_path / "ledger"))
+def test_a_stream_of_one_answer_costs_one_a_restart_another_and_none_begins_beyond_the_last(held, tmp_path):
+    """Two services at a time: of one that has ten answers, and of one that has a single one."""
+    manifest, members = held_examples.example("duchi-linf", "period", live_fakes.WIDE)
+    manifest["spending"]["most_micro_epsilon"] = MICRO
+    one = bundles.make_bundle(tmp_path, example=(manifest, members))
+    ledgers = [tmp_path / "ten", tmp_path / "single"]
+    for ledger in ledgers:
+        create(str(ledger))
+
+    def ran(made, ledger):
+        words = arguments(made, "fake:0?fps=60", f"npz:{ledger}.npz", ledger=ledger, duration=1.5)
+        return start(words, tmp_path)
+
     for starts in (1, 2):
-        words = arguments(held, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
-        code, document, _ = finish(start(words, tmp_path))
-        assert code == 0
-        assert document["frames_out"] > 5  # far more than one answer, on a slow machine too
+        services = [ran(made, ledger) for made, ledger in zip((held, one), ledgers, strict=True)]
+        (code, ten, _), (other, single, _) = map(finish, services)
+        assert (code, other) == (0, 0)
+        assert ten["frames_out"] > 5  # far more than one answer, on a slow machine too
         # The answer, and one that was reserved for the next.
-        assert spent(tmp_path / "ledger") == 2 * starts * MICRO
+        assert spent(ledgers[0]) == 2 * starts * MICRO
+        assert (single["frames_out"] > 5) is (starts == 1)
+        assert ("budget-spent" in single["dropped"]) == (single["frames_out"] == 0) == (starts == 2)
+        assert spent(ledgers[1]) == MICRO
 
 
 def test_a_file_of_one_answer_costs_one(held, tmp_path):
@@ -197,17 +211,3 @@ def test_a_file_of_one_answer_costs_one(held, tmp_path):
     code, document, _ = finish(start(words, tmp_path))
     assert (code, document["frames_out"]) == (0, 30)
     assert spent(tmp_path / "ledger") <= 2 * MICRO
-
-
-def test_the_last_answer_goes_on_and_the_next_one_does_not_begin(tmp_path):
-    manifest, members = held_examples.example("duchi-linf", "period", live_fakes.WIDE)
-    manifest["spending"]["most_micro_epsilon"] = MICRO
-    one = bundles.make_bundle(tmp_path, example=(manifest, members))
-    create(str(tmp_path / "ledger"))
-    for more_than, dropped in ((5, False), (-1, True)):
-        words = arguments(one, "fake:0?fps=60", f"npz:{tmp_path}/out.npz", ledger=tmp_path / "ledger", duration=1.5)
-        code, document, _ = finish(start(words, tmp_path))
-        assert code == 0
-        assert document["frames_out"] > more_than
-        assert ("budget-spent" in document["dropped"]) == dropped == (document["frames_out"] == 0)
-        assert spent(tmp_path / "ledger") == MICRO

@@ -14,10 +14,7 @@ from edgeveil.edge_runtime.outside.emission import FEWEST_WAITING, Emission, cou
 from edgeveil.edge_runtime.sinks.base import Sink
 from edgeveil.edge_runtime.sinks.group import SinkGroup
 
-OUTPUTS = [
-    Output("frame", "frame", "x", (3,), "uint8", None),
-    Output("label", "label", "y", (), "int64", None),
-]
+OUTPUTS = [Output("frame", "frame", "x", (3,), "uint8", None), Output("label", "label", "y", (), "int64", None)]
 
 
 def frame(value, slot=0):

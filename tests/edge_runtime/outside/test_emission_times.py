@@ -111,11 +111,10 @@ def test_auc_is_the_share_of_pairs_in_order():
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="a core for the service and one for the receiver")
 def test_a_receiver_cannot_tell_noise_from_a_blank_picture():
     pytest.importorskip("cv2")
-    scenes = ("blank", "control", "noise")
-    for attempt in range(3):
-        measured = emission_times.measure(4, None, scenes=scenes, turn_s=4.0, seed=attempt)
-        rows = {row["scene"]: row for row in emission_times.summary("now", measured)["rows"]}
+    for attempt, more in enumerate(((), ("control",), ("control",), ("control",))):
+        measured = emission_times.measure(4, None, scenes=("blank", "noise", *more), turn_s=3.5, seed=attempt)
+        rows = {row["scene"]: row["record"]["auc"] for row in emission_times.summary("now", measured)["rows"]}
         # Other work on this machine comes and goes; it moves the control as well.
-        if rows["noise"]["record"]["auc"] <= max(0.58, rows["control"]["record"]["auc"] + 0.05):
+        if rows["noise"] <= max(0.58, rows.get("control", 0) + 0.05):
             return
     raise AssertionError(rows)

@@ -62,11 +62,7 @@ def test_somebody_who_crosses_the_line_is_counted(opened):
     now = [5.0]
     rules = opened.manifest.detector
     counter = Counter(
-        opened.manifest.counts,
-        FRAME[:2],
-        step_px=rules.step_px,
-        gone_frames=rules.gone_frames,
-        clock=lambda: now[0],
+        opened.manifest.counts, FRAME[:2], step_px=rules.step_px, gone_frames=rules.gone_frames, clock=lambda: now[0]
     )
     capture = Capture(opened.manifest, counter, opened.detector)
     for column in (1, 2, 3, 4, 5, 6):

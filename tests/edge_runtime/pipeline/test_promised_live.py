@@ -16,6 +16,7 @@ from edgeveil.edge_runtime.sandbox.watchdog import Watchdog
 from edgeveil.edge_runtime.sources.base import Source, now_ns
 from tests.edge_runtime.pipeline.test_fixed_input import WAYS, D, failing, readings
 from tests.support import bundles
+from tests.support.once import nightly_but
 from tests.support.promised import local_examples
 
 DUE_S, TICK_S, SLOW_S = 0.25, 0.02, 0.6
@@ -95,7 +96,7 @@ def sent(tmp_path, monkeypatch):
 WELL = []  # how many are sent where no reading fails: counted once
 
 
-@pytest.mark.parametrize("way", ["slow", *WAYS])
+@pytest.mark.parametrize("way", nightly_but(("slow", *WAYS), "slow", "backend", "another shape"))
 def test_as_many_sets_are_sent_at_the_same_time_after_their_frames(sent, way):
     how = slow if way == "slow" else WAYS[way]
     for fails in [*[np.zeros(24, bool)] * (not WELL), np.arange(24) % 8 == 0]:

@@ -22,6 +22,7 @@ from tests.edge_runtime.bundle.taken_once import SINCE, attempt, board, counted,
 from tests.support import seeds
 from tests.support.boards.power_cut import Volume, WrittenDown, WrittenDownOs, write_out
 from tests.support.boards.power_cut import contents as contents_of
+from tests.support.once import nightly_but
 
 FILES = ("trust/root.pub", "trust/trust.json", "trust/policy.json", "trust/policy-signed.json")
 STATES = ("state.json", "state-copy.json")
@@ -96,7 +97,7 @@ def test_a_command_that_waited_for_the_owners_files_is_held_to_them(before, sinc
     assert releases_of(folder).current == current
 
 
-@pytest.mark.parametrize("since", SINCE)
+@pytest.mark.parametrize("since", nightly_but(SINCE, "revoked", "audit not countersigned"))
 def test_a_power_cut_while_they_come_leaves_a_board_that_takes_them(before, tmp_path, since, record_property):
     """Every state that a cut at any file operation may leave: it comes up, takes them again, and refuses the bundle."""
     folder, old = before
@@ -162,7 +163,7 @@ def backups():
                     yield (*states, *some)
 
 
-@pytest.mark.parametrize("since", SINCE)
+@pytest.mark.parametrize("since", nightly_but(SINCE, "rotated", "old version", "policy over its limit"))
 def test_parts_of_a_backup_open_nothing(before, tmp_path, since, record_property):
     """Mix and match of the owner's own files: each of them was right once, or was not there."""
     folder, old = before

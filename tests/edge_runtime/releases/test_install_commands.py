@@ -1,6 +1,9 @@
 """edgeveil-edge install and its like, as the commands that a board runs."""
 
+import contextlib
+import io
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,24 +43,41 @@ def owner(tmp_path_factory):
     return folder, version(1), version(2), version(3, spoil=True)
 
 
-@pytest.fixture
-def board(tmp_path, owner):
-    """A board after its first flash put trust there and nothing else."""
-    root = tmp_path / "opt"
+def given(owner, root):
     (root / "trust").mkdir(parents=True)
     for name in ("root.pub", "trust.json"):
         (root / "trust" / name).write_bytes((owner[0] / "root" / name).read_bytes())
     return root
 
 
+@pytest.fixture
+def board(tmp_path, owner):
+    """A board after its first flash put trust there and nothing else."""
+    return given(owner, tmp_path / "opt")
+
+
+@pytest.fixture(scope="module")
+def installed(owner, tmp_path_factory):
+    """A board that runs the first release, to copy; and what that installation said."""
+    root = given(owner, tmp_path_factory.mktemp("installed") / "opt")
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        assert run("install", owner[1], "--root", root, "--frames", "5") == 0
+    return root, said.getvalue()
+
+
+@pytest.fixture
+def running(installed, tmp_path):
+    """A board of the test's own that runs the first release."""
+    return shutil.copytree(installed[0], tmp_path / "opt", symlinks=True)
+
+
 def run(*arguments):
     return main([str(a) for a in arguments])
 
 
-def test_install_try_status_and_rollback(board, owner, capsys):
-    _, first, second, _ = owner
-    assert run("install", first, "--root", board, "--frames", "5") == 0
-    assert "now runs" in capsys.readouterr().out
+def test_install_try_status_and_rollback(installed, running, owner, capsys):
+    board, (_, first, second, _) = running, owner
+    assert "now runs" in installed[1]
     assert run("install", first, "--root", board) == 0
     assert "runs already" in capsys.readouterr().out
     assert run("install", second, "--root", board, "--frames", "5") == 0
@@ -70,9 +90,8 @@ def test_install_try_status_and_rollback(board, owner, capsys):
     assert "security version 1; this device takes 2" in capsys.readouterr().err
 
 
-def test_a_golden_check_that_fails_on_the_board_takes_the_release_back(board, owner, capsys):
-    _, first, _, spoilt = owner
-    run("install", first, "--root", board)
+def test_a_golden_check_that_fails_on_the_board_takes_the_release_back(running, owner, capsys):
+    board, spoilt = running, owner[3]
     before = (board / "current").readlink()
     assert run("install", spoilt, "--root", board) == 4
     said = capsys.readouterr().err
@@ -101,9 +120,8 @@ def test_the_installed_runtime_is_the_one_that_runs(board, owner, tmp_path):
     assert json.loads(done.stdout)["committed"]
 
 
-def test_facts_are_gathered_by_one_file_alone(board, owner, tmp_path):
-    _, first, _, _ = owner
-    run("install", first, "--root", board)
+def test_facts_are_gathered_by_one_file_alone(running, tmp_path):
+    board = running
     with Path(gather_facts.__file__).open("rb") as script:
         done = subprocess.run(
             [sys.executable, "-", board, str(tmp_path)], stdin=script, capture_output=True, check=True

@@ -23,8 +23,6 @@ from edgeveil.edge_runtime.bundle.trust_file import Trust
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused, DeviceFailed
 from edgeveil.edge_runtime.releases import index
-from edgeveil.edge_runtime.releases import index as origin
-from edgeveil.edge_runtime.releases import index as update
 from edgeveil.edge_runtime.releases.store import Releases
 from edgeveil.edge_runtime.signing import ed25519
 from edgeveil.edge_runtime.signing.keys import public_key_line
@@ -66,10 +64,8 @@ class Server(http.server.BaseHTTPRequestHandler):
             self.send_response(200)
         self.send_header("Content-Length", str(len(data) - begin))
         self.end_headers()
-        whole = data[begin:]
-        if self.cuts and path.suffix == ".veil":
-            whole = whole[: self.cuts.pop()]
-        self.wfile.write(whole)
+        most = self.cuts.pop() if self.cuts and path.suffix == ".veil" else len(data)
+        self.wfile.write(data[begin:][:most])
 
     def log_message(self, *_):
         pass
@@ -132,7 +128,7 @@ class Device:
         def install(path):
             return self.releases.install(Path(path).read_bytes(), passes)
 
-        return update.update(str(self.root), place, trust, install, committed=state.committed)
+        return index.update(str(self.root), place, trust, install, committed=state.committed)
 
 
 @pytest.fixture
@@ -181,9 +177,9 @@ def test_a_server_that_knows_no_ranges_is_begun_anew(device, www):
 
 def test_what_is_not_what_the_index_says_is_thrown_away(device, www):
     folder, _, place = www
-    data = bytearray((folder / "v2.veil").read_bytes())
-    data[len(data) // 2] ^= 1
     good = (folder / "v2.veil").read_bytes()
+    data = bytearray(good)
+    data[len(data) // 2] ^= 1
     (folder / "v2.veil").write_bytes(data)
     with pytest.raises(BundleRefused, match="not what the index says") as refused:
         device.pull(place)
@@ -266,10 +262,8 @@ def test_the_commands_from_the_key_to_a_stick_in_the_board(tmp_path, www, key, c
     out = tmp_path / "stick"
     out.mkdir()
     shutil.copy(folder / "v1.veil", out)
-    app(
-        ["update", "index", str(out / "v1.veil"), "--key", str(key), "--out", str(out / "index.json")],
-        standalone_mode=False,
-    )
+    words = ["update", "index", str(out / "v1.veil"), "--key", str(key), "--out", str(out / "index.json")]
+    app(words, standalone_mode=False)
     root = tmp_path / "board"
     (root / "trust").mkdir(parents=True)
     (root / "trust" / "test.pub").write_text(public_key_line(bundles.trusted()))
@@ -341,13 +335,7 @@ def test_a_freeze_is_seen(device, www, monkeypatch):
     device.pull(place)
     shown = index_seen.index_seen(str(device.root))
     assert shown.pop("age_s") < 60
-    assert shown == {
-        "name": "hall",
-        "audience": "",
-        "version": 1,
-        "changed_at": 1000,
-        "asked_at": 2000,
-    }
+    assert shown == {"name": "hall", "audience": "", "version": 1, "changed_at": 1000, "asked_at": 2000}
 
 
 def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
@@ -356,7 +344,10 @@ def test_a_damaged_record_of_the_index_is_not_taken_for_none(device, www):
     device.releases.recover()  # as at each start: from then on the board remembers that it had a record
     seen = index_seen.read_seen(str(device.root))
     both = [device.root / name for name in ("index-seen.json", "index-seen-copy.json")]
-    for damage in (b"{", b"[]", b'{"schema":2}', b'{"schema":5}', None):
+    others = [
+        both[0].read_bytes().replace(b'"others":{}', b'"others":' + other) for other in (b"[1]", b'{"hall":null}')
+    ]
+    for damage in (b"{", b"[]", b'{"schema":2}', b'{"schema":5}', *others, None):
         for path in both:
             kept = path.read_bytes()
             path.unlink() if damage is None else path.write_bytes(damage)
@@ -415,9 +406,7 @@ def test_the_products_that_version_0_1_followed_are_still_followed(device, www):
         device.pull(place)
 
 
-@pytest.mark.parametrize(
-    "to", ["http://127.0.0.1:9/", "ftp://127.0.0.1/", "file:///etc/", "https://elsewhere.example/"]
-)
+@pytest.mark.parametrize("to", ["http://127.0.0.1:9/", "ftp://127.0.0.1/", "file:///etc/", "https://other.example/"])
 def test_a_redirect_to_anywhere_else_is_not_followed(device, www, to, monkeypatch):
     _, handler, place = www
 
@@ -450,8 +439,8 @@ def test_a_redirect_on_the_same_server_is_followed(device, www, monkeypatch):
 @pytest.mark.parametrize("part", ["headers", "index", "bundle"])
 def test_a_drip_fed_answer_ends_in_time(device, www, part, monkeypatch):
     _, handler, place = www
-    monkeypatch.setattr(origin, "INDEX_LIMIT_S", 1.0)
-    monkeypatch.setattr(origin, "BUNDLE_LIMIT_S", 1.0)
+    monkeypatch.setattr(index, "INDEX_LIMIT_S", 1.0)
+    monkeypatch.setattr(index, "BUNDLE_LIMIT_S", 1.0)
     plain = Server.do_GET
 
     def drips(self):
@@ -478,7 +467,7 @@ def test_a_drip_fed_answer_ends_in_time(device, www, part, monkeypatch):
 def test_an_index_without_end_is_not_read(device, www, tmp_path):
     folder, _, place = www
     (folder / "index.json").write_bytes(b" " * 2**22)
-    assert len(origin.open_origin(place).read_small("index.json")) == 2**20 + 1
+    assert len(index.open_origin(place).read_small("index.json")) == 2**20 + 1
     for where in (place, f"dir:{folder}"):
         with pytest.raises(BundleRefused, match="more than 1048576 bytes"):
             device.pull(where)
@@ -492,12 +481,10 @@ def test_a_strangers_file_costs_little_memory(tmp_path):
     """A file of 250 MiB by a key that is not trusted is refused after its first mebibyte."""
     made = bundles.make_bundle(tmp_path, key=bundles.STRANGER)
     huge = tmp_path / "huge.veil"
-    members = bundles.numpy_example()[1]
+    manifest, members = bundles.numpy_example()
     members["runtime/edgeveil-edge.pyz"] = bytes(2**20 * 16)
-    manifest = bundles.with_members(bundles.numpy_example()[0], members)
-    huge.write_bytes(bundles.sealed(manifest, members, bundles.STRANGER))
-    with huge.open("r+b") as file:
-        file.truncate(250 * 2**20)
+    huge.write_bytes(bundles.sealed(bundles.with_members(manifest, members), members, bundles.STRANGER))
+    os.truncate(huge, 250 * 2**20)
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "test.pub").write_text(public_key_line(bundles.trusted()))
     code = (

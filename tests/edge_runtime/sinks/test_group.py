@@ -61,11 +61,7 @@ def test_a_listener_hears_of_every_lost_frame_and_of_the_end_of_a_failure():
     sinks.write_set([frame(2), frame(3)])
     bad.fails.clear()
     sinks.write_set([frame(4), frame(5)])
-    assert heard == [
-        ("a", "the disk is full", 2, True),
-        ("a", "the disk is full", 2, False),
-        ("a", "None", 0, False),
-    ]
+    assert heard == [("a", "the disk is full", 2, True), ("a", "the disk is full", 2, False), ("a", "None", 0, False)]
     assert bad.left == [4, 5]
     assert good.left == [0, 1, 2, 3, 4, 5]
     assert good.called == ["flush"] * 3

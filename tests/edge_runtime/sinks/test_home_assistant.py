@@ -5,6 +5,7 @@ import re
 import subprocess
 
 import pytest
+from jinja2 import Environment
 
 from edgeveil.edge_runtime.manifest.count import CountNoise, CountRules, Line, Zone
 from edgeveil.edge_runtime.sinks.count_report import CountReport
@@ -57,6 +58,17 @@ def test_with_noise_nothing_says_that_a_zone_is_occupied():
     noisy = documents(RULES._replace(noise=CountNoise(500_000, 1, 10**9)))
     assert not [topic for topic in noisy if "binary_sensor" in topic]
     assert [topic for topic in documents() if "binary_sensor" in topic]
+
+
+def test_a_class_is_never_a_word_that_means_no_state():
+    """Home Assistant renders the template to text, and takes the text "None" for no state."""
+    classes = ["None", "none", "unknown", "a'b"]
+    labels = Labels("t", network_receivers.OUTPUTS, MANIFEST)
+    labels.classes = classes
+    (document,) = dict(list(Discovery("t", "ha", labels, about(MANIFEST, None, {}), None).documents())[:1]).values()
+    show = Environment(autoescape=False).from_string(document["value_template"]).render  # noqa: S701 - no page
+    shown = [show(value_json={"name": name}) for name in [*classes, None]]
+    assert shown == [*document["options"], "None"] == ["(None)", "none", "(unknown)", "a'b", "None"]
 
 
 def test_a_stream_that_is_watched_shows_its_shift():

@@ -2,17 +2,14 @@
 
 import http.client
 import json
-import os
 import signal
-import subprocess
-import sys
 
 import pytest
 
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.sinks import wire
 from tests.support import bundles, live_fakes, network_receivers, programs
-from tests.support.checkout import ROOT
+from tests.support.broker_services import arguments, finish, start
 
 pytestmark = pytest.mark.programs
 
@@ -20,49 +17,6 @@ pytestmark = pytest.mark.programs
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory):
     return bundles.make_bundle(tmp_path_factory.mktemp("wide"), example=live_fakes.wide_example())
-
-
-START = """
-import json, sys
-sys.path[:0] = {paths!r}
-from tests.support import live_fakes
-from edgeveil.edge_runtime import kinds; kinds.SOURCES.kinds()["fake"] = kinds.SOURCES["npz"]._replace(facts={{}})
-from edgeveil.edge_runtime.cli import main as cli; from edgeveil.edge_runtime.outside import process_table
-process_table.command = live_fakes.command
-sys.exit(cli.main(json.loads(sys.argv[1])))
-"""
-
-
-def start(made, folder, source, *sinks):
-    """The service with the fake source, at 25 ticks a second and aiming."""
-    words = [
-        "run",
-        str(made.path),
-        "--trust",
-        str(made.trust),
-        "--source",
-        source,
-        "--json",
-        "--log",
-        "json",
-        "--as-root",
-    ]
-    words += ["--fps", "25", "--health", "off", "--camera-aid"]
-    words += [word for sink in sinks for word in ("--sink", sink)]
-    code = START.format(paths=[str(ROOT)])
-    environment = dict(os.environ, FAKES_FOLDER=str(folder))
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-c", code, json.dumps(words)], env=environment, text=True, **pipes)
-
-
-def finish(process):
-    """Exit code, the document on stdout, the events on stderr."""
-    try:
-        out, err = process.communicate(timeout=8)
-    finally:
-        process.kill()
-    events = [json.loads(line) for line in err.splitlines() if line.startswith("{")]
-    return process.returncode, json.loads(out) if out else err, events
 
 
 def page(port, path="/state.json"):
@@ -84,7 +38,7 @@ def test_from_a_camera_to_a_broker_and_a_page(wide, tmp_path):
     broker, port = network_receivers.Broker(tmp_path), network_receivers.free_port()
     listener = network_receivers.Listener(broker.port)
     sinks = f"mqtt://127.0.0.1:{broker.port}/hall?spool={tmp_path}/spool", f"preview:{port}"
-    process = start(wide, tmp_path, "fake:0?drop=20", *sinks)
+    process = start([*arguments(wide, "fake:0?drop=20", *sinks), "--camera-aid"], tmp_path)
     form = wire.Format(parse(wide.manifest).outputs, parse(wide.manifest))
     try:
         assert network_receivers.eventually(lambda: reached(port), 20)
@@ -101,7 +55,7 @@ def test_from_a_camera_to_a_broker_and_a_page(wide, tmp_path):
     finally:
         process.send_signal(signal.SIGTERM)
         code, document, events = finish(process)
-    assert code == 0, document
+    assert code == 0, events
     last = network_receivers.eventually(lambda: b"offline" in listener.on("hall/status")[-1])
     records = {form.decode(payload).id: form.decode(payload) for payload in listener.on("hall")}
     everything = b"".join(message.payload for message in listener.messages)

@@ -112,6 +112,16 @@ def test_a_broker_that_is_killed_and_comes_back_costs_nothing(broker):
     listener.close()
 
 
+def test_two_boards_with_one_topic_are_named(broker):
+    said = []
+    sinks = [mqtt(broker.port, said=said) for _ in range(2)]
+    assert network_receivers.eventually(
+        lambda: any("another client may have the client_id edgeveil-" in text for text in said)
+    )
+    for sink in sinks:
+        sink.discard()
+
+
 def test_what_waited_on_the_disk_is_sent_after_a_restart(broker, tmp_path):
     query = f"?spool={tmp_path}/spool&ttl=1h"
     broker.kill()
@@ -235,6 +245,8 @@ def test_tls_with_an_authority_and_a_password(tmp_path):
         ("mqtt://localhost/", "expected a topic"),
         ("mqtt://localhost/a/+/b", "expected a topic"),
         ("mqtt://localhost/$SYS/x", "expected a topic"),
+        *((f"mqtt://localhost/a{odd}b", "expected a topic") for odd in ("\udcff", "\x7f", "%C2%85", "%00")),
+        ("mqtt://localhost/t?client_id=a%00", "printable characters in client_id"),
         ("mqtt:///topic", "no host"),
         ("mqtt://localhost:no/topic", "cannot be parsed"),
         ("mqtt://me:hunter2@localhost/topic", "process lists"),

@@ -66,6 +66,15 @@ def test_a_label_topic_that_is_denied_is_said_once_and_records_go_on(broker):
     sink.close()
 
 
+@pytest.mark.parametrize("allowed", ["topic write hall/#\n", ALL_BUT + "topic deny hall/door/status\n"])
+def test_denied_documents_do_not_cost_the_records_their_connection_for_ever(broker, allowed):
+    """With max_queued_messages 0, mosquitto 2.0 ends a connection at the first message that it denies."""
+    said = []
+    sink = sent(mqtt(broker(allowed).port, said), 60)
+    assert network_receivers.eventually(lambda: sink.counts()["done"] == 60), said
+    sink.close()
+
+
 def test_no_more_messages_wait_than_the_broker_takes_at_a_time(broker):
     said, port = [], broker("topic readwrite #\n", "max_inflight_messages 2").port
     listener = network_receivers.Listener(port)

@@ -30,14 +30,7 @@ def test_the_layout_is_the_one_that_is_written_down():
     assert data[8:16] == b"12345678"
     assert [
         int.from_bytes(data[a:b], "big") for a, b in ((16, 24), (24, 32), (32, 40), (40, 42), (42, 44), (44, 48))
-    ] == [
-        3,
-        5,
-        10**18 + 5 * 10**8,
-        1,
-        0,
-        28,
-    ]
+    ] == [3, 5, 10**18 + 5 * 10**8, 1, 0, 28]
     assert data[48:] == bytes([5] * 20) + (1).to_bytes(8, "little")
 
 

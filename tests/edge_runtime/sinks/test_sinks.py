@@ -11,10 +11,7 @@ from edgeveil.edge_runtime.sinks import open_sink
 
 
 def outputs(shape=(4, 5, 1), dtype="uint8"):
-    return [
-        Output("frame", "frame", "x_out", shape, dtype, None),
-        Output("label", "label", "label", (), "int64", None),
-    ]
+    return [Output("frame", "frame", "x_out", shape, dtype, None), Output("label", "label", "label", (), "int64", None)]
 
 
 def frame(index, data):

@@ -28,6 +28,7 @@ def board(tmp_path_factory):
     return root
 
 
+@pytest.mark.nightly  # by day on this machine: test_real_cameras.py
 def test_a_kinect_v1_is_read_on_arm_by_the_same_code(board):
     shutil.copytree(ROOT / "edge_runtime", board / "opt/edge/edgeveil/edge_runtime")
     shutil.copy(ROOT / "tests/support/boards/camera_probe.py", board / "opt/edge")

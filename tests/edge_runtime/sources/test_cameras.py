@@ -376,7 +376,9 @@ def test_what_is_shown_of_an_address_has_no_credentials():
     one = camera_address.parse("rtsp://who:p%40ss@[::1]:8554/cam?key=secret")
     assert one.shown == "rtsp://[::1]:8554/..."
     assert (one.user, one.password, one.target) == ("who", "p@ss", "/cam?key=secret")
-    for text in ("http://who:topsecret@", "http://who:topsecret@host:port/", "http://who:topsecret@ho st/"):
+    odd = ("#topsecret@host/", "/topsecret@host/x", "?topsecret@host/", "topsecret#@host/x", "12/topsecret@host:80/v")
+    odd = [f"http://who:12{rest}" for rest in odd] + ["http://who/topsecret@host/", "http://host/a#topsecret"]
+    for text in ("http://who:topsecret@", "http://who:topsecret@host:port/", "http://who:topsecret@ho st/", *odd):
         with pytest.raises(BadInput) as caught:
             open_source(text, RGB)
         assert "topsecret" not in str(caught.value)

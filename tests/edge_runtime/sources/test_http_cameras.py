@@ -70,7 +70,7 @@ def stream(boundary, parts, *, written=None):
     """An answer of parts; ``written`` is the boundary as the header has it."""
 
     def answer(to):
-        to.begin(200, Content_Type=f"multipart/x-mixed-replace; boundary={written or boundary}")
+        to.begin(200, Content_Type=f"multipart/x-mixed-replace; boundary={written or boundary}".replace("==", " ="))
         for head, data in parts:
             to.wfile.write(b"--" + boundary.encode() + b"\r\n" + head + b"\r\n\r\n" + data + b"\r\n")
         to.wfile.write(b"--" + boundary.encode() + b"--\r\n")
@@ -81,7 +81,7 @@ def stream(boundary, parts, *, written=None):
 JPEG = b"Content-Type: image/jpeg"
 
 
-@pytest.mark.parametrize("written", [None, '"Frame7"', "--Frame7", "Frame7; charset=utf-8"])
+@pytest.mark.parametrize("written", [None, '"Frame7"', "--Frame7", "Frame7; charset=utf-8", " frame7", "=--Frame7"])
 @pytest.mark.parametrize("length", [True, False])
 def test_a_stream_gives_each_picture_with_or_without_a_length(camera, written, length):
     heads = [JPEG + (b"\r\nContent-Length: %d" % len(one) if length else b"") for one in PICTURES]
@@ -89,6 +89,54 @@ def test_a_stream_gives_each_picture_with_or_without_a_length(camera, written, l
     assert [pictures.next_jpeg() for _ in PICTURES] == PICTURES
     with pytest.raises(Disconnected, match="closed the connection"):
         pictures.next_jpeg()
+
+
+def raw(kind, *pieces):
+    def answer(to):
+        to.begin(200, **{"Content_Type": kind} if kind else {})
+        to.wfile.write(b"".join(pieces))
+
+    return answer
+
+
+def part(data, head=JPEG):
+    return b"--f\r\n" + head + b"\r\nContent-Length: %d\r\n\r\n" % len(data) + data + b"\r\n"
+
+
+STREAM = "multipart/x-mixed-replace; boundary=f"
+BIG = cv2.imencode(".jpg", np.random.default_rng(9).integers(0, 256, (480, 640, 3)).astype(np.uint8))[1].tobytes()
+
+
+@pytest.mark.parametrize(
+    ("answer", "gives"),
+    [
+        (raw(STREAM, part(BIG)[5:], *map(part, PICTURES)), PICTURES),  # the first has no boundary before it
+        (raw(STREAM, b"\r\n" * 99, *map(part, PICTURES)), PICTURES),
+        (raw(STREAM, part(b""), part(PICTURES[0]), part(b""), part(b""), part(PICTURES[1])), PICTURES[:2]),
+        *(
+            (raw(kind, PICTURES[0]), PICTURES[:1] * 2)
+            for kind in (None, "image/jpg", "application/octet-stream", STREAM)
+        ),
+    ],
+)
+def test_what_a_camera_sends_is_found_by_its_bytes(camera, answer, gives):
+    pictures = opened(camera, answer, tick_hz=1000)
+    assert [pictures.next_jpeg() for _ in gives] == gives
+
+
+def test_a_camera_that_is_busy_costs_a_picture_and_one_that_never_gave_any_is_another_address(camera):
+    pictures = opened(camera, Camera.picture, tick_hz=1000)
+    pictures.next_jpeg()
+    for busy in (raw("text/plain", b"Device Busy"), raw("image/jpeg")):
+        camera.answer = busy
+        with pytest.raises(FrameDropped):
+            pictures.next_jpeg()
+    camera.answer = Camera.picture
+    assert pictures.next_jpeg() == PICTURES[0]
+    with pytest.raises(Unsupported, match="look for another address"):
+        opened(camera, raw("text/html", b"<html>"))
+    with pytest.raises(Disconnected, match="sends no JPEG"):  # motionEye's first answer after a while
+        opened(camera, raw("image/jpeg"))
 
 
 def test_a_picture_without_an_end_is_not_read_for_ever(camera, monkeypatch):
@@ -99,7 +147,7 @@ def test_a_picture_without_an_end_is_not_read_for_ever(camera, monkeypatch):
         to.wfile.write(b"--b\r\n" + JPEG + b"\r\n\r\n" + b"\xff" * 2**19)
 
     pictures = opened(camera, answer)
-    with pytest.raises(Unsupported, match="gives no length for its pictures, and no end"):
+    with pytest.raises(Unsupported, match="too much without the boundary that it names"):
         pictures.next_jpeg()
 
 
@@ -169,6 +217,31 @@ def test_another_password_is_said_once_and_not_tried_again(camera):
     assert len(camera.seen) == 2
 
 
+@pytest.mark.parametrize(
+    ("offer", "sent"),
+    [
+        ("Digest", "Basic "),
+        ("Digest realm", "Basic "),
+        ('Digest realm=, nonce="n"', 'Digest username="ann", realm="", nonce="n"'),
+        ('Digest realm="x", nonce="n", opaque=', 'Digest username="ann", realm="x", nonce="n"'),
+        ('DIGEST Realm="x",NONCE=n', 'Digest username="ann", realm="x", nonce="n"'),
+        (
+            'Basic realm="x", Digest realm="a, \\"b\\"", nonce="n"',
+            r'Digest username="ann", realm="a, \"b\"", nonce="n"',
+        ),
+    ],
+)
+def test_a_challenge_that_is_odd_or_none_is_answered_as_far_as_it_goes(camera, offer, sent):
+    def answer(to):
+        if to.headers.get("Authorization"):
+            to.picture()
+        else:
+            to.begin(401, WWW_Authenticate=offer)
+
+    assert opened(camera, answer, user="ann:secret@").next_jpeg() == PICTURES[0]
+    assert camera.seen[1][2].startswith(sent)
+
+
 @pytest.mark.parametrize("offers", [['Basic realm="x"'], [], ['Digest realm="x", nonce="n", algorithm=SHA-1024']])
 def test_basic_where_nothing_better_is_known(camera, offers):
     def answer(to):
@@ -206,6 +279,8 @@ def test_one_redirect_within_the_host_is_followed(camera, location):
         (["https://{at}/live"], Unsupported, "redirects to another host or port"),
         (["//192.0.2.1/live"], Unsupported, "redirects to another host or port"),
         (["/a", "/b"], Disconnected, "answers 302"),
+        (["http://[bad/"], Disconnected, "cannot be reached"),
+        (["http://{at}9999/live"], Disconnected, "cannot be reached"),
     ],
 )
 def test_no_redirect_elsewhere_and_no_second_one(camera, locations, error, words):

@@ -170,6 +170,13 @@ def test_a_line_that_is_none(piece):
     assert serial_port._Line(2)(piece) is None
 
 
+@pytest.mark.parametrize(
+    "piece", [b"7, 1.5, -2\r", b"  7,1.5,-2 ", b"7,+1.50,\t-2.", b"7 ,15e-1,-.2E1", b"7, 1.5,-2*22"]
+)
+def test_a_line_as_a_sketch_prints_it(piece):
+    assert serial_port._Line(2)(piece).tolist() == [7, 1.5, -2]
+
+
 def test_what_cobs_gives_back_is_what_was_coded():
     rng = np.random.default_rng(0)
     for size in (0, 1, 2, 253, 254, 255, 600):

@@ -1,5 +1,6 @@
 """Vectors as lines: csv: and arff: in, csv: and npz: out, streaming; a bad line costs itself alone."""
 
+import contextlib
 import io
 import json
 import os
@@ -12,12 +13,13 @@ import pytest
 
 from edgeveil.edge_runtime.cli import main
 from edgeveil.edge_runtime.errors import BadInput, PrivacyStop
-from edgeveil.edge_runtime.manifest.manifest import Input, Output
+from edgeveil.edge_runtime.manifest.manifest import Input, Output, Sampling
 from edgeveil.edge_runtime.pipeline import batch
 from edgeveil.edge_runtime.pipeline.perturber import Perturber
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources import text as lines
+from edgeveil.edge_runtime.sources.series import TimedLines
 from edgeveil.edge_runtime.util.atomic import WriteFailed
 from tests.support import bundles
 
@@ -85,6 +87,8 @@ def test_bytes_that_are_no_text(tmp_path):
     found, refused = read(tmp_path, b"1,2,3\n\xff\xfe,2,3\n4,5,6\n")
     assert [number for number, _ in found] == [1, 3]
     assert refused == [(2, "it is no UTF-8 text")]
+    for text in (b"a\rb,c\n1,2,3\n", b"a,b,c\0\n1,2,3\n", b'"%b",2,3\n1,2,3\n' % (b"a" * 200_000)):
+        assert read(tmp_path, text)[0] == [(2, [1, 2, 3])]
 
 
 def test_whole_numbers_must_be_whole_and_within_their_type(tmp_path):
@@ -273,10 +277,7 @@ def test_nothing_is_left_of_a_stopped_run(made, tmp_path):
             def stop(*_):
                 raise PrivacyStop("stopped by the test")
 
-            with (
-                pytest.raises(PrivacyStop),
-                open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.input) as source,
-            ):
+            with pytest.raises(PrivacyStop), open_source(f"csv:{tmp_path}/in.csv", perturber.manifest.input) as source:
                 batch.run(source, perturber, sink, progress=stop)
     assert {path.name for path in tmp_path.iterdir()} == {"test.veil", "trust", "in.csv"}
 
@@ -304,3 +305,95 @@ def test_codes_leave_as_whole_numbers(tmp_path):
     rows = [line.split(",") for line in done.stdout.splitlines()]
     assert len(rows) == 5
     assert all(len(row) == 2 and all(value.lstrip("-").isdigit() for value in row) for row in rows)
+
+
+NAMED = SPEC._replace(features=("a", "b", "ü"))
+ROWS = "1,2,3\n4,5,6\n7,8,9\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\ufeff" + ROWS, [1, 2, 3]),
+        ("\ufeffa,b,ü\n" + ROWS, [1, 2, 3]),
+        ("sep=;\r\n" + ROWS.replace(",", ";"), [1, 2, 3]),
+        ('"sep=\t"\n' + ROWS.replace(",", "\t"), [1, 2, 3]),
+        (ROWS.replace(",", "|"), [1, 2, 3]),
+        ("a;b;u\u0308\n" + ROWS.replace(",", ";"), [1, 2, 3]),
+        ('"a","b","ü"\n"1","2","3"\n' + ROWS, [1, 2, 3]),
+        ("ü,a,b\n" + ROWS, [2, 3, 1]),
+        ("b;ü;a\n" + ROWS.replace(",", ";"), [3, 1, 2]),
+    ],
+)
+def test_a_table_of_another_program_is_read_by_its_heads(tmp_path, monkeypatch, text, expected):
+    for size in (1 << 18, 5):  # in one block, and in many, of which some are parsed at once
+        monkeypatch.setattr(lines, "READ", size)
+        found, refused = read(tmp_path, text, NAMED)
+        assert refused == []
+        assert (found[0][1], found[-1][1]) == (expected, [value + 6 for value in expected])
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        ("a,b,c", "the first line lacks ü: this bundle takes a, b, ü"),
+        ("b,a,u", "lacks ü"),
+        (",a,b,ü", "names 4 columns"),
+        ("secret,a", "lacks b"),
+    ],
+)
+def test_heads_of_other_columns_stop_the_run(tmp_path, head, said):
+    with pytest.raises(BadInput, match=said) as refused:
+        read(tmp_path, f"{head}\n{ROWS}", NAMED)
+    assert "secret" not in str(refused.value)
+    assert read(tmp_path, f"{head}\n{ROWS}")[0][-1][1] == [7, 8, 9]  # where the bundle names none, as ever
+
+
+def test_decimal_commas_between_semicolons_are_no_numbers(tmp_path):
+    found, refused = read(tmp_path, "1;2;3\n1,5;2;3\n1,2,3\n4;5;6\n")
+    assert [row for _, row in found] == [[1, 2, 3], [4, 5, 6]]
+    assert [number for number, _ in refused] == [2, 3]
+
+
+def test_attributes_and_channels_are_taken_by_name_too(tmp_path):
+    text = "\ufeff" + HEADER.replace("{C}", "real").replace("attribute c", "attribute ü") + "1,2,3\n"
+    assert read(tmp_path, text, NAMED._replace(features=("ü", "a", "b")), kind="arff")[0][0][1] == [3, 1, 2]
+    with pytest.raises(BadInput, match="lacks x"):
+        read(tmp_path, text, NAMED._replace(features=("ü", "a", "x")), kind="arff")
+    sampling = Sampling(10.0, ("ax", "ay"), ("g", "g"))
+    (tmp_path / "s.csv").write_text("seconds;ay;ax\n0.5;1;2\n")
+    with contextlib.closing(TimedLines(str(tmp_path / "s.csv"), sampling)) as opened:
+        ((time, values),) = opened.read()
+    assert (time, values.tolist()) == (0.5, [2, 1])
+    (tmp_path / "s.csv").write_text("seconds,ay,az\n0.5,1,2\n")
+    with (
+        contextlib.closing(TimedLines(str(tmp_path / "s.csv"), sampling)) as opened,
+        pytest.raises(BadInput, match="lacks ax"),
+    ):
+        opened.read()
+
+
+def test_a_bundle_that_names_its_features_takes_them_by_name(tmp_path, capsys):
+    manifest, members = bundles.cleaner_example()
+    names = [f"n{at}" for at in range(6)]
+    manifest["input"]["features"] = names
+    made = bundles.make_bundle(tmp_path, example=(manifest, members))
+    x = vectors(5)
+    outputs = []
+    for order in (list(range(6)), [3, 1, 0, 2, 5, 4]):
+        (tmp_path / "in.csv").write_text(",".join(names[at] for at in order) + "\n" + text_of(x[:, order]))
+        (tmp_path / "out.csv").unlink(missing_ok=True)
+        call = ["run", str(made.path), "--trust", str(made.trust), "--source", f"csv:{tmp_path}/in.csv"]
+        call += ["--sink", f"csv:{tmp_path}/out.csv"]
+        assert main.main(call) == 0
+        outputs.append((tmp_path / "out.csv").read_text())
+    assert outputs[0] == outputs[1]
+    (tmp_path / "in.csv").write_text("a,b,c,d,e,f\n" + text_of(x))
+    (tmp_path / "out.csv").unlink()
+    assert main.main(call) == 2
+    assert "the first line lacks n0: this bundle takes n0, n1, n2, n3, n4, n5" in capsys.readouterr().err
+    for wrong in (["n0"] * 6, names[:5], [*names[:5], "\x1b"]):
+        manifest["input"]["features"] = wrong
+        refused = bundles.make_bundle(tmp_path / str(len(set(wrong))), example=(manifest, members))
+        with pytest.raises(BadInput, match="features"):
+            Perturber.open(refused.path, trust=refused.trust)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 from decimal import Decimal, localcontext
@@ -44,13 +45,9 @@ def check(laws: list[Law], alpha: float, slack: float | None) -> None:
 
 def every(*columns: list[tuple[object, Fraction]]) -> tuple[list[np.ndarray], list[Fraction]]:
     """All combinations of draws, each draw a list of (value, probability): arrays by draw, and their probabilities."""
-    rows = list(itertools.product(*columns))
-    weights = []
-    for row in rows:
-        weight = Fraction(1)
-        for _, probability in row:
-            weight *= probability
-        weights.append(weight)
+    rows, weights = list(itertools.product(*columns)), [Fraction(1)]
+    for column in columns:
+        weights = [weight * probability for weight in weights for _, probability in column]
     return [np.array([row[place][0] for row in rows]) for place in range(len(columns))], weights
 
 
@@ -68,10 +65,10 @@ def coins(stage: dict, count: int = 1) -> list[tuple[object, Fraction]]:
 def law(parts: dict, x: np.ndarray, draws: dict[str, np.ndarray], weights: list[Fraction]) -> Law:
     """The law of the report of one x, of dtype uint8, by the shipped pipeline."""
     out = local.pipeline(parts, {}).run(np.tile(x.astype(np.uint8), (len(weights), 1)), draws)["report"]
-    found: Law = defaultdict(Fraction)
-    for report, weight in zip(out, weights, strict=True):
-        found[report.tobytes()] += weight
-    return found
+    whole, found = math.lcm(*(weight.denominator for weight in weights)), defaultdict(int)
+    for report, weight in zip(out, weights, strict=True):  # sums of integers: a fraction each takes ten times as long
+        found[report.tobytes()] += weight.numerator * (whole // weight.denominator)
+    return {report: Fraction(parts, whole) for report, parts in found.items()}
 
 
 def named(parts: dict) -> dict[str, dict]:
@@ -221,13 +218,10 @@ def _placed(one: dict[str, np.ndarray], weights: list[Fraction], values: list[fl
     rows = list(itertools.product(range(len(weights)), repeat=len(values)))
     found = {name: np.array([[column[i] for i in row] for row in rows]) for name, column in one.items()}
     found["rounding"] = found["rounding"].astype(np.uint32)
-    joint = []
-    for row in rows:
-        weight = Fraction(1)
-        for i, u in zip(row, values, strict=True):
-            up = Fraction(u) if one["rounding"][i] == 0 else 1 - Fraction(u)
-            weight *= weights[i] * 2 * up
-        joint.append(weight)
+    joint = [Fraction(1)]
+    for u in map(Fraction, values):
+        here = [w * 2 * (u if word == 0 else 1 - u) for w, word in zip(weights, one["rounding"], strict=True)]
+        joint = [weight * own for weight in joint for own in here]
     return {"draws": found, "weights": joint}
 
 

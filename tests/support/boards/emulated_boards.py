@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -67,6 +69,16 @@ class Emulated:
     def put(self, data: bytes, path: str) -> None:
         """Write a file there."""
         self.run(f"cat > {path}", data=data)
+
+    def unpack(self, files: Mapping[str, bytes], place: str) -> None:
+        """Write files below a folder there."""
+        packed = io.BytesIO()
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            for name, data in files.items():
+                entry = tarfile.TarInfo(f"{place}/{name}")
+                entry.size, entry.mode = len(data), 0o644
+                archive.addfile(entry, io.BytesIO(data))
+        self.run("tar -C / -xf -", data=packed.getvalue())
 
     def restarted(self, command: str = "systemctl --no-block reboot") -> float:
         """Give a command that ends this boot; the seconds until the next one answers."""

@@ -52,6 +52,7 @@ class Faults:
     noise: bytes = b""  # a kernel message that comes now and then from the board
     noise_every: int = 0
     words: dict[bytes, int] = field(default_factory=dict)  # so often, each way, this word comes out otherwise
+    instead: dict[bytes, bytes] = field(default_factory=dict)  # as this; without it as so many #
 
 
 @dataclass
@@ -138,7 +139,7 @@ def _carry(source: int, target: int, faults: Faults, made: Board, *, from_board:
             out = _spoilt(data, faults, rng)
             for word in [word for word, left in words.items() if left and word in out]:
                 words[word] -= 1
-                out = out.replace(word, b"#" * len(word), 1)
+                out = out.replace(word, faults.instead.get(word, b"#" * len(word)), 1)
             made.spoilt += out != data
             if from_board and faults.noise_every and made.bytes >= next_noise:
                 next_noise += faults.noise_every

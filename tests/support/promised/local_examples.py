@@ -127,12 +127,7 @@ def document(op: str, alpha: float, d: int = 4, **more: Any) -> tuple[dict[str, 
         "input": {"name": "x", "kind": "vector", "shape": [d], "dtype": "uint8", "low": 0.0, "high": 16.0},
         "stages": before + made,
         "outputs": [{"name": "report", "kind": "code", "tensor": "report", "shape": shape, "dtype": dtype}],
-        "spending": {
-            "micro_epsilon": micro,
-            "unit": "release",
-            "most_micro_epsilon": 10 * micro,
-            "period_s": None,
-        },
+        "spending": {"micro_epsilon": micro, "unit": "release", "most_micro_epsilon": 10 * micro, "period_s": None},
     }
     return text, {"q": channel(d, alpha)} if op == "k-rr" else {}
 

@@ -130,10 +130,7 @@ def make(folder: Path, *, bundle=None, people=120, seed=1) -> Archive:
     """One frame a visit, as ``bundle`` (an example) takes it; the table is in another order than the frames."""
     manifest, members = bundle or example()
     rows = write_table(folder / "visits.csv", people=people, seed=seed)
-    np.savez(
-        folder / "x.npz",
-        x=recordings(len(rows), manifest["input"], seed),
-    )
+    np.savez(folder / "x.npz", x=recordings(len(rows), manifest["input"], seed))
     return with_keys(folder, bundles.make_bundle(folder, example=(manifest, members)), visit_tables.PLAN + FRAMES, rows)
 
 

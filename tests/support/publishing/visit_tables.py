@@ -2,68 +2,11 @@
 
 import csv
 import random
+from pathlib import Path
 
-PLAN = """
-[anonymity]
-k = 3
-people = "visitor"
-link = "person"
-suppress = 20
-
-[columns.visitor]
-action = "pseudonym"
-mode = "vault"
-normalise = ["nfkc", "case", "spaces"]
-epoch = 1
-
-[columns.day]
-action = "quasi"
-hierarchy = { kind = "dates", first = 2025-01-01, last = 2025-12-31, units = ["month", "quarter"] }
-
-[columns.door]
-action = "quasi"
-hierarchy = { kind = "tree", tree = { front = ["north", "south"], back = ["east"] } }
-
-[columns.age]
-action = "quasi"
-hierarchy = { kind = "ranges", low = 18, high = 90, widths = [10, 20] }
-
-[columns.room]
-action = "pseudonym"
-mode = "stateless"
-normalise = ["case"]
-epoch = 1
-
-[columns.illness]
-action = "sensitive"
-distinct_l = 2
-
-[columns.minutes]
-action = "target"
-
-[columns.remark]
-action = "drop"
-"""
-
-STATISTICS = """
-[statistics.people]
-kind = "count"
-epsilon = 1.0
-
-[statistics.ages]
-kind = "histogram"
-column = "age"
-edges = [18, 40, 65, 91]
-epsilon = 0.5
-
-[statistics.minutes]
-kind = "mean"
-column = "minutes"
-low = 0
-high = 500
-rows_each = 3
-epsilon = 0.5
-"""
+HERE = Path(__file__).parent
+PLAN = (HERE / "visits_plan.toml").read_text()
+STATISTICS = "\n" + (HERE / "visits_statistics.toml").read_text()
 
 
 def write(path, *, people=120, seed=1):

@@ -110,6 +110,7 @@ def cluster(monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.nightly  # by day the same in processes
 @pytest.mark.usefixtures("cluster")
 def test_a_ray_cluster_finds_the_same(tmp_path, monkeypatch):
     one = found(Journal(tmp_path / "here"), Seeded(), jobs=None)

@@ -139,7 +139,8 @@ def test_the_rows_beside_are_those_before_and_after():
     assert np.array_equal(some.beside[:, 1], part.x[[8, 4]])
 
 
-@pytest.mark.parametrize("leak", [pytest.param("parity of two", marks=pytest.mark.nightly), "parity of three"])
+@pytest.mark.nightly
+@pytest.mark.parametrize("leak", ["parity of two", "parity of three"])
 def test_a_weak_parity_is_found_and_no_other_family_sees_it(leak):
     problem = planted.problem(release(leak, strength=0.3, rows=6000, larger=2), BUDGET)
     assert attacked(problem, "parities of bits").row.bits_counted == pytest.approx(planted.bits_of(0.3), abs=0.03)

@@ -25,6 +25,7 @@ from edgeveil.trainer.datasets.readings import Readings
 from edgeveil.trainer.report.card_page import render_pairs
 from scripts.audit_rows import labels_of
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 N = 900
 QUICK = (ShrinkageLDA(), CodeCounts())
@@ -38,6 +39,7 @@ def quick(monkeypatch):
     monkeypatch.setattr(compare, "adversaries", lambda: QUICK)
     monkeypatch.setattr(compare, "READERS", QUICK)
     monkeypatch.setattr(other_attributes, "FAMILIES", QUICK)
+    short_audit.shuffle_less(monkeypatch)
 
 
 def made(n=N, classes=3, **groups):

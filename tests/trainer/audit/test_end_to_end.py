@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
-from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.fixed import Fixed
 from edgeveil.trainer.attacks.families.lda import ShrinkageLDA
 from edgeveil.trainer.attacks.families.logistic import Logistic
+from edgeveil.trainer.attacks.families.signal_boosting import SignalBoosting
+from edgeveil.trainer.attacks.families.transfer import Transfer
 from edgeveil.trainer.attacks.findings import Journal
 from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
@@ -30,7 +31,7 @@ from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
 SCHEMA = json.loads((ROOT / "docs/reference/schemas" / "audit.schema.json").read_text())
-FEW = Fixed(), Logistic(), CodeCounts(), ShrinkageLDA()
+FEW = (*short_audit.FEW, ShrinkageLDA(), Transfer(), SignalBoosting())
 pytestmark = pytest.mark.slow
 
 
@@ -47,29 +48,17 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trial():
-    """Short audits: this is about the way, not the numbers."""
+    """Short audits, by few families: this is about the way, not the numbers. Label-only is measured as in the demo."""
     with pytest.MonkeyPatch.context() as patch:
-        short_audit.shorten(patch, epochs=3, trees=10)
+        short_audit.shorten(patch, families=short_audit.FEW)
+        for module in ("audit.audit", "attacks.run_all"):
+            patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: FEW)
         yield
 
 
 @pytest.fixture(scope="module")
 def document(work: Path, trial: None) -> dict:
-    """Of every family."""
     return audit(work / "export", artefact="tflite-int8")
-
-
-def by_few(patch: pytest.MonkeyPatch) -> None:
-    for module in ("audit.audit", "attacks.run_all"):
-        patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: FEW)
-
-
-@pytest.fixture(scope="module")
-def whole(work: Path, trial: None) -> dict:
-    """Of another artefact, by few families."""
-    with pytest.MonkeyPatch.context() as patch:
-        by_few(patch)
-        return audit(work / "export", artefact="tflite-float32")
 
 
 def test_real_output_is_of_the_schema(document):
@@ -89,9 +78,8 @@ def test_label_only_is_at_chance_and_keeps_what_d_y_reads(document):
     assert (floor.value, floor.interval) == (raw.value, raw.interval)  # its label is D_y's own
 
 
-def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, whole, monkeypatch, capsys):
+def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, document, monkeypatch, capsys):
     answers, kept = Journal.answers, 4
-    by_few(monkeypatch)
 
     def interrupted(journal, *about):
         if len(journal) == kept and journal.folder.name.startswith("attacks-"):
@@ -101,12 +89,12 @@ def test_an_audit_that_was_broken_off_goes_on_and_ends_the_same(work, whole, mon
     with monkeypatch.context() as patched:
         patched.setattr(Journal, "answers", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            audit(work / "export", artefact="tflite-float32")
+            audit(work / "export", artefact="tflite-int8")
     assert f"Answers of {kept} attacks are kept in" in capsys.readouterr().err
     with pytest.raises(BadInput, match=f"answers of {kept} attacks are kept. Add --resume"):
-        audit(work / "export", artefact="tflite-float32")
-    resumed = audit(work / "export", artefact="tflite-float32", resume=True)
-    assert _without_times(resumed) == _without_times(whole)
+        audit(work / "export", artefact="tflite-int8")
+    resumed = audit(work / "export", artefact="tflite-int8", resume=True)
+    assert _without_times(resumed) == _without_times(document)
     assert not list(own_folder(work / "run").glob("attacks-*"))
 
 
@@ -122,8 +110,8 @@ def test_frames_alone_have_no_codes_to_count(document):
 
 def test_no_attack_on_series_stands_in_an_audit_of_pictures(document):
     names = {one.name for one in findings(document) if one.kind == "adaptive"}
-    assert {"BatchNorm CNN", "random forest"} <= names
-    assert not {"series CNN", "series GRU", "boosted signal features", "nearest by DTW"} & names
+    assert ShrinkageLDA.name in names
+    assert SignalBoosting.name not in names
 
 
 def test_every_kind_of_adversary_is_there(document):
@@ -149,17 +137,16 @@ def test_no_name_of_a_class_of_z_and_no_path_is_in_it(work, document):
         assert f'"{name}"' not in text
 
 
-def test_saved_sealed_and_audited_again_from_the_bundle(work, whole, monkeypatch):
-    by_few(monkeypatch)
-    save(whole, work / "export")
+def test_saved_sealed_and_audited_again_from_the_bundle(work, document):
+    save(document, work / "export")
     keygen(work / "keys", development=True)
     bundle = seal(work / "export", work / "keys" / "signing.key", work / "digits.veil")
-    again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-float32")
+    again = audit(bundle, run=work / "run", trust=work / "keys", artefact="tflite-int8")
     changing = {"created", "wall_time_s", "findings", "limits", "verdict"}
     assert {k: v for k, v in again.items() if k not in changing} == {
-        k: v for k, v in whole.items() if k not in changing
+        k: v for k, v in document.items() if k not in changing
     }
-    assert best(again).figures["right"].value == best(whole).figures["right"].value
+    assert best(again).figures["right"].value == best(document).figures["right"].value
     page = write_report(work / "run", work / "export", bundle, work / "report.html", pictures=True).read_text()
     assert hashlib.sha256(bundle.read_bytes()).hexdigest() in page
     assert page.count("data:image/png") == 24
@@ -193,6 +180,7 @@ def test_mistakes_are_said_in_a_sentence(work):
     assert not (work / "no.html").exists()
 
 
+@pytest.mark.nightly  # by day in ext/sweep/test_sweep.py
 def test_keras_is_for_comparison_and_close_to_int8(work, document, monkeypatch):
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
     keras = audit(work / "export", artefact="keras")

@@ -11,6 +11,7 @@ from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import floor as module
 from edgeveil.trainer.audit.floor import Floor
 from tests.support.small_runs import small_run
+from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.slow
 
@@ -22,9 +23,11 @@ def run():
 
 @pytest.fixture(scope="module")
 def measured(run, tmp_path_factory):
-    """A floor and its document."""
+    """A floor and its document, measured with little effort."""
     floor = Floor.from_run(run, BUDGETS["quick"], 0, tmp_path_factory.mktemp("kept"))
-    return floor, floor.document()
+    with pytest.MonkeyPatch.context() as patch:
+        short_audit.read_little(patch)
+        return floor, floor.document()
 
 
 @pytest.fixture
@@ -63,9 +66,12 @@ def in_a_process(floor, run):
         floor.begun(run, others)()
 
 
-def test_another_process_finds_the_same(run, measured, never, tmp_path):
+def test_what_a_process_measures_is_the_same(run, measured, monkeypatch, tmp_path):
     floor = replace(measured[0], folder=tmp_path)
-    in_a_process(floor, run)
+    with monkeypatch.context() as patch:
+        short_audit.read_little(patch)
+        module.measured_apart(str(run.folder), floor.budget.name, floor.seed, str(floor.folder))
+    monkeypatch.setattr(Floor, "_measured", None)
     assert timeless(floor.document()) == timeless(measured[1])
 
 

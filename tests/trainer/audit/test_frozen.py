@@ -17,7 +17,7 @@ from tests.support import small_runs
 def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("made-up")
     small_runs.cleaner(folder)
-    export(folder / "run", ["workstation"], folder / "export")
+    export(folder / "run", ["coral-dev-board"], folder / "export")
     return open_target(folder / "export", run=None, trust=None, artefact="numpy-float32")
 
 

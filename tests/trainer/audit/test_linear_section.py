@@ -78,7 +78,7 @@ def test_the_cleaner_keeps_its_promise_and_leace_stops_linear_adversaries_alone(
         assert one.interval[0] <= one.value <= one.interval[1]
 
 
-@pytest.mark.parametrize("emit", ["frame", "code"])
+@pytest.mark.parametrize("emit", [pytest.param("frame", marks=pytest.mark.nightly), "code"])
 def test_the_document_of_an_exported_cleaner(run, tmp_path, monkeypatch, emit):
     # This is about the section and the way to it, not about attacks: networks take the time.
     short_audit.shorten(monkeypatch, families=(Fixed(), Logistic(), ShrinkageLDA()))

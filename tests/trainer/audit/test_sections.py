@@ -253,7 +253,7 @@ def useful() -> dict:
     data = dataset(2400)
     frames = data.x.copy()
     frames[:, 1] = 0
-    utility.EFFORT["test"] = utility.Effort(rows=1600, epochs=12)
+    utility.EFFORT["test"] = utility.Effort(rows=1600, epochs=6)
     found = retained.section(data, frames, "test", 0, named=("size",))
     means = np.stack([data.x[data.y == label].mean(axis=0) for label in (0, 1)])[data.y].astype(np.float32)
     return {**found, "beside": retained.label_only(data, means, data.y, "test", 0)}

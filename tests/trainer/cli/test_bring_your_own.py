@@ -13,9 +13,9 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.attacks import ahead
 from edgeveil.trainer.audit.findings import best, findings, guess
 from edgeveil.trainer.audit.sections.certificate_section import AVERAGE, CAPACITY
-from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support.checkout import ROOT
+from tests.support.output import edgeveil
 from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.slow
@@ -29,11 +29,6 @@ def schema(name: str) -> jsonschema.Draft202012Validator:
     resources = [(key, referencing.Resource.from_contents(value)) for key, value in documents.items()]
     registry = referencing.Registry().with_resources(resources)
     return jsonschema.Draft202012Validator(documents[name], registry=registry)
-
-
-def edgeveil(*words: object) -> None:
-    """A command of the user's, in this process; errors come out as they are."""
-    main.app([str(word) for word in words], standalone_mode=False)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +67,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = folder / "mine.toml"
     words = ["--kind", "prgan", "--no-trial", "--out", path]
     edgeveil("recipe", "new", f"npz:{folder / 'mine.npz'}", *words)
-    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 20, epochs = 15 }", path.read_text())
+    text = re.sub("quick = .*", "quick = { rows = 3000, classifier_epochs = 10, epochs = 5 }", path.read_text())
     text = re.sub("target_accuracy = .*", "target_accuracy = 0.3", text)
     path.write_text(text)
     before, rest = text.split("[perturber]")

@@ -48,7 +48,7 @@ def work(tmp_path_factory):
     recipe = small_recipe(data, kind="label-only")
     train(recipe, folder / "run")
     train(recipe.model_copy(update={"name": "another"}), folder / "other", classifiers=folder / "run")
-    export(folder / "run", ["workstation"], folder / "export")
+    export(folder / "run", ["coral-dev-board", "jetson-nano"], folder / "export")
     keygen(folder / "keys", development=True)
     key = folder / "keys" / "signing.key"
     seal(folder / "export", key, folder / "unaudited.veil", allow_unaudited=True)

@@ -12,18 +12,14 @@ import urllib.request
 import numpy as np
 import pytest
 
-from edgeveil.trainer.cli import main
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import first_look
 from tests.support import network_receivers
+from tests.support.output import edgeveil
 from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
 
 pytestmark = pytest.mark.slow
-
-
-def edgeveil(*words):
-    main.app([str(word) for word in words], standalone_mode=False)
 
 
 def shorter(path):
@@ -38,10 +34,11 @@ def shorter(path):
 def little(monkeypatch):
     """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     short_audit.shorten(monkeypatch, families=short_audit.FEW)
-    monkeypatch.setattr(first_look, "TRIAL_S", 4.0)
+    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
 
 
-def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_path, monkeypatch, capsys):
+@pytest.mark.parametrize("audited", [False, pytest.param(True, marks=pytest.mark.nightly)])
+def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(audited, little, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_folder(tmp_path / "pictures", people=24, each=10)
     write_film(tmp_path / "hall.avi")
@@ -57,10 +54,12 @@ def test_a_folder_of_pictures_becomes_a_service_that_shows_a_film(little, tmp_pa
     shorter(tmp_path / "mine.toml")
     assert Recipe.find(tmp_path / "mine.toml").perturber.kind == "codebook"
     edgeveil("train", "mine.toml", "--out", "runs/mine", "--budget", "quick")
-    edgeveil("export", "runs/mine", "--for", "workstation", "--out", "runs/mine-export")
-    edgeveil("audit", "runs/mine-export", "--artefact", "onnx-float32")
+    edgeveil("export", "runs/mine", "--for", "jetson-nano", "--out", "runs/mine-export")
+    if audited:
+        edgeveil("audit", "runs/mine-export", "--artefact", "onnx-float32")
     edgeveil("key", "new", "keys", "--development")
-    edgeveil("seal", "runs/mine-export", "--key", "keys/signing.key", "--out", "mine.veil")
+    unaudited = () if audited else ("--no-audit",)
+    edgeveil("seal", "runs/mine-export", "--key", "keys/signing.key", "--out", "mine.veil", *unaudited)
 
     capsys.readouterr()
     edgeveil("bundle", "inspect", "mine.veil", "--trust", "keys", "--json")

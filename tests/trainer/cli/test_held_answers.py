@@ -32,7 +32,7 @@ def made(tmp_path_factory):
     )
     (folder / "recipe.toml").write_text(recipe.toml())
     trainer("train", folder / "recipe.toml", "--out", folder / "run")
-    trainer("export", folder / "run", "--for", "workstation", "--out", folder / "export")
+    trainer("export", folder / "run", "--for", "jetson-nano", "--out", folder / "export")
     trainer("seal", folder / "export", "--key", folder / "keys/signing.key", "--out", folder / "b.veil", "--no-audit")
     facts = json.loads((folder / "run" / "run.json").read_text())["spending"]
     assert (facts["epsilon"], facts["repeats"]) == (EPSILON, True)

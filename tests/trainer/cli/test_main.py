@@ -20,11 +20,7 @@ from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from tests.support.small_runs import small_recipe
 
 # What is said of such a flag is the same in every command that has it.
-SHARED = {
-    "--no-passphrase",
-    "--boards",
-    "--run",
-}
+SHARED = {"--no-passphrase", "--boards", "--run"}
 
 
 def commands(group=None, name=""):

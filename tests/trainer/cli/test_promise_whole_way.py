@@ -12,9 +12,9 @@ from edgeveil.edge_runtime.bundle.archive import pack, read_archive
 from edgeveil.edge_runtime.bundle.reader import signature_member, signed_message
 from edgeveil.edge_runtime.cli.main import main as edge
 from edgeveil.edge_runtime.util import strict_json
-from edgeveil.trainer.cli import main
 from edgeveil.trainer.sealing.keys import Signer
 from tests.support import small_runs
+from tests.support.output import edgeveil as trainer
 from tests.support.promised.counted_bundles import MACHINE
 from tests.support.trial import short_audit
 
@@ -24,11 +24,6 @@ KINDS = {
     "reading": ({"kind": "local", "of": "reading", "mechanism": "duchi-linf", "epsilon": 4.0}, 4.0, "mean"),
     "label": ({"kind": "label-only", "epsilon": 2.0}, 2.0, "histogram"),
 }
-
-
-def trainer(*words):
-    """A command of ``edgeveil``; an error comes out as it is."""
-    main.app([str(word) for word in words], standalone_mode=False)
 
 
 def board(*words):
@@ -60,7 +55,7 @@ def made(request, tmp_path_factory):
             run, export = folder / name, folder / f"{name}-export"
             lent = [] if name == "whole" else ["--classifiers", folder / "whole"]
             trainer("train", folder / f"{name}.toml", "--out", run, *lent)
-            trainer("export", run, "--for", "workstation", "--out", export)
+            trainer("export", run, "--for", "jetson-nano", "--out", export)
             if name == "whole":
                 variant = json.loads((export / "manifest.json").read_text())["preference"][:1] or ["numpy"]
                 trainer("audit", export, "--artefact", variant[0])

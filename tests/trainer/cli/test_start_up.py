@@ -19,8 +19,11 @@ def test_help_loads_nothing_heavy(tmp_path):
     for words in (["--help"], ["--version"]):
         ((code, packages),) = packages_after([words], tmp_path)
         assert (code, packages & HEAVY) == (0, set()), words
-    every = [[*name.split(), "--help"] for name, _ in commands()]
-    every = [["fleet", "f.toml", *words[1:]] if words[0] == "fleet" else words for words in every]
+
+
+@pytest.mark.parametrize("share", [8, pytest.param(1, marks=pytest.mark.nightly)])  # of the commands: an eighth, or all
+def test_help_of_a_command_loads_what_reads_options(share, tmp_path):
+    every = [[*name.split(), "--help"] for name, _ in commands()][::share]
     for words, (code, packages) in zip(every, packages_after(every, tmp_path), strict=True):
         # Typer reads options with pydantic.
         assert (code, packages & HEAVY - {"pydantic"}) == (0, set()), words

@@ -1,5 +1,7 @@
 """Training data through the device's own capture: the same patches, their labels, and a recipe's section about it."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -15,38 +17,7 @@ from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import Capture
 
 OVERHEAD = Recipe.find("overhead-prgan")
-FRAMES = """
-name = "mine"
-[data]
-source = "npz:frames.npz"
-target = "y"
-sensitive = "z"
-[capture]
-measure = "height"
-low = 0.0
-high = 2000.0
-dtype = "uint8"
-size = [45, 45]
-[capture.frame]
-shape = [106, 128]
-dtype = "uint16"
-unit_mm = 1.0
-[capture.crop]
-size = [45, 45]
-focal_px = 91.25
-least_pixels = 40
-[prior]
-kind = "uniform"
-[classifiers]
-architecture = "small"
-[perturber]
-kind = "label-only"
-[budget]
-classifier_epochs = 1
-epochs = 1
-[limits]
-target_accuracy = 0.5
-"""
+FRAMES = Path(__file__).with_name("frames.toml").read_text()
 
 
 def recording(folder, sessions=24, frames=30):

@@ -12,6 +12,7 @@ from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.crops import Capture as Runner
 from edgeveil.trainer import datasets
+from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.datasets.columns import read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.recipe.schema import Recipe
@@ -100,8 +101,8 @@ def test_pictures_of_another_size_than_the_cameras_are_named(folder):
         (lambda folder: (folder / "lying" / "00-00.png").write_bytes(b"no picture"), "cannot be read as a picture"),
         (lambda folder: cv2.imwrite(str(folder / "lying" / "00-00.png"), np.zeros((9, 9, 3))), "2 shapes or types"),
         (lambda folder: cv2.imwrite(str(folder / "lying" / "00-00.png"), np.zeros((48, 64, 4))), "alpha channel"),
-        (lambda folder: (folder / "lying" / "00-00.png").rename(folder / "00-00.png"), "not below"),
-        (lambda folder: (folder / "lying" / "00-00.png").unlink(), "1 of 96 files are not below"),
+        (lambda folder: (folder / "lying" / "00-00.png").rename(folder / "00-00.png"), "not among"),
+        (lambda folder: (folder / "lying" / "00-00.png").unlink(), "1 of 96 files are not among"),
         (lambda folder: cv2.imwrite(str(folder / "lying" / "new.png"), np.zeros((48, 64, 3))), "1 of 97 pictures have"),
         (lambda folder: (folder / "labels.csv").unlink(), "there is no such file"),
         (lambda folder: (folder / "labels.csv").write_text("group\nred\n"), 'no column "file"'),
@@ -132,6 +133,8 @@ def test_a_table_is_read_by_the_names_of_its_columns(separator, tmp_path):
     assert (data.x.shape, data.x.dtype) == ((240, 2), np.float32)
     assert (data.y_names, data.z_names, data.cluster_kind) == (("sit", "walk"), ("f", "m"), "subject")
     assert data.x[:, 1].max() == 8
+    assert data.input.features == ("ax", "count")
+    assert InputSpec.from_json(data.input.as_json()) == data.input
 
 
 @pytest.mark.parametrize(
@@ -143,7 +146,7 @@ def test_a_table_is_read_by_the_names_of_its_columns(separator, tmp_path):
         ({}, {"sensitive": "ax"}, "different numbers with fractions, and classes were expected"),
         ({}, {"leave_out": ["Note", "ax", "count"]}, "no column is left for x"),
         ({"change": [(3, 3, "")]}, {}, '1 of 2 features have empty cells, "ax" 1 of 240'),
-        ({"change": [(3, 1, "NA")]}, {}, r'column "Sex" .* no value in 1 of 240 rows, first in row 3'),
+        ({"change": [(3, 1, "")]}, {}, r'column "Sex" .* no value in 1 of 240 rows, first in row 3'),
         ({"head": "1;2;3;4;5;6"}, {}, "the first line holds numbers"),
         ({"head": "Sex;Sex;a;b;c;d"}, {}, 'the column "Sex" is there twice'),
         ({"head": "Sex;a;b"}, {}, "line 2 has 6 cells and the first has 3"),

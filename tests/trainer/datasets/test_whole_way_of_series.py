@@ -14,12 +14,12 @@ from edgeveil.trainer.attacks.families.code_counts import CodeCounts
 from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.attacks.families.signal_boosting import SignalBoosting
 from edgeveil.trainer.audit.findings import findings, kept
-from edgeveil.trainer.cli import main
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.perturbers.prgan import build_generator
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.train import train
 from tests.support import seeds
+from tests.support.output import edgeveil
 from tests.support.trial import short_audit
 from tests.trainer.cli.test_bring_your_own import schema
 from tests.trainer.datasets.test_series_data import COLUMNS, CUT, TABLE, recordings
@@ -58,11 +58,6 @@ def data(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(data, tmp_path_factory):
     return train(recipe(data, "codebook"), tmp_path_factory.mktemp("run") / "codebook")
-
-
-def edgeveil(*words):
-    """A command of the user's, in this process; errors come out as they are."""
-    main.app([str(word) for word in words], standalone_mode=False)
 
 
 def test_a_codebook_of_recordings_runs_on_a_device(data, run, tmp_path, monkeypatch):

@@ -12,7 +12,6 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export import export as measure
 from edgeveil.trainer.export import to_onnx, to_tflite
 from edgeveil.trainer.export.export import KeptPieces, export, kept_pieces
-from tests.support.export_runs import prgan_run
 
 BOARDS = ["jetson-nano", "raspberry-pi-cpu"]  # ONNX, and TFLite in two precisions
 
@@ -71,21 +70,6 @@ def test_what_was_made_is_not_made_again_and_the_result_is_the_same(run, whole, 
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
-def test_nothing_of_another_run_is_taken(run, whole, tmp_path, monkeypatch):
-    broken_off(monkeypatch, run, tmp_path / "out", KeyboardInterrupt())
-    other = prgan_run(tmp_path / "run")
-    fitted = other.perturber()
-    network = fitted.models["generator"]
-    network.set_weights([weights * 0.9 for weights in network.get_weights()])
-    fitted.save(other.folder / "perturber")
-    done = counted(monkeypatch)
-    made = export(other.folder, BOARDS, tmp_path / "out", resume=True).members
-    assert len(done) == 2 + 3
-    artefacts = [name for name in made if name.startswith("artefacts/")]
-    assert len(artefacts) == 3
-    assert [name for name in artefacts if made[name] == whole.members[name]] == []
-
-
 def test_an_error_leaves_nothing_to_resume(run, tmp_path, monkeypatch):
     broken_off(monkeypatch, run, tmp_path / "out", BadInput("no"))
     assert list(tmp_path.iterdir()) == []
@@ -117,7 +101,7 @@ def test_a_piece_is_of_all_that_it_depends_on_and_a_damaged_one_is_made_again(tm
     assert piece({"a": "1"}, "int8", {"x": x}) == 8
 
 
-@pytest.mark.nightly  # by day the same of a training, and above of an export in this process
+@pytest.mark.nightly  # by day in this process, above; and of a training in runs/test_train.py
 def test_ctrl_c_exits_130_and_resume_finishes(run, whole, tmp_path):
     words = [sys.executable, "-m", "edgeveil.trainer.cli.main", "export", str(run.folder)]
     words += ["--out", str(tmp_path / "out"), *(word for board in BOARDS for word in ("--for", board))]

@@ -122,19 +122,6 @@ def test_a_scale_per_output_of_a_dense_layer_is_refused():
     assert found >= {"one-scale-per-dense", "dynamic-dimension"}
 
 
-def test_randomness_and_state_inside_an_artefact_are_refused():
-    import keras
-    import tensorflow as tf
-
-    class Noise(keras.layers.Layer):
-        def call(self, x):
-            return x + tf.random.uniform(x.shape[1:])
-
-    model = image_net(Noise())
-    data = to_tflite.convert(model, ["float32"], calibration(model))["float32"]
-    assert "no-random" in rules(problems(data, "tflite"))
-
-
 def test_what_is_exported_of_a_network_draws_and_keeps_nothing():
     model = image_net()
     for module, form in ((to_tflite, "tflite"), (to_onnx, "onnx")):

@@ -96,27 +96,6 @@ def test_dropout_vanishes_and_nothing_is_random():
     assert (one.argmax(1) == expected.argmax(1)).mean() > 0.9
 
 
-def test_the_same_model_gives_the_same_bytes_and_nothing_reaches_stdout(of_pictures, capfd):
-    first, rows, one = of_pictures
-    assert to_tflite.convert(first, to_tflite.PRECISIONS, rows) == one
-    assert capfd.readouterr().out == ""
-    # A second model with the same weights and names of its own still computes the same.
-    second = image_net()
-    other = to_tflite.convert(second, ["float32"], rows)["float32"]
-    values = {"image": rows["image"]}
-    assert np.array_equal(
-        run(one["float32"], first, "float32", values)["output"], run(other, second, "float32", values)["output"]
-    )
-
-
-def test_no_path_of_this_machine_is_in_the_file(of_pictures):
-    import tempfile
-
-    data = b"".join(of_pictures[2].values())
-    for text in (tempfile.gettempdir(), __file__, "site-packages", "trainer/export"):
-        assert text.encode() not in data
-
-
 def test_an_open_size_is_refused_by_name():
     import keras
 

@@ -65,10 +65,6 @@ def no_batch_axis(path):
     return saved(path, nodes, [value("x", [3, 8, 8])])
 
 
-def weights_as_a_node(path):
-    return saved(path, [constant("w", KERNEL), conv()], [PICTURE], stored=())
-
-
 def weights_that_are_turned(path):
     nodes = [helper.make_node("Transpose", ["v"], ["w"], perm=[3, 2, 0, 1]), conv()]
     return saved(path, nodes, [PICTURE], stored=[stored(KERNEL.transpose(2, 3, 1, 0).copy(), "v")])
@@ -109,43 +105,51 @@ def a_branch(path):
     return saved(path, [node], [PICTURE, value("which", [], TensorProto.BOOL)])
 
 
-def looped(path, count):
-    inner = [conv("x", output="out"), helper.make_node("Identity", ["go"], ["on"])]
+def looped(path, *given, condition="", on=None, count=()):
+    """A loop around a convolution; ``given`` makes its count and condition, or ``count`` is an input of that shape."""
+    inner = [conv("x", output="out"), on or helper.make_node("Identity", ["go"], ["on"])]
     inputs = [value("i", [], TensorProto.INT64), value("go", [], TensorProto.BOOL)]
     ends = [value("on", [], TensorProto.BOOL), open_end("out")]
-    node = helper.make_node("Loop", ["count", ""], ["y"], body=body("body", inner, inputs, ends))
-    given = [PICTURE] if count is not None else [PICTURE, value("count", [], TensorProto.INT64)]
-    kept = [KERNEL] if count is None else [KERNEL, stored(np.array(count), "count")]
-    return saved(path, [node], given, [open_end("y", 5)], stored=kept)
+    node = helper.make_node("Loop", ["count", condition], ["y"], body=body("body", inner, inputs, ends))
+    inputs = [PICTURE] if given else [PICTURE, value("count", count, TensorProto.INT64)]
+    return saved(path, [*given, node], inputs, [open_end("y", 5)])
 
 
-def a_loop(path):
-    return looped(path, 5)
-
-
-def a_computed_loop(path):
-    return looped(path, None)
-
-
-def a_scan(path):
+def a_scan(path, shape=(7, 6), **axes):
     inner = body("body", [helper.make_node("MatMul", ["row", "m"], ["out"])], [value("row", [6])], [open_end("out", 1)])
-    node = helper.make_node("Scan", ["x"], ["y"], body=inner, num_scan_inputs=1)
-    return saved(
-        path, [node], [value("x", [7, 6])], [open_end("y", 2)], stored=[stored(np.ones((6, 2), np.float32), "m")]
-    )
+    node = helper.make_node("Scan", ["x"], ["y"], body=inner, num_scan_inputs=1, **axes)
+    return saved(path, [node], [value("x", shape)], [open_end("y", 2)], stored=[MATRIX])
+
+
+def rows_that_meet(path):
+    """Each of six rows meets the others: they are no batch."""
+    nodes = [helper.make_node("Transpose", ["x"], ["t"]), helper.make_node("MatMul", ["x", "t"], ["y"])]
+    return saved(path, nodes, [value("x", [6, 6])], [open_end("y", 2)], stored=())
+
+
+def a_sparse_initialiser(path):
+    values = helper.make_tensor("w", FLOAT, [9], np.ones(9))
+    places = helper.make_tensor("at", TensorProto.INT64, [9], np.arange(9))
+    saved(path, [conv()], [PICTURE], [value("y", [1, 4, 8, 8])], stored=())
+    model = onnx.load(path)
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, places, KERNEL.shape))
+    onnx.save(model, path)
+    return path
+
+
+def weights_made_in_the_old_way(path):
+    """Before IR 4 each initialiser was an input as well, and what is dropped has no size."""
+    nodes = [helper.make_node("ConstantOfShape", ["to"], ["w"]), conv(output="h")]
+    nodes += [helper.make_node("Dropout", ["h"], ["y", "mask"])]
+    saved(path, nodes, [PICTURE, value("to", [4], 7)], stored=[stored(np.array(KERNEL.shape), "to")])
+    model = onnx.load(path)
+    model.ir_version, model.opset_import[0].version = 3, 9
+    onnx.save(model, path)
+    return path
 
 
 def another_domain(path):
     return saved(path, [conv(output="h"), helper.make_node("Secret", ["h"], ["y"], domain="mine")], [PICTURE])
-
-
-def a_sequence(path):
-    return saved(
-        path,
-        [conv(output="h"), helper.make_node("SequenceConstruct", ["h"], ["y"])],
-        [PICTURE],
-        [helper.make_tensor_sequence_value_info("y", FLOAT, None)],
-    )
 
 
 def a_map(path):
@@ -190,10 +194,12 @@ def recurrent(path):
     return saved(path, [node], [value("x", [7, 1, 3])], stored=[stored(v, k) for k, v in arrays.items()])
 
 
-def computed_sizes(path):
+def computed_sizes(path, layers=1):
     """A picture of open size that is flattened by its own computed size, as exporters write it."""
+    names = [f"h{number}" for number in range(layers)]
     nodes = [
-        conv(output="h"),
+        *(conv(output=name) for name in names),
+        helper.make_node("Sum", names, ["h"]),
         helper.make_node("GlobalAveragePool", ["h"], ["p"]),
         helper.make_node("Shape", ["p"], ["s"]),
         constant("first", np.array([0])),
@@ -207,13 +213,47 @@ def computed_sizes(path):
     return saved(path, nodes, [value("x", ["n", 3, "height", "width"])], [open_end("y", 2)], stored=kept)
 
 
+def net(*described, **more):
+    """What writes such a model to a path."""
+    return lambda path: saved(path, *described, **more)
+
+
+NETS = {
+    "weights_as_a_node": net([constant("w", KERNEL), conv()], [PICTURE], stored=()),
+    "a_loop": lambda path: looped(path, constant("count", np.array(5))),
+    "a_loop_that_was_counted_down": lambda path: looped(path, constant("count", np.array(-3))),
+    "a_loop_that_does_not_begin": lambda path: looped(
+        path, constant("count", np.array(5)), constant("c", np.array(False)), condition="c"
+    ),
+    "a_loop_that_ends_itself": lambda path: looped(
+        path, helper.make_node("Constant", [], ["count"], value_int=5), on=constant("on", np.array(False))
+    ),
+    "a_computed_loop": lambda path: looped(path),
+    "a_scan_of_columns": lambda path: a_scan(path, (6, 7), scan_input_axes=[1]),
+    "weights_first": net(
+        [helper.make_node("MatMul", ["m", "x"], ["y"])], [value("x", [2, 5])], [open_end("y", 2)], [MATRIX]
+    ),
+    "sizes_written_below_one": net([conv()], [value("x", [1, 3, 0, 0])]),
+    "a_batch_written_below_one": net([conv()], [value("x", [-1, 3, 8, 8])]),
+    "a_convolution_of_another_domain": net(
+        [conv(output="h"), conv(domain="mine", output="y")], [PICTURE], [value("y", [1, 4, 8, 8])]
+    ),
+    "a_sequence": net(
+        [conv(output="h"), helper.make_node("SequenceConstruct", ["h"], ["y"])],
+        [PICTURE],
+        [helper.make_tensor_sequence_value_info("y", FLOAT, None)],
+    ),
+    "equal_layers_at_computed_sizes": lambda path: computed_sizes(path, 2),
+}
+
+
 # What is asked, its shapes on the command line, and what is counted: MACs, parameters, and what is named.
 MODELS = [
     (an_open_batch, (), CONV, WEIGHTS, {}),
     (an_open_batch, ("x=2,3,8,8",), CONV, WEIGHTS, {}),
     (an_open_batch, ("x=1,3,16,8",), 2 * CONV, WEIGHTS, {}),
     (no_batch_axis, (), CONV, WEIGHTS, {}),
-    (weights_as_a_node, (), CONV, WEIGHTS, {}),
+    ("weights_as_a_node", (), CONV, WEIGHTS, {}),
     (weights_that_are_turned, (), CONV, WEIGHTS, {}),
     (weights_that_are_joined, (), CONV, WEIGHTS, {}),
     (sparse_weights, (), CONV, WEIGHTS, {}),
@@ -221,24 +261,36 @@ MODELS = [
     (the_same_weights_twice, (), 2 * CONV, WEIGHTS, {}),
     (a_function, (), CONV, WEIGHTS, {}),
     (a_branch, (), CONV, WEIGHTS, {}),
-    (a_loop, (), 5 * CONV, WEIGHTS, {}),
-    (a_computed_loop, (), 0, WEIGHTS, {"Loop: how often it runs is computed": 1}),
+    ("a_loop", (), 5 * CONV, WEIGHTS, {}),
+    ("a_loop_that_was_counted_down", (), 0, WEIGHTS, {}),
+    ("a_loop_that_does_not_begin", (), 0, WEIGHTS, {}),
+    ("a_loop_that_ends_itself", (), CONV, WEIGHTS, {}),
+    ("a_computed_loop", (), 0, WEIGHTS, {"Loop: how often it runs is computed": 1}),
+    ("a_scan_of_columns", (), 7 * 12, 12 + 2, {}),
+    ("weights_first", (), 5 * 12, 12 + 6, {}),
+    (rows_that_meet, (), 6 * 6 * 6, 0, {}),
+    ("sizes_written_below_one", (), 0, WEIGHTS, {"Conv: a size is open": 1}),
+    ("a_batch_written_below_one", (), CONV, WEIGHTS, {}),
+    ("a_convolution_of_another_domain", (), CONV, WEIGHTS, {"Conv (mine)": 1}),
+    (a_sparse_initialiser, (), CONV, WEIGHTS, {}),
+    (weights_made_in_the_old_way, (), CONV, WEIGHTS, {}),
     (a_scan, (), 7 * 12, 12 + 2, {}),
     (another_domain, (), CONV, WEIGHTS, {"Secret (mine)": 1}),
-    (a_sequence, (), CONV, WEIGHTS, {}),
+    ("a_sequence", (), CONV, WEIGHTS, {}),
     (a_map, (), 6, 9, {}),
     (quantised, (), CONV, WEIGHTS, {}),
     (a_summation, (), 5 * 6 * 2, 12, {}),
     (recurrent, (), 7 * 16 * 7, 16 * 7, {}),
     (computed_sizes, (), 20, WEIGHTS + 25, {"Conv: a size is open": 1}),
     (computed_sizes, ("x=1,3,8,8",), CONV + 20, WEIGHTS + 25, {}),
+    ("equal_layers_at_computed_sizes", ("x=1,3,8,8",), 2 * CONV + 20, WEIGHTS + 25, {}),
 ]
 
 
 @pytest.mark.parametrize(("make", "shapes", "macs", "parameters", "uncounted"), MODELS)
 def test_a_model_costs_what_it_computes_however_it_is_written(tmp_path, make, shapes, macs, parameters, uncounted):
     given = {name: tuple(map(int, sizes.split(","))) for name, _, sizes in (one.partition("=") for one in shapes)}
-    cost = model_file_cost(make(tmp_path / "model.onnx"), given)
+    cost = model_file_cost(NETS.get(make, make)(tmp_path / "model.onnx"), given)
     assert (cost.macs, cost.parameters, dict(cost.uncounted)) == (macs, parameters, uncounted)
     figures = {name: figure for name, figure in cost.document().items() if isinstance(figure, int)}
     assert min(figures.values()) >= 0, figures
@@ -291,14 +343,62 @@ def test_an_open_size_of_keras_and_tflite_is_named_and_taken_from_the_command(tm
         assert dict(model_file_cost(path).uncounted) == {f"'{model.layers[-1].name}' (Conv2D): a size is open": 1}
     else:
         path.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+        assert dict(model_file_cost(path).uncounted) == {"CONV_2D: a size is open": 1}
         with pytest.raises(BadInput, match="an input of"):
             model_file_cost(path, {"nothing": (1, 8, 8, 3)})
     assert model_file_cost(path, {"image": (1, 8, 8, 3)}).macs == CONV
 
 
+def lite(of, *signature):
+    import tensorflow as tf
+
+    made = tf.function(of, input_signature=[tf.TensorSpec(shape, kind) for shape, kind in signature])
+    return tf.lite.TFLiteConverter.from_concrete_functions([made.get_concrete_function()]).convert()
+
+
+def test_rows_and_branches_of_tflite_are_followed_and_a_second_signature_is_named(tmp_path):
+    import tensorflow as tf
+
+    matrix, path = tf.ones((6, 6)), tmp_path / "model.tflite"
+
+    def met(x):
+        return tf.boolean_mask(x, x[:, 0] > 0) @ matrix
+
+    class Two(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec((1, 6))])
+        def code(self, x):
+            return {"c": x @ matrix}
+
+    two = Two()
+    tf.saved_model.save(two, tmp_path / "two", signatures={"code": two.code, "again": two.code})
+    keys = {"signature_keys": ["code", "again"]}
+    for model, macs, parameters, uncounted in (
+        (lite(lambda x: tf.reshape(x, [-1, 6]) @ matrix, ((None, 4, 4, 6), tf.float32)), 16 * 36, 42, {}),
+        (lite(lambda x, c: tf.cond(c, lambda: x @ matrix, lambda: x), ((1, 6), tf.float32), ((), tf.bool)), 36, 42, {}),
+        (lite(met, ((5, 6), tf.float32)), 0, 42, {"FULLY_CONNECTED: a size is open": 1}),
+        (lite(lambda x: tf.matmul(x, x, transpose_b=True), ((6, 6), tf.float32)), 6 * 36, 0, {}),
+        (tf.lite.TFLiteConverter.from_saved_model(str(tmp_path / "two"), **keys).convert(), 36, 42, None),
+    ):
+        path.write_bytes(model)
+        found = model_file_cost(path)
+        assert (found.macs, found.parameters) == (macs, parameters)
+        assert dict(found.uncounted) == uncounted or (uncounted is None and "the signature" in str(found.uncounted))
+
+
 def test_what_was_exported_here_has_no_size_left_open(tmp_path):
     with pytest.raises(BadInput, match=r"do not know how to count Secret \(mine\)"):
         file_cost(another_domain(tmp_path / "model.onnx").read_bytes(), "onnx")
+
+
+def test_two_weights_of_four_bits_are_one_byte(tmp_path):
+    weights = helper.make_tensor("w", TensorProto.INT4, [6, 2], np.ones(12, np.int8))
+    node = helper.make_node("Gather", ["w", "x"], ["y"])
+    saved(tmp_path / "model.onnx", [node], [value("x", [1], TensorProto.INT64)], [open_end("y", 2)], [weights])
+    model = onnx.load(tmp_path / "model.onnx")
+    model.opset_import[0].version, model.ir_version = 21, 10
+    model.graph.output[0].type.tensor_type.elem_type = TensorProto.INT4
+    onnx.save(model, tmp_path / "model.onnx")
+    assert model_file_cost(tmp_path / "model.onnx").weight_bytes == 6
 
 
 def test_json_has_what_was_not_counted(tmp_path):

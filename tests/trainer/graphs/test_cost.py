@@ -37,7 +37,7 @@ def odd_net():
 
 
 @pytest.mark.parametrize(
-    "make", [image_net, two_input_net, *(pytest.param(net, marks=pytest.mark.nightly) for net in (classifier, odd_net))]
+    "make", [two_input_net, *(pytest.param(net, marks=pytest.mark.nightly) for net in (image_net, classifier, odd_net))]
 )
 def test_keras_tflite_and_onnx_agree(make):
     costs = everywhere(make(), ("float32", "float16", "int8"))
@@ -62,20 +62,13 @@ def test_depthwise_macs_are_told_apart_everywhere():
     assert {c.macs for c in costs.values()} == {8 * 8 * 3 * 9 + 8 * 8 * 3 * 4}
 
 
-def test_a_model_inside_a_model_costs_as_itself():
-    import keras
-
-    inner = image_net()
-    assert keras_cost(keras.Sequential([keras.Input((8, 8, 1)), inner])).document() == keras_cost(inner).document()
-
-
 def test_the_command_reads_a_file_an_export_folder_and_a_bundle(tmp_path):
     from edgeveil.trainer.export.export import export
     from edgeveil.trainer.sealing.seal import keygen, seal
     from tests.support.export_runs import prgan_run
 
     run = prgan_run(tmp_path / "run")
-    export(run.folder, ["workstation"], tmp_path / "export")
+    export(run.folder, ["coral-dev-board"], tmp_path / "export")
     keygen(tmp_path / "trust", development=True)
     bundle = seal(tmp_path / "export", tmp_path / "trust" / "signing.key", tmp_path / "x.veil", allow_unaudited=True)
 
@@ -108,14 +101,15 @@ def test_what_is_no_network_is_one_sentence(tmp_path):
     ("name", "precisions", "macs", "parameters"),
     [
         pytest.param("MobileNet", ("float32", "int8"), 568_740_352, 4_221_032, marks=pytest.mark.nightly),
-        ("MobileNetV2", ("float32",), 300_774_272, 3_487_816),
+        ("MobileNetV2", (), 300_774_272, 3_487_816),
         pytest.param("MobileNetV2", ("float32", "int8"), 300_774_272, 3_487_816, marks=pytest.mark.nightly),
     ],
 )
 def test_mobilenets_have_the_papers_macs_everywhere(name, precisions, macs, parameters):
     import keras
 
-    costs = everywhere(getattr(keras.applications, name)(weights=None), precisions)
+    model = getattr(keras.applications, name)(weights=None)
+    costs = everywhere(model, precisions) if precisions else {"keras": keras_cost(model)}
     assert {(c.macs, c.flops, c.parameters) for c in costs.values()} == {(macs, 2 * macs, parameters)}
     assert len({c.depthwise_macs for c in costs.values()}) == 1
 

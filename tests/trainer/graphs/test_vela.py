@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
-from edgeveil.models.generators import conv_generator, mlp_generator
+from edgeveil.models.generators import conv_generator
 from edgeveil.trainer.cli.main import app
 from edgeveil.trainer.export import to_tflite
 from edgeveil.trainer.graphs import vela
@@ -41,12 +41,6 @@ def test_each_npu_takes_all_of_a_generator_whatever_its_sides(odd):
 def test_together_and_in_another_order_npus_answer_as_alone(odd):
     alone = [vela.place(odd["int8"], [npu])[0] for npu in NPUS]
     assert vela.place(odd["int8"], NPUS[::-1]) == alone[::-1]
-
-
-def test_a_larger_network_takes_longer_there():
-    small, large = (files(mlp_generator(64, width=width, blocks=2))["int8"] for width in (32, 512))
-    (less,), (more,) = (vela.place(data, NPUS[:1]) for data in (small, large))
-    assert less.ms < more.ms
 
 
 def test_floats_are_left_to_the_cpu_with_vela_s_reason(odd):

@@ -54,7 +54,7 @@ def cross_fitted(rows: int, known: float, seed: int) -> tuple[np.ndarray, ...]:
     return p, np.zeros(rows, np.int64), z, fold
 
 
-@pytest.mark.parametrize("test", ["all", "sequential"])
+@pytest.mark.parametrize("test", ["all", pytest.param("sequential", marks=pytest.mark.nightly)])
 def test_folds_that_learned_from_each_other_keep_the_level(test):
     prior = np.array([[0.5, 0.5]])
 

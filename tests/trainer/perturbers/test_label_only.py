@@ -48,7 +48,7 @@ def worn(folder, form):
     return data if form == "flat" else {**data, "kind": "series", "series": series}
 
 
-@pytest.mark.parametrize("form", ["series", "flat"])
+@pytest.mark.parametrize("form", ["series", pytest.param("flat", marks=pytest.mark.nightly)])
 def test_it_meets_its_own_limit_wherever_its_label_does(form, tmp_path, monkeypatch):
     """D_y reads one class in all class means; the label that is sent says which it is."""
     recipe = small_recipe(

@@ -162,5 +162,5 @@ def test_it_draws_noise_on_the_board(tmp_path, monkeypatch):
     assert [stage["stage"] for stage in fitted.stages] == ["preprocess", "draw", "artefact", "output"]
     x = run.dataset().x[:50]
     assert not np.array_equal(fitted.perturb(x)["frame"], fitted.perturb(x)["frame"])
-    exported = export(run.folder, ["raspberry-pi-cpu"], tmp_path / "export")
+    exported = export(run.folder, ["coral-dev-board"], tmp_path / "export")
     assert "noise" in exported.manifest["golden"]["draws"]

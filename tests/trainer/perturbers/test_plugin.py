@@ -20,7 +20,7 @@ from edgeveil.trainer.train import train
 
 run = train(Recipe.find(Path("mine.toml")), Path("run"))
 print([layer.units for layer in run.classifiers()["target"].layers[1:]])
-export(run.folder, ["workstation"], Path("export"))
+export(run.folder, ["jetson-nano"], Path("export"))
 """
 CHECK = "from pathlib import Path\nfrom edgeveil.trainer.recipe.schema import Recipe\nRecipe.find(Path('{}.toml'))"
 

@@ -32,11 +32,11 @@ def browser():
         yield opened
 
 
-def found(browser, url):
+def found(browser, url, *, wait_s=0.0):
     """What must be mended, of each width and scheme."""
     said = {}
     for width, scheme in EACH:
-        browser.show(url, width=width, dark=scheme == "dark", wait_s=0.6)
+        browser.show(url, width=width, dark=scheme == "dark", wait_s=wait_s)
         said[width, scheme] = measured.problems(measured.measure(browser, AXE), width)
     return said
 
@@ -112,7 +112,7 @@ def test_the_preview_with_its_camera_aid_fits_and_has_no_fault(browser):
     try:
         sink.write(network_receivers.frame(3))
         sink.local({"late": 3}, {"focus": 9, "cut": 3, "blob": 2}, 4.2)
-        assert found(browser, f"http://127.0.0.1:{sink.port}/") == NOTHING
+        assert found(browser, f"http://127.0.0.1:{sink.port}/", wait_s=0.6) == NOTHING
         assert not browser.evaluate("document.getElementById('camera-aid').hidden")
     finally:
         sink.close()

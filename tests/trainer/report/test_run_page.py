@@ -114,12 +114,7 @@ def test_readable_by_machine_and_on_a_phone(audit):
 def test_the_verdict_the_one_baseline_and_every_adversary_are_there(audit):
     text = Page(frontier.render(values(audit))).text
     assert audit["verdict"]["line"] in text
-    expected = [
-        "y alone 60.0 %",
-        "best attack found",
-        "random forest",
-        "not run",
-    ]
+    expected = ["y alone 60.0 %", "best attack found", "random forest", "not run"]
     for words in (*expected, "What is kept", "What leaks", "How sure", "What next"):
         assert " ".join(words.split()) in " ".join(text.replace("\N{EN DASH}", "").split()), words
     rows = attacks(audit)

@@ -15,7 +15,13 @@ from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import write_recipe
 from edgeveil.trainer.train import train
 from tests.support.small_runs import ROWS, write_npz
+from tests.support.trial import short_audit
 from tests.trainer.datasets.made_pictures import write_folder
+
+
+@pytest.fixture(autouse=True)
+def _few_trees(monkeypatch):
+    short_audit.few_trees(monkeypatch)
 
 
 def made(folder, data, **words):
@@ -31,6 +37,8 @@ def trained(recipe, folder):
         "budget": recipe.budget.model_copy(update={"quick": few}),
         "classifiers": recipe.classifiers.model_copy(update={"look": None}),
     }
+    if recipe.perturber.kind == "codebook":
+        changes["perturber"] = recipe.perturber.model_copy(update={"steps": 20, "dropout": 0.0})
     return train(recipe.model_copy(update=changes), folder / "run", budget="quick")
 
 

@@ -247,14 +247,6 @@ def test_an_audit_that_is_none_is_said(tmp_path, keys, exported, text):
         seal(exported, keys / "signing.key", tmp_path / "b.veil")
 
 
-def test_an_audit_that_cannot_be_true_is_not_signed(tmp_path, keys, exported):
-    change_json(exported / "audit.json", lambda audit: audit["chance"].update(prior=2))
-    with pytest.raises(BadInput, match=r"chance.prior: expected 0 to 1, got 2. Audit .* again") as refused:
-        seal(exported, keys / "signing.key", tmp_path / "b.veil")
-    # Before anything is signed, not when the result is read again.
-    assert not any("read_bundle" in str(entry) for entry in refused.traceback)
-
-
 def test_audits_of_further_artefacts_count_too(tmp_path, keys, exported):
     manifest = json.loads((exported / "manifest.json").read_text())
     other = bundles.audit_document(manifest, "onnx-float32")
@@ -282,25 +274,6 @@ def test_paths_stay_out_of_the_bundle(tmp_path, keys, exported, text):
 def test_what_is_no_path_may_go_in(tmp_path, keys, exported, text):
     change_json(exported / "audit.json", lambda audit: audit.update(note=text))
     seal(exported, keys / "signing.key", tmp_path / "b.veil")
-
-
-def test_an_artefact_that_changed_after_the_export_is_refused(tmp_path, keys, exported):
-    (exported / "artefacts" / "generator.onnx-float32.onnx").write_bytes(b"another model")
-    with pytest.raises((BadInput, BundleRefused), match=r"generator\.onnx-float32\.onnx|sha256"):
-        seal(exported, keys / "signing.key", tmp_path / "b.veil")
-    assert not (tmp_path / "b.veil").exists()
-
-
-def test_a_file_that_is_missing_is_named(tmp_path, keys, exported):
-    (exported / "golden" / "input.npy").unlink()
-    with pytest.raises(BadInput, match=r"golden/input\.npy"):
-        seal(exported, keys / "signing.key", tmp_path / "b.veil")
-
-
-def test_a_manifest_that_no_runtime_would_take_is_not_signed(tmp_path, keys, exported):
-    change_json(exported / "manifest.json", lambda manifest: manifest["outputs"][0].update(tensor="x"))
-    with pytest.raises(BadInput):
-        seal(exported, keys / "signing.key", tmp_path / "b.veil")
 
 
 def test_its_own_output_is_read_again_before_it_takes_its_name(tmp_path, keys, exported, monkeypatch):

@@ -5,22 +5,24 @@ They are read as on a board, by OpenCV: gray (height, width, 1), colour (height,
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
-from edgeveil.edge_runtime import late_imports
-from edgeveil.edge_runtime.errors import BadInput, Missing
+from edgeveil.edge_runtime.errors import BadInput, Missing, reason
+from edgeveil.edge_runtime.sources import images
 from edgeveil.edge_runtime.sources.images import SUFFIXES
 from edgeveil.edge_runtime.util.validate import counted
-from edgeveil.trainer.datasets.columns import Table, labels, listed, read_table
+from edgeveil.trainer.datasets.columns import Table, labels, listed, nfc, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
-from edgeveil.trainer.progress import progress
+from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.data_section import Columns
+from edgeveil.trainer.recipe.messages import nearest
 from edgeveil.trainer.recipe.training_sections import Capture
 
 FILE = "file"  # the column of the CSV that names the picture
@@ -30,11 +32,12 @@ FILE = "file"  # the column of the CSV that names the picture
 class Pictures:
     """The pictures of a folder: ``names`` are paths below ``folder``, sorted. They are read when they are asked for.
 
-    ``count`` is called for each that was read.
+    ``count`` is called for each that was read. ``others`` counts the files that are none of them, by their endings.
     """
 
     folder: Path
     names: tuple[str, ...]
+    others: Counter[str] = field(default_factory=Counter)
     count: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
@@ -54,29 +57,52 @@ class Pictures:
                 f"{loose[0]}. Expected "
                 "DIR/CLASS/PICTURE: move them into a folder for each class of y, or name the column of y with --target."
             )
-        return np.array([name.partition("/")[0] for name in self.names])
+        return np.array([nfc(name.partition("/")[0]) for name in self.names])
+
+    def left_out(self) -> list[str]:
+        """A sentence that counts and names what is no picture here; none where there is nothing."""
+        kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.others.items()))
+        if not kinds:
+            return []
+        files = counted(self.others.total(), "file was", "files were")
+        return [f"{files} left out of {self.folder} ({kinds}): pictures are read as {', '.join(SUFFIXES)}"]
 
 
 def find(folder: Path) -> Pictures:
-    """All pictures below a folder, hidden ones left out. Raises ``BadInput`` where there are none."""
+    """All pictures below a folder, through links to folders; hidden ones are left out, and so are tables. Raises
+    ``BadInput`` where there are none."""
     if not folder.is_dir():
         there = "it is a file" if folder.exists() else "there is no such folder"
         raise BadInput(f"Expected a folder of pictures at {folder}; {there}. Correct its path.")
-    below = (path.relative_to(folder) for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    names = sorted(path.as_posix() for path in below if not any(part.startswith(".") for part in path.parts))
+    try:
+        below = [Path(os.path.relpath(path, folder)) for path in _files(folder)]
+    except OSError as error:
+        raise BadInput(f"{error.filename} cannot be read: {reason(error)}. Make it readable.") from None
+    names = sorted(path.as_posix() for path in below if path.suffix.lower() in SUFFIXES)
     if not names:
         raise BadInput(f"Expected pictures ({', '.join(SUFFIXES)}) below {folder}; there are none.")
-    return Pictures(folder, tuple(names))
+    others = (path.suffix.lower() or path.name for path in below if path.suffix.lower() not in (*SUFFIXES, ".csv"))
+    return Pictures(folder, tuple(names), Counter(others))
+
+
+def _files(folder: str | Path, above: tuple[str, ...] = ()) -> Iterator[str]:
+    """Paths below a folder without hidden ones; a link to a folder that it lies in is not followed."""
+    here = os.path.realpath(folder)
+    for entry in os.scandir(folder) if here not in above else ():
+        if not entry.name.startswith("."):
+            yield from _files(entry.path, (*above, here)) if entry.is_dir() else (entry.path,)
 
 
 def read_picture(path: Path) -> np.ndarray:
     """One picture (height, width, channels) as the board's ``images:`` reads it. Raises ``BadInput``."""
     try:
-        picture = late_imports.read_picture(path)
+        picture = images.read_picture(path)
     except Missing as missing:
         raise BadInput(f"{missing}.") from None
     if picture is None:
-        raise BadInput(f"{path} cannot be read as a picture: it is damaged or empty. Replace or remove it.")
+        raise BadInput(
+            f"{path} cannot be read as a picture: it is damaged, too large, or of another kind. Replace or remove it."
+        )
     if picture.ndim == 3 and picture.shape[2] == 4:
         raise BadInput(f"{path} has an alpha channel, which no camera gives. Save it without.")
     return picture[:, :, None] if picture.ndim == 2 else np.ascontiguousarray(picture[:, :, ::-1])
@@ -85,7 +111,9 @@ def read_picture(path: Path) -> np.ndarray:
 def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) -> Readings:
     """Read and check the pictures; with ``capture`` they are frames of the sensor. Raises ``BadInput``."""
     pictures = find(folder)
-    table = matched(pictures, read_table("csv", file))
+    for note in pictures.left_out():
+        say(f"note: {note}")
+    table = matched(pictures, read_table("csv", file, columns.missing))
     of_roles = {} if columns.target else {"target": ("y", pictures.classes())}
     of_roles |= labels(table, columns)
     with progress("reading pictures", total=len(pictures)) as count:
@@ -99,26 +127,28 @@ def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) ->
 
 def matched(pictures: Pictures, table: Table) -> Table:
     """The rows of a CSV in the order of the pictures. Raises ``BadInput`` where one lacks the other."""
-    named = table.column(FILE, "the picture of each row").values.astype(str).tolist()
+    named = table.column(FILE, "the picture of each row").classes.astype(str).tolist()
     place = {name: row for row, name in enumerate(named)}
     if len(place) < len(named):
         raise BadInput(
             f'{table.path}: "{Counter(named).most_common(1)[0][0]}" has two rows. Leave one of each picture.'
         )
-    there = set(pictures.names)
+    there = set(map(nfc, pictures.names))  # a table from another system writes an umlaut in another way
     unknown = [name for name in named if name not in there]
     if unknown:
+        kinds = "".join(f" {note}." for note in pictures.left_out())
+        shown = f'"{unknown[0]}"{nearest(unknown[0], pictures.names)}'.encode("ascii", "backslashreplace").decode()
         raise BadInput(
-            f"{table.path}: {len(unknown)} of {len(named)} files are not below {pictures.folder}, such as "
-            f'"{unknown[0]}". Expected paths below it, such as "{pictures.names[0]}".'
+            f"{table.path}: {len(unknown)} of {len(named)} files are not among the pictures below {pictures.folder}, "
+            f'such as {shown}. Expected paths below it, such as "{pictures.names[0]}".{kinds}'
         )
-    without = [name for name in pictures.names if name not in place]
+    without = [name for name in pictures.names if nfc(name) not in place]
     if without:
         raise BadInput(
             f"{table.path}: {len(without)} of {len(pictures)} pictures have no row, such as {listed(without[:1])}. "
             "Add rows, or move them away."
         )
-    order = np.array([place[name] for name in pictures.names])
+    order = np.array([place[nfc(name)] for name in pictures.names])
     return Table(table.path, {name: column[order] for name, column in table.columns.items()})
 
 

@@ -27,8 +27,10 @@ from edgeveil.trainer.datasets.readings import (
     checked_samples,
     checked_windows,
     class_numbers,
+    taken_for,
     why,
 )
+from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.messages import nearest
 
 NEEDED = ("x", "y", "z")
@@ -44,6 +46,8 @@ def load(path: Path, *, wanted: int | None = None, series: Sampling | None = Non
     With ``series`` x (N, steps, channels) are windows of it, and no pictures.
     """
     arrays = read_arrays(path)
+    for note in taken_for(arrays["x"].shape) if series is None else ():
+        say(f"note: {path}: {note}")
     x = checked_samples(arrays["x"], path) if series is None else checked_windows(arrays["x"], series, path)
     y, y_names = class_numbers(arrays["y"], "y", len(x), path)
     z, z_names = class_numbers(arrays["z"], "z", len(x), path)

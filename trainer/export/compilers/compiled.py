@@ -89,10 +89,7 @@ def entry_of(source: Mapping[str, Any], data: bytes, device: str, name: str, by:
 
 
 def add(
-    manifest: dict[str, Any],
-    members: dict[str, bytes],
-    profiles: Sequence[Profile],
-    compiled: Mapping[Key, Compiled],
+    manifest: dict[str, Any], members: dict[str, bytes], profiles: Sequence[Profile], compiled: Mapping[Key, Compiled]
 ) -> None:
     """Add compiled artefacts to a manifest and its members: last in preference, but first for their own boards."""
     for key, one in compiled.items():

@@ -73,11 +73,7 @@ def version(python: Path) -> str:
 
 
 def simulate(
-    python: Path,
-    chip: str,
-    model: bytes,
-    calibration: Mapping[str, np.ndarray],
-    rows: Mapping[str, np.ndarray],
+    python: Path, chip: str, model: bytes, calibration: Mapping[str, np.ndarray], rows: Mapping[str, np.ndarray]
 ) -> Simulation:
     """Compile an ONNX file and compute ``rows``; both arrays (n, ...) are float32 by the names of the model's inputs.
 
@@ -153,12 +149,7 @@ class Rockchip(Compiler):
         return f"{self.name} {version(python)}"
 
     def runner(
-        self,
-        python: Path,
-        chip: str,
-        model: bytes,
-        entry: Mapping[str, Any],
-        calibration: Mapping[str, np.ndarray],
+        self, python: Path, chip: str, model: bytes, entry: Mapping[str, Any], calibration: Mapping[str, np.ndarray]
     ) -> Simulator:
         """The simulator of an ONNX file."""
         return Simulator(python, chip, model, entry, calibration)

@@ -102,11 +102,7 @@ def check_compilers(profiles: Sequence[Profile], python: Path | None) -> None:
 
 
 def compile_for(
-    profiles: Sequence[Profile],
-    made: Sequence[Artefact],
-    ready: Quantising,
-    *,
-    python: Path | None = None,
+    profiles: Sequence[Profile], made: Sequence[Artefact], ready: Quantising, *, python: Path | None = None
 ) -> dict[Key, Compiled]:
     """The results of these boards' compilers, by compiler and device.
 

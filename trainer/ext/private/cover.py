@@ -17,10 +17,7 @@ from edgeveil.trainer.recipe.private import Private
 
 
 Neighbours = Literal["add or remove", "replace"]
-AROUND = {
-    "add or remove": "adding or removing one {unit}",
-    "replace": "replacing one {unit} by any other",
-}
+AROUND = {"add or remove": "adding or removing one {unit}", "replace": "replacing one {unit} by any other"}
 ALWAYS_OUTSIDE = "what floating-point rounding of the noise may tell"
 
 

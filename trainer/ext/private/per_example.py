@@ -175,10 +175,7 @@ class _Product(NamedTuple):
                 layer.padding.upper(),
             )
         batch = tf.shape(taken)[0]
-        return cls(
-            tf.reshape(taken, (batch, -1, taken.shape[-1])),
-            tf.reshape(slope, (batch, -1, slope.shape[-1])),
-        )
+        return cls(tf.reshape(taken, (batch, -1, taken.shape[-1])), tf.reshape(slope, (batch, -1, slope.shape[-1])))
 
     def squared(self, layer: Any) -> Any:
         """The squared norm of each example's gradient (batch,)."""

@@ -7,14 +7,14 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.atomic import write_atomic
-from edgeveil.trainer.datasets.columns import MISSING, Cells
+from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.ext.publish.frequency import Distance
 from edgeveil.trainer.ext.publish.levels import Hierarchy, as_number
 from edgeveil.trainer.ext.publish.master_key import Step
@@ -28,10 +28,11 @@ class PlanTable(BaseModel):
 
 
 class _Column(PlanTable):
-    """``type`` and ``values`` are what the draft saw; they ask for nothing."""
+    """``type`` and ``values`` are what the draft saw; they ask for nothing. A cell of ``missing`` is an empty one."""
 
     type: str = ""
     values: int = 0
+    missing: list[str] = []
 
 
 class Drop(_Column):
@@ -68,7 +69,8 @@ class Quasi(_Column):
 
 
 class Sensitive(_Column):
-    """Published as it is; ``distinct_l``, ``entropy_l`` and ``t`` say how little a class may tell of it."""
+    """Published as it is; ``distinct_l``, ``entropy_l`` and ``t`` say how little a class may tell of it. l takes all
+    spellings of a value for one, and empty cells for one only with ``count_missing``."""
 
     action: Literal["sensitive"]
     distinct_l: int | None = Field(default=None, ge=2)
@@ -76,6 +78,7 @@ class Sensitive(_Column):
     t: float | None = Field(default=None, ge=0, lt=1)
     distance: Distance = "equal"
     hierarchy: Hierarchy | None = None
+    count_missing: bool = False
 
     @model_validator(mode="after")
     def _asked(self) -> Sensitive:
@@ -116,11 +119,14 @@ class Attack(PlanTable):
 # from the table would tell of it.
 
 
+Exact = Annotated[float, Field(ge=-(2.0**53), le=2.0**53)]
+
+
 class _Statistic(PlanTable):
     """``rows_each``: of each person so many rows count, the first ones; ``where``: rows with these values alone."""
 
-    epsilon: float = Field(gt=0)
-    rows_each: int = Field(default=1, ge=1)
+    epsilon: float = Field(ge=1e-6, le=1e6)
+    rows_each: int = Field(default=1, ge=1, le=10_000)
     where: dict[str, str] = Field(default_factory=dict)
 
 
@@ -136,7 +142,7 @@ class Histogram(_Statistic):
     kind: Literal["histogram"]
     column: str
     values: list[str] | None = None
-    edges: list[float] | None = None
+    edges: list[Exact] | None = None
 
     @model_validator(mode="after")
     def _bins(self) -> Histogram:
@@ -155,8 +161,8 @@ class Mean(_Statistic):
 
     kind: Literal["mean"]
     column: str
-    low: float
-    high: float
+    low: Exact
+    high: Exact
 
     @model_validator(mode="after")
     def _range(self) -> Mean:
@@ -229,7 +235,8 @@ def _of_sums(epsilon: float) -> _Mechanism:
 def _smallest(make: Callable[[float], Any], distance: int, epsilon: float) -> _Mechanism:
     dp = _opendp()
     scale = dp.binary_search_param(make, d_in=distance, d_out=epsilon)
-    return _Mechanism(make(scale), scale, dp.discrete_laplacian_scale_to_accuracy(scale=scale, alpha=OUTSIDE))
+    within = max(0.0, dp.discrete_laplacian_scale_to_accuracy(scale=scale, alpha=OUTSIDE))  # -inf where none is off
+    return _Mechanism(make(scale), scale, within)
 
 
 def _opendp() -> Any:
@@ -243,7 +250,6 @@ def _opendp() -> Any:
 # that one person more would change many of those.
 
 
-OTHER = "other"
 Record = dict[str, Any]
 
 
@@ -284,10 +290,11 @@ def _one(asked: Statistic, cells: Cells, person: np.ndarray) -> Record:
         return {**said, "noise": "geometric", "scale": found.scale, "within": found.within, "value": found.values[0]}
     said["column"] = asked.column
     if isinstance(asked, Histogram):
-        names, counts = _counted(asked, [cells[asked.column][row] for row in rows])
+        of, counts = _counted(asked, [cells[asked.column][row] for row in rows])
         found = geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
-        bins = dict(zip(names, found.values, strict=True))
-        return {**said, "noise": "geometric", "scale": found.scale, "within": found.within, "bins": bins}
+        bins = [{**one, "count": count} for one, count in zip(of, found.values[:-1], strict=True)]
+        said |= {"noise": "geometric", "scale": found.scale, "within": found.within}
+        return {**said, "bins": bins, "others": found.values[-1]}
     return {**said, "noise": "Laplace", **_mean(asked, cells[asked.column], rows, person)}
 
 
@@ -302,18 +309,19 @@ def _rows(asked: Statistic, cells: Cells, person: np.ndarray) -> np.ndarray:
     return np.sort(order[np.arange(len(order)) - begins < asked.rows_each])
 
 
-def _counted(asked: Histogram, values: Sequence[str]) -> tuple[list[str], list[int]]:
-    """The bins and how many values each has; the last is for all that no other takes."""
+def _counted(asked: Histogram, values: Sequence[str]) -> tuple[list[Record], list[int]]:
+    """What each bin is of, and how many values it has; one count more is of all that no bin takes."""
+    names: list[Record]
     if asked.values is not None:
-        names, where = asked.values, {name: at for at, name in enumerate(asked.values)}
+        names, where = [{"value": one} for one in asked.values], {name: at for at, name in enumerate(asked.values)}
         places = [where.get(value, len(names)) for value in values]
     else:
         edges = asked.edges or []
-        names = [f"{low:g} to below {high:g}" for low, high in itertools.pairwise(edges)]
+        names = [{"from": low, "below": high} for low, high in itertools.pairwise(edges)]
         numbers = [as_number(value) for value in values]
         found = [-1 if one is None else int(np.searchsorted(edges, float(one), "right")) - 1 for one in numbers]
         places = [at if 0 <= at < len(names) else len(names) for at in found]
-    return [*names, OTHER], np.bincount(np.array(places, np.int64), minlength=len(names) + 1).tolist()
+    return names, np.bincount(np.array(places, np.int64), minlength=len(names) + 1).tolist()
 
 
 def _mean(asked: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarray) -> Record:
@@ -321,13 +329,13 @@ def _mean(asked: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarr
     parts: dict[int, float] = {}
     count = 0
     for row in rows.tolist():
-        if column[row].strip().lower() in MISSING:
+        if not column[row]:
             continue
         number = as_number(column[row])
         if number is None:
             raise BadInput(
                 f'Column "{asked.column}", row {row + 1}: a number was expected, for the plan asks for their mean. '
-                "Correct the cell, or empty it."
+                "Correct the cell, empty it, or name it in `missing` of the column."
             )
         clipped = min(max(float(number), asked.low), asked.high) - middle
         parts[int(person[row])] = parts.get(int(person[row]), 0.0) + clipped

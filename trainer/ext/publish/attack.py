@@ -32,6 +32,7 @@ from edgeveil.trainer.ext.publish.actions import Attack, drawn_once, released
 from edgeveil.trainer.ext.publish.attack_units import Units, View, units
 from edgeveil.trainer.ext.publish.frequency import unique_shown
 from edgeveil.trainer.ext.publish.generalise import Generalised
+from edgeveil.trainer.ext.publish.levels import normal
 from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.ext.publish.published import Output, Published, read
 from edgeveil.trainer.measures.attack_metrics import FLOOR, counted_prior
@@ -172,7 +173,7 @@ def attack(
 
 
 def _classes(column: str, cells: Sequence[str]) -> np.ndarray:
-    names, numbers = np.unique(np.asarray(cells, str), return_inverse=True)
+    names, numbers = np.unique([normal(cell) for cell in cells], return_inverse=True)
     if len(names) > FEW_CLASSES:
         raise BadInput(
             f'Column "{column}" has {len(names)} different values, and an attack takes {FEW_CLASSES} at most: group '

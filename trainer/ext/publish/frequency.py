@@ -162,13 +162,15 @@ _ROUNDING = 1e-9
 @dataclass(frozen=True)
 class Sensitive:
     """What is asked of a sensitive column; None for what is not. ``levels`` are those of its values, whose base codes
-    the people have; "ordered" takes their order and "hierarchical" their levels."""
+    the people have; "ordered" takes their order and "hierarchical" their levels. The code ``gone``, of empty cells, is
+    no value of l."""
 
     levels: Levels
     distinct_l: int | None = None
     entropy_l: float | None = None
     t: float | None = None
     distance: Distance = "equal"
+    gone: int | None = None
 
 
 @dataclass(frozen=True)
@@ -208,10 +210,11 @@ class Criteria:
             cells = np.bincount(
                 classes.number * size + values[classes.person], weights=weight, minlength=len(classes) * size
             ).reshape(len(classes), size)
+            there = cells if asked.gone is None else np.delete(cells, asked.gone, axis=1)
             if asked.distinct_l is not None:
-                found[f"{name}.distinct_l"] = (cells > 0).sum(axis=1)
+                found[f"{name}.distinct_l"] = (there > 0).sum(axis=1)
             if asked.entropy_l is not None:
-                found[f"{name}.entropy_l"] = entropy_l(cells)
+                found[f"{name}.entropy_l"] = entropy_l(there)
             if asked.t is not None:
                 everyone = np.bincount(values, weights=frequencies.weight, minlength=size)
                 found[f"{name}.t"] = closeness(cells, everyone, asked.distance, asked.levels)
@@ -233,7 +236,7 @@ class Criteria:
 
 def entropy_l(cells: np.ndarray) -> np.ndarray:
     """e to the entropy of each row of counts (classes, values): the l of entropy l-diversity, as a number of values."""
-    share = cells / cells.sum(axis=1, keepdims=True)
+    share = cells / np.maximum(cells.sum(axis=1, keepdims=True), 1)
     return np.exp(-np.sum(share * np.log(np.where(share > 0, share, 1)), axis=1))
 
 

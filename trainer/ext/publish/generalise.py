@@ -12,7 +12,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.ext.publish.frequency import Classes, Criteria, Frequencies, Link, Node
-from edgeveil.trainer.ext.publish.levels import Levels
+from edgeveil.trainer.ext.publish.levels import ANY, Levels
 
 # Whole people left out, as few as a node needs.
 #
@@ -171,6 +171,8 @@ def cell(levels: Levels, codes: np.ndarray) -> Cell:
     low, high = int(codes.min()), int(codes.max())
     if low == high:
         return Cell(levels.labels[0][low], 0.0)
+    if levels.positions[low] < 0:  # an empty cell has no place in a range
+        return Cell(ANY, 1.0)
     span = float(levels.positions[high] - levels.positions[low])
     return Cell(f"{levels.labels[0][low]}..{levels.labels[0][high]}", span)
 
@@ -296,12 +298,7 @@ def _order(columns: Sequence[Column]) -> Any:
 
 
 def _at(
-    columns: Sequence[Column],
-    frequencies: Frequencies,
-    person: np.ndarray,
-    node: Node,
-    criteria: Criteria,
-    budget: int,
+    columns: Sequence[Column], frequencies: Frequencies, person: np.ndarray, node: Node, criteria: Criteria, budget: int
 ) -> Generalised:
     staying = kept(frequencies, frequencies.classes(node), criteria, budget=budget)
     if staying is None:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import bisect
 import math
+import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal, InvalidOperation
+from fractions import Fraction
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -20,7 +24,25 @@ from edgeveil.edge_runtime.errors import BadInput
 
 
 ANY = "*"
+GONE = ""  # the empty cell
+_EXACT = Context(prec=10**6, Emax=MAX_EMAX, Emin=MIN_EMIN)
 Rung = tuple[str, float]  # a label and its loss
+
+
+def normal(value: str) -> str:
+    """The one spelling by which criteria compare values: Unicode's compatibility form without case, invisible
+    characters and more blanks than one between words; numbers by what they are, exactly."""
+    text = unicodedata.normalize("NFKC", value).casefold()
+    text = " ".join("".join(one for one in text if unicodedata.category(one) != "Cf").split())
+    with suppress(InvalidOperation):
+        number = Decimal(text)
+        return str(number.normalize(_EXACT) if number else 0) if number.is_finite() else text
+    return text
+
+
+def number_text(number: float) -> str:
+    """A number in full: no two have one text."""
+    return repr(number).removesuffix(".0")
 
 
 class Rungs(BaseModel):
@@ -54,9 +76,15 @@ class Dates(Rungs):
     first: date
     last: date
     units: list[Unit]
+    formats: list[str] = []
 
     @model_validator(mode="after")
     def _nested(self) -> Dates:
+        for form in self.formats:
+            for day in (date(2001, 2, 13), date(2001, 2, 3)):
+                text = day.strftime(form)
+                if _day(text, [form]) != day or as_date(text) not in (None, day):
+                    raise ValueError(f"`formats` of day, month and year such as %d.%m.%Y, and {form} is none")
         order = ["month", "quarter", "year"]
         known = [order.index(unit) for unit in self.units if unit != "week"]
         if known != sorted(set(known)) or ("week" in self.units and self.units != ["week"]):
@@ -66,8 +94,8 @@ class Dates(Rungs):
         return self
 
     def rungs(self, value: str) -> list[Rung] | None:
-        """As ``Rungs``; ISO dates, or times of which the date is taken."""
-        day = as_date(value)
+        """As ``Rungs``; ISO dates and those of ``formats``, or times of which the date is taken."""
+        day = _day(value, self.formats)
         if day is None or not self.first <= day <= self.last:
             return None
         spans = (_span(day, unit) for unit in self.units)
@@ -75,7 +103,7 @@ class Dates(Rungs):
 
     def place(self, value: str) -> float:
         """As ``Rungs``."""
-        return (datetime.fromisoformat(value).date() - self.first) / (self.last - self.first)
+        return ((_day(value, self.formats) or self.first) - self.first) / (self.last - self.first)
 
     def _loss(self, first: date, after: date) -> float:
         days = min(after - timedelta(1), self.last) - max(first, self.first)
@@ -84,10 +112,16 @@ class Dates(Rungs):
 
 def as_date(value: str) -> date | None:
     """The date of an ISO date or time, or None for another text."""
-    try:
+    with suppress(ValueError):
         return datetime.fromisoformat(value).date()
-    except ValueError:
-        return None
+    return None
+
+
+def _day(value: str, formats: Sequence[str]) -> date | None:
+    for form in formats:
+        with suppress(ValueError):
+            return datetime.strptime(value, form).date()
+    return as_date(value)
 
 
 def _span(day: date, unit: Unit) -> tuple[str, date, date]:
@@ -110,8 +144,8 @@ class _Numbers(Rungs):
     """Numbers from ``low`` to ``high``, both included; both are public, and none is taken from the data."""
 
     ordered = True
-    low: float
-    high: float
+    low: float = Field(ge=-(2.0**53), le=2.0**53)  # beyond these two whole numbers are one float
+    high: float = Field(ge=-(2.0**53), le=2.0**53)
     whole: bool = True
 
     @model_validator(mode="after")
@@ -125,8 +159,7 @@ class _Numbers(Rungs):
         number = as_number(value)
         if number is None or not self.low <= number <= self.high or (self.whole and number != round(number)):
             return None
-        itself = f"{number:.0f}" if number == round(number) else repr(number)
-        return [(itself, 0.0), *(self._range(*ends) for ends in self._ends(number)), (ANY, 1.0)]
+        return [(number_text(number), 0.0), *(self._range(*ends) for ends in self._ends(number)), (ANY, 1.0)]
 
     def place(self, value: str) -> float:
         """As ``Rungs``."""
@@ -142,7 +175,8 @@ class _Numbers(Rungs):
             size = min(last, self.high) - max(first, self.low)
             return (f"{first}..{last}" if first < last else f"{first}"), size / (self.high - self.low)
         size = min(high, self.high) - max(low, self.low)
-        return f"[{low:g},{high:g})", size / (self.high - self.low)
+        end = f"{number_text(self.high)}]" if high == math.nextafter(self.high, math.inf) else f"{number_text(high)})"
+        return f"[{number_text(low)},{end}", size / (self.high - self.low)
 
 
 class Ranges(_Numbers):
@@ -163,12 +197,12 @@ class Ranges(_Numbers):
     def _ends(self, number: float) -> Iterator[tuple[float, float]]:
         if not self.widths:
             return
-        finest = self.widths[0]
-        step = math.floor((number - self.start) / finest)  # one division, so that no two levels round apart
+        finest, start = (Fraction(repr(one)) for one in (self.widths[0], self.start))  # so that nothing is rounded
+        step = math.floor((Fraction(repr(number)) - start) / finest)
         for width in self.widths:
-            times = round(width / finest)
-            low = self.start + (step // times) * times * finest
-            yield low, low + width
+            times = round(width / self.widths[0])
+            low = start + (step // times) * times * finest
+            yield float(low), float(low + times * finest)
 
 
 class Cuts(_Numbers):
@@ -235,7 +269,8 @@ class Prefixes(Rungs):
 
 
 class Tree(Rungs):
-    """Names in groups, and groups in groups: ``["a", "b"]``, ``{ group = ["a", "b"], other = ["c"] }``, and so on."""
+    """Names in groups, and groups in groups: ``["a", "b"]``, ``{ group = ["a", "b"], other = ["c"] }``, and so on. A
+    cell is the name that it is another spelling of."""
 
     kind: Literal["tree"]
     tree: Any
@@ -246,14 +281,14 @@ class Tree(Rungs):
         depths = {len(path) for path in leaves}
         if len(leaves) < 2 or len(depths) > 1:
             raise ValueError("a list of two names or more, or tables of lists that are all equally deep")
-        names = [path[-1] for path in leaves]
+        names = [normal(path[-1]) for path in leaves]
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise ValueError(f'each name in one group, and "{twice[0]}" stands in two')
         return self
 
     @cached_property
     def _paths(self) -> dict[str, tuple[str, ...]]:
-        return {path[-1]: path for path in _leaves(self.tree)}
+        return {normal(path[-1]): path for path in _leaves(self.tree)}
 
     @cached_property
     def _below(self) -> Counter[tuple[str, ...]]:
@@ -266,15 +301,15 @@ class Tree(Rungs):
 
     def rungs(self, value: str) -> list[Rung] | None:
         """As ``Rungs``."""
-        path = self._paths.get(value)
+        path = self._paths.get(normal(value))
         if path is None:
             return None
         groups = [path[:depth] for depth in range(len(path) - 1, 0, -1)]
-        return [(value, 0.0), *((one[-1], self._loss(one)) for one in groups), (ANY, 1.0)]
+        return [(path[-1], 0.0), *((one[-1], self._loss(one)) for one in groups), (ANY, 1.0)]
 
     def place(self, value: str) -> float:
         """As ``Rungs``: names in the order of the plan."""
-        return self._places[value]
+        return self._places[normal(value)]
 
     def _loss(self, group: tuple[str, ...]) -> float:
         return (self._below[group] - 1) / (len(self._paths) - 1)
@@ -291,8 +326,6 @@ def _leaves(tree: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
         raise ValueError("tables, and lists of texts")
 
 
-# Hierarchies of values, as a plan writes them: ranges, cuts, dates, prefixes, and trees of names.
-#
 # Level 0 is the value itself and the last level is ``*``, one label for all. Each level between joins whole labels of
 # the level before it; a hierarchy that would not is refused when it is read. The loss of a label is its extent in the
 # domain that the plan states (normalised certainty penalty: Xu et al., "Utility-based anonymization", 2006): 0 for a
@@ -306,8 +339,8 @@ Hierarchy = Annotated[Ranges | Cuts | Dates | Prefixes | Tree, Field(discriminat
 class Levels:
     """``codes[level][base]`` is the code at a level of a value with base code ``base``; ``labels[level][code]`` its
     text and ``losses[level][code]`` its loss in [0, 1]. Equal texts of two places in a tree have different codes.
-    ``positions`` (base codes,) is where each value stands on a line, 0 to 1, where values have an order. Base codes
-    follow that order, else that of the plan's names."""
+    ``positions`` (base codes,) is where each value stands on a line, 0 to 1, where values have an order; -1 is an empty
+    cell. Base codes follow that order, else that of the plan's names."""
 
     codes: tuple[np.ndarray, ...]
     labels: tuple[tuple[str, ...], ...]
@@ -322,6 +355,22 @@ class Levels:
         return len(self.labels[level])
 
 
+def rungs_of(hierarchy: Hierarchy, values: Iterable[str]) -> dict[str, list[Rung] | None]:
+    """The rungs of each value. An empty cell that the hierarchy does not cover is a leaf of its own, below ``*``."""
+    found = {value: hierarchy.rungs(value) for value in values}
+    if GONE in found and found[GONE] is None:
+        height = max((len(one) for one in found.values() if one is not None), default=2)
+        found[GONE] = [(GONE, 0.0)] * (height - 1) + [(ANY, 1.0)]
+    return found
+
+
+def place_of(hierarchy: Hierarchy, value: str) -> float | str:
+    """What sorts a value; an empty cell that the hierarchy does not cover comes before all others."""
+    if value == GONE and hierarchy.rungs(value) is None:
+        return GONE if isinstance(hierarchy, Prefixes) else -1.0
+    return hierarchy.place(value)
+
+
 def encode(column: str, values: Sequence[str], hierarchy: Hierarchy) -> tuple[np.ndarray, Levels]:
     """Base codes int64 (rows,) of a column of texts, and its levels.
 
@@ -329,15 +378,15 @@ def encode(column: str, values: Sequence[str], hierarchy: Hierarchy) -> tuple[np
     never shown.
     """
     distinct, first, raw = np.unique(np.asarray(values, object).astype(str), return_index=True, return_inverse=True)
-    rungs = [hierarchy.rungs(str(value)) for value in distinct]
+    rungs = list(rungs_of(hierarchy, map(str, distinct)).values())
     for at in np.argsort(first):
         if rungs[at] is None:
             raise BadInput(
                 f'Column "{column}", row {first[at] + 1}: its hierarchy of {hierarchy.kind} does not cover the value '
-                "there. Add it to the plan, or drop the row."
+                "there. Add it to the plan (dates to its `formats`, words for no value to `missing`), or drop the row."
             )
     found = [rung for rung in rungs if rung is not None]
-    places = [hierarchy.place(str(value)) for value in distinct]
+    places = [place_of(hierarchy, str(value)) for value in distinct]
     order = np.array(sorted(range(len(places)), key=lambda at: places[at]))
     return _coded(raw, order, found, np.array(places) if hierarchy.ordered else None)
 

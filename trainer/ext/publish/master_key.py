@@ -12,6 +12,7 @@ import binascii
 import os
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import date, datetime
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -188,15 +189,10 @@ def normalised(text: str, steps: Sequence[Step]) -> str:
 
 
 def _date(text: str) -> str:
-    try:
-        return date.fromisoformat(text).isoformat()
-    except ValueError:
-        pass
-    for form in FORMATS:
-        try:
-            return datetime.strptime(text, form).date().isoformat()
-        except ValueError:
-            continue
+    for form in ("", *FORMATS):
+        with suppress(ValueError):
+            day = datetime.strptime(text, form).date() if form else date.fromisoformat(text)
+            return day.isoformat()
     raise ValueError("no date")
 
 

@@ -18,6 +18,8 @@ from pydantic import Field, ValidationError, model_validator
 from pydantic_core import ErrorDetails
 
 from edgeveil.edge_runtime.errors import BadInput, written_text
+from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.datasets.columns import nfc
 from edgeveil.trainer.ext.publish.actions import (
     ACTIONS,
     KINDS,
@@ -35,6 +37,7 @@ from edgeveil.trainer.ext.publish.actions import (
 from edgeveil.trainer.ext.publish.frequency import Frequencies, Link, discernibility, unique_people, uniqueness
 from edgeveil.trainer.ext.publish.generalise import Column as generalise_Column
 from edgeveil.trainer.ext.publish.generalise import Generalised, Method
+from edgeveil.trainer.ext.publish.levels import as_number
 from edgeveil.trainer.recipe.messages import nearest
 
 
@@ -89,7 +92,7 @@ class Plan:
         """Read a plan. Raises ``BadInput`` with the key, what was expected and what came."""
         text = written_text(path, "A plan of `edgeveil publish plan`")
         try:
-            document = tomllib.loads(text)
+            document = tomllib.loads(nfc(text))
         except tomllib.TOMLDecodeError as error:
             raise BadInput(f"{path} is no TOML: {error}. Correct it.") from None
         _known(document, ("anonymity", "frames", "columns", "statistics", "attack"), path)
@@ -249,7 +252,7 @@ def statement_document(
     by_count = [[pair for pair in alone if len(pair[0]) == count][:MOST_SHOWN] for count in (1, 2, 3)]
     asked = plan.anonymity
     return {
-        "schema": 1,
+        "schema": 2,
         "kind": "publication",
         "plan_sha256": plan.sha256,
         "link": asked.link,
@@ -288,4 +291,14 @@ def _became(column: Any) -> str:
         return f"pseudonym ({column.mode}, epoch {column.epoch})"
     if isinstance(column, Quasi):
         return f"generalised ({column.hierarchy.kind})"
+    if isinstance(column, Sensitive) and (column.distinct_l or column.entropy_l):
+        return f"sensitive, as it was; l counts spellings once{' and empty cells' * column.count_missing}"
     return {"drop": "dropped", "sensitive": "sensitive, as it was", "target": "target, as it was"}[column.action]
+
+
+def formulas(columns: Mapping[str, Sequence[str]]) -> list[str]:
+    """What is to be said of cells that a spreadsheet runs; nothing where there is none."""
+    texts = (text for name, cells in columns.items() for text in (name, *cells))
+    many = sum(text[:1] in "=+-@\t\r" and as_number(text) is None for text in texts if text)
+    said = "may be run as formulas by a spreadsheet, for they begin with =, +, - or @: import them as text."
+    return [f"{counted(many, 'cell')} {said}"] if many else []

@@ -18,7 +18,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.sources.images import list_pictures
 from edgeveil.edge_runtime.sources.npz import count_rows
 from edgeveil.edge_runtime.util.atomic import take_name, write_atomic, writing
-from edgeveil.trainer.datasets.columns import MISSING, Cells
+from edgeveil.trainer.datasets.columns import Cells
 from edgeveil.trainer.ext.publish import plan as statement
 from edgeveil.trainer.ext.publish import reader, table_files
 from edgeveil.trainer.ext.publish.actions import Drop, Keep, Pseudonym, Quasi, Sensitive, Target
@@ -26,7 +26,7 @@ from edgeveil.trainer.ext.publish.attack import rest_of_statement
 from edgeveil.trainer.ext.publish.frequency import Criteria, Frequencies
 from edgeveil.trainer.ext.publish.frequency import Sensitive as Asked
 from edgeveil.trainer.ext.publish.generalise import Column, Generalised, generalise
-from edgeveil.trainer.ext.publish.levels import Levels, as_date, as_number, encode
+from edgeveil.trainer.ext.publish.levels import GONE, Levels, as_date, as_number, encode, normal
 from edgeveil.trainer.ext.publish.master_key import MasterKey, Step, normalised
 from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.ext.publish.published import numbers
@@ -42,19 +42,13 @@ from edgeveil.trainer.results import locked
 
 WORDS = 4  # a text of more words than these is prose, in which anything may stand
 LETTERS = 64
-_HEAD = """\
-# What becomes of each column. Write one action for each; nothing is published before.
-#   drop | keep (reason) | pseudonym (mode, normalise, epoch) | quasi (hierarchy) | sensitive (distinct_l, ...) | target
-
-[anonymity]
-k = {k}  # people who look alike, at least
-# people = ""      # the column that says whose a row is; left out with link = "rows"
-# link = "person"  # person: a pseudonym links rows. none: nothing does. rows: each row is another's
-suppress = 0  # people that may be left out
-method = "incognito"  # or "mondrian": less loss, each row by itself
-
-"""
+_TEMPLATE = Path(__file__).with_name("plan.template").read_text(encoding="utf-8")
 _NO_FRAMES = """\
+# [frames]            # for recordings next to the table (edgeveil publish archive)
+# key = ""            # the column that names a row's frame: a file, or a number from 0
+# most_dropped = 0.0  # share of the frames that may be lost
+"""
+_FRAMES = """\
 # [frames]            # for recordings next to the table (edgeveil publish archive)
 # key = ""            # the column that names a row's frame: a file, or a number from 0
 # most_dropped = 0.0  # share of the frames that may be lost
@@ -63,11 +57,6 @@ _FRAMES = """\
 [frames]
 {key}  # {why}
 most_dropped = 0.0  # share of the frames that may be lost
-"""
-_TAIL = """
-# Numbers with noise next to the rows, and what attacks may learn of a column that is dropped:
-# [statistics.NAME]  # kind = "count", "histogram" or "mean", epsilon
-# [attack]           # sensitive, points, bits
 """
 
 
@@ -80,7 +69,7 @@ def draft(table: Path, cells: Cells, *, k: int = 10, frame_columns: Sequence[str
         for name, values in cells.items()
     }
     frames = _frames(frame_columns) if frame_columns else _NO_FRAMES
-    return f"# The columns of {table.name}.\n{_HEAD.format(k=k)}{frames}\n{tomli_w.dumps({'columns': columns})}{_TAIL}"
+    return _TEMPLATE.format(table=table.name, k=k, frames=frames, columns=tomli_w.dumps({"columns": columns}))
 
 
 def names_of(uri: str) -> FrameNames:
@@ -123,7 +112,7 @@ def _frames(columns: Sequence[str]) -> str:
 
 def type_of(values: Sequence[str]) -> str:
     """``number``, ``date``, ``text``, ``prose`` where some cell is a sentence or long, or ``empty``."""
-    there = {value for value in values if value.strip().lower() not in MISSING}
+    there = {value for value in values if value.strip()}
     if not there:
         return "empty"
     if all(as_number(value) is not None for value in there):
@@ -164,7 +153,7 @@ def sensitive_values(
     Raises ``BadInput`` with column and row where a person has two: what a class tells of a person would not be one
     number.
     """
-    codes, levels = _plain(cells) if asked.hierarchy is None else encode(column, cells, asked.hierarchy)
+    codes, levels = _plain([*map(normal, cells)]) if asked.hierarchy is None else encode(column, cells, asked.hierarchy)
     values = np.full(int(person.max()) + 1, -1)
     values[person[::-1]] = codes[::-1]  # the first row of each
     other = values[person] != codes
@@ -199,6 +188,8 @@ class Prepared:
     def of(cls, plan: Plan, cells: Cells) -> Prepared:
         """Check and encode a table. Raises ``BadInput`` with column and row, never with a value."""
         plan.require_columns(cells)
+        emptied = {name: one.missing for name, one in plan.columns.items() if one.missing}
+        cells = {**cells, **{n: [GONE if cell in of else cell for cell in cells[n]] for n, of in emptied.items()}}
         for name in {**plan.of(Keep), **plan.of(Target), **plan.of(Sensitive)}:
             _refuse_prose(name, cells[name])
         whose: dict[str, Pseudonym | Drop] = {**plan.of(Pseudonym)}
@@ -214,7 +205,9 @@ class Prepared:
         values, asked = {}, {}
         for name, one in plan.of(Sensitive).items():
             values[name], levels = sensitive_values(name, cells[name], one, person)
-            asked[name] = Asked(levels, one.distinct_l, one.entropy_l, one.t, one.distance)
+            gone = next((code for code, cell in zip(values[name][person], cells[name], strict=True) if not cell), None)
+            gone = None if one.count_missing else gone
+            asked[name] = Asked(levels, one.distinct_l, one.entropy_l, one.t, one.distance, gone)
         return cls(plan, cells, names, person, columns, Criteria(plan.anonymity.k, asked), values)
 
     def generalised(self, *, suppressed: int = 0) -> Generalised:
@@ -264,6 +257,7 @@ def publish(
             reader.require(plan, found)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
             document = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
+            document["limits"] += statement.formulas(reader.columns_of([file]))
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
             document |= rest_of_statement(plan, prepared.cells, prepared.person, shown, [file], rows)
             write_atomic(folder / "publication.md", card_text(document).encode())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from edgeveil.trainer.ext.publish import table_files
+from edgeveil.trainer.ext.publish import reader, table_files
 from edgeveil.trainer.ext.publish.plan import Plan
 
 MOST_PEOPLE = 20_000
@@ -72,19 +71,20 @@ def read(
     linked = plan.anonymity.link == "person"
     whose: Sequence[Hashable] = people
     if linked:
-        whose = [one for file in files for one in _columns(file, [str(plan.anonymity.people)])[0]]
+        whose = reader.columns_of(files, [str(plan.anonymity.people)])[str(plan.anonymity.people)]
     rows = _drawn(whose, sum(math.prod(one.shape) for one in outputs), seed)
     names = [name for name in plan.published if not linked or name != plan.anonymity.people]
     columns: dict[str, list[str]] = {name: [] for name in names}
     frames: dict[str, list[np.ndarray]] = {one.column: [] for one in outputs}
     begin = 0
     for file in files:
-        found = _columns(file, [*names, *(one.column for one in outputs)])
-        count = len(found[0])
+        texts = reader.columns_of([file], names)
+        count = len(next(iter(texts.values())))
         there = rows[(rows >= begin) & (rows < begin + count)] - begin
-        for name, cells in zip(names, found, strict=False):
-            columns[name] += ["" if cells[row] is None else str(cells[row]) for row in there]
-        for one, cells in zip(outputs, found[len(names) :], strict=True):
+        for name, cells in texts.items():
+            columns[name] += [cells[row] for row in there]
+        for one in outputs:
+            cells = table_files.parquet().read_table(file, columns=[one.column]).column(0).to_pylist()
             frames[one.column].append(_values(one, [cells[row] for row in there]))
         begin += count
     return Published(
@@ -104,14 +104,6 @@ def _drawn(whose: Sequence[Hashable], values: int, seed: int) -> np.ndarray:
     filled = np.cumsum(often[order]) * max(values, 1)
     chosen = order[: max(1, min(MOST_PEOPLE, int(np.searchsorted(filled, MOST_VALUES, "right"))))]
     return np.flatnonzero(np.isin(person, chosen))
-
-
-def _columns(file: Path, names: Sequence[str]) -> list[Sequence[Any]]:
-    if table_files.kind_of(file) == "csv":
-        cells = table_files.read(file)
-        return [cells[name] for name in names]
-    table = importlib.import_module("pyarrow.parquet").read_table(file, columns=list(names))
-    return [table.column(name).to_pylist() for name in names]
 
 
 def _values(output: Output, cells: Sequence[Any]) -> np.ndarray:

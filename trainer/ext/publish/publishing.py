@@ -144,7 +144,7 @@ def paid(ledger: Path | None, price: Price | None, unit: str, people: Sequence[i
 CHUNK_BYTES, MOST_ROWS, FEWEST_ROWS = 16 << 20, 8192, 16
 PSEUDONYMS, REST, DRAWN = "pseudonyms.json", "rest.json", "statistics.json"  # of the work folder
 CARDS = {"card.html": card_markdown.render, "publication.md": card_markdown.text}
-KIND, FORMAT, SIGNED = "publication", 1, "publication.signed.json"
+KIND, FORMATS, SIGNED = "publication", (1, 2), "publication.signed.json"  # 1: the bins of a histogram by their names
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
 
 
@@ -297,7 +297,7 @@ class _Publishing:
         reader.require(plan, found)
         raw = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
         document = {
-            "format": FORMAT,
+            "format": FORMATS[-1],
             "kind": KIND,
             "plan_sha256": plan.sha256,
             "recipient": wanted.recipient,

@@ -17,7 +17,7 @@ from pathlib import Path
 from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.ext.publish.actions import Pseudonym, Quasi, Sensitive
-from edgeveil.trainer.ext.publish.levels import ANY, Hierarchy
+from edgeveil.trainer.ext.publish.levels import ANY, GONE, Hierarchy, normal, place_of, rungs_of
 from edgeveil.trainer.ext.publish.master_key import Cipher, MasterKey, Scope, padded
 from edgeveil.trainer.ext.publish.plan import Plan
 from edgeveil.trainer.ext.publish.vault import Vault
@@ -40,10 +40,18 @@ def measured(columns: Mapping[str, Sequence[str]], plan: Plan, people: Sequence[
     classes = alike([columns[name] for name in plan.of(Quasi)], whose, linked=linked)
     worst = {"k": float(min(map(len, classes), default=0))}
     for name, asked in plan.of(Sensitive).items():
-        values = dict(zip(whose, columns[name], strict=True))  # of a person, one value
+        forms = _forms(columns[name], asked)
+        values = {person: forms[cell] for person, cell in zip(whose, columns[name], strict=True)}  # one of each
         groups = [Counter(values[person] for person in group) for group in classes]
         worst |= {f"{name}.{key}": value for key, value in _worst(groups, Counter(values.values()), asked).items()}
     return worst
+
+
+def _forms(cells: Sequence[str], asked: Sensitive) -> dict[str, str]:
+    """The one spelling of each value, in which the hierarchy has it."""
+    if asked.hierarchy is None:
+        return {cell: normal(cell) for cell in set(cells)}
+    return {cell: rungs[0][0] if rungs else cell for cell, rungs in rungs_of(asked.hierarchy, set(cells)).items()}
 
 
 def alike(shown: Sequence[Sequence[str]], whose: Sequence[Person], *, linked: bool) -> list[set[Person]]:
@@ -97,10 +105,11 @@ def _columns(path: Path, names: Sequence[str] | None) -> dict[str, list[str]]:
 
 def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], asked: Sensitive) -> dict[str, float]:
     worst: dict[str, float] = {}
+    there = [Counter({v: n for v, n in group.items() if v != GONE or asked.count_missing}) for group in groups]
     if asked.distinct_l is not None:
-        worst["distinct_l"] = float(min(map(len, groups), default=0))
+        worst["distinct_l"] = float(min(map(len, there), default=0))
     if asked.entropy_l is not None:
-        worst["entropy_l"] = min((math.exp(_entropy(group)) for group in groups), default=0.0)
+        worst["entropy_l"] = min((math.exp(_entropy(group)) for group in there), default=0.0)
     if asked.t is not None:
         worst["t"] = max((_distance(group, everyone, asked) for group in groups), default=1.0)
     return worst
@@ -121,17 +130,18 @@ def _distance(group: Counter[str], everyone: Counter[str], asked: Sensitive) -> 
 
 def _ordered(extra: Mapping[str, float], hierarchy: Hierarchy) -> float:
     """Work to move the extra along a line of equal steps, over its length."""
-    places = sorted({hierarchy.place(value) for value in extra}, key=lambda place: place)
+    places = sorted({place_of(hierarchy, value) for value in extra}, key=lambda place: place)
     total = moved = 0.0
     for place in places[:-1]:
-        total += sum(more for value, more in extra.items() if hierarchy.place(value) == place)
+        total += sum(more for value, more in extra.items() if place_of(hierarchy, value) == place)
         moved += abs(total)
     return moved / max(len(places) - 1, 1)
 
 
 def _hierarchical(extra: Mapping[str, float], hierarchy: Hierarchy) -> float:
     """Work to move the extra within the smallest groups first; a move in a group costs its height over the tree's."""
-    flow = {tuple(label for label, _ in hierarchy.rungs(value) or []): more for value, more in extra.items()}
+    rungs = rungs_of(hierarchy, extra)
+    flow = {tuple(label for label, _ in rungs[value] or []): more for value, more in extra.items()}
     height, cost = len(next(iter(flow))) - 1, 0.0
     for level in range(1, height + 1):
         above: dict[tuple[str, ...], list[float]] = defaultdict(list)

@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput, FrameDropped
+from edgeveil.edge_runtime.errors import BadInput, FrameDropped, SourceFailed, reason
 from edgeveil.edge_runtime.frames import RawFrame
 from edgeveil.edge_runtime.manifest.manifest import Manifest, expected
 from edgeveil.edge_runtime.sources import open_source
 from edgeveil.edge_runtime.sources.base import Sensor, Source, now_ns
 from edgeveil.edge_runtime.sources.images import list_pictures
 from edgeveil.edge_runtime.util.validate import counted
+from edgeveil.trainer.datasets.columns import nfc
 from edgeveil.trainer.ext.publish.table_files import pyarrow
 
 NPZ, PARQUET, COLUMN = "npz:", "parquet:", "x"
@@ -60,7 +61,7 @@ def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:
     Raises ``BadInput`` with the row of a cell that names no frame, or one that another row has; and where a frame has
     no row. No name of a file is shown.
     """
-    places = {str(name): place for place, name in enumerate(names)}
+    places = {nfc(str(name)): place for place, name in enumerate(names)}
     wanted = f"a number from 0 to {len(places) - 1}" if isinstance(names, range) else "the name of a file in the folder"
     found = np.empty(len(cells), np.int64)
     rows = np.full(len(places), -1)
@@ -105,7 +106,7 @@ def open_parquet(path: Path) -> Any:
     arrow = pyarrow()
     try:
         file = arrow.parquet.ParquetFile(path)
-    except (OSError, arrow.ArrowInvalid):
+    except (OSError, arrow.ArrowException):
         raise BadInput(f"Recordings were expected in {path}, and no Parquet file can be read there.") from None
     if COLUMN not in file.schema_arrow.names:
         raise BadInput(f'{path} has no column "{COLUMN}": expected the frames there, as bytes or lists of numbers.')
@@ -132,7 +133,12 @@ class ParquetFrames(Source):
         self._next += 1
         while row >= self._begin + len(self._batch):
             self._begin += len(self._batch)
-            self._batch = next(self._batches).column(0)
+            try:
+                self._batch = next(self._batches).column(0)
+            except Exception as error:  # pyarrow's, of many kinds
+                raise SourceFailed(
+                    f'column "{COLUMN}" cannot be read from row {row + 1} on ({reason(error)})'
+                ) from None
         value = self._batch[row - self._begin].as_py()
         return RawFrame(self._frame(value), row, now_ns())
 

@@ -46,7 +46,7 @@ class VaultFile:
     """An opened file, of mode 600 where it is new. Raises ``BadInput`` where it is locked, full or damaged."""
 
     def __init__(self, path: Path) -> None:
-        self.path = Path(path)
+        self.path, self.is_new = Path(path), not os.path.lexists(path)
         with writing(self.path):
             os.close(os.open(file_place(self.path), os.O_RDWR | os.O_CREAT, 0o600))
         with self._said():
@@ -109,11 +109,6 @@ class VaultFile:
 # people from the start, and notes next to each that no one was sent anything of them yet.
 
 
-TABLE = """
-CREATE TABLE waiting (
-  salt BLOB, publication TEXT NOT NULL, field TEXT NOT NULL, PRIMARY KEY (salt, publication)
-) WITHOUT ROWID;
-"""
 _FORGET = """
 DELETE FROM subject WHERE salt = ?1 AND NOT EXISTS (SELECT 1 FROM held WHERE salt = ?1)
   AND NOT EXISTS (SELECT 1 FROM waiting WHERE salt = ?1)
@@ -155,15 +150,6 @@ class UnderWay:
 
 SALT = 16
 ASKED = 500  # names in one query; SQLite before 3.32 takes 999 at most
-TABLES = """
-CREATE TABLE vault (proof BLOB NOT NULL);
-CREATE TABLE field (name TEXT PRIMARY KEY, steps TEXT NOT NULL);
-CREATE TABLE subject (name BLOB PRIMARY KEY, salt BLOB NOT NULL UNIQUE, sealed BLOB NOT NULL) WITHOUT ROWID;
-CREATE TABLE publication (
-  number INTEGER PRIMARY KEY, title TEXT NOT NULL, recipient TEXT NOT NULL, field TEXT NOT NULL, epoch INTEGER NOT NULL
-);
-CREATE TABLE held (salt BLOB, publication INTEGER, PRIMARY KEY (salt, publication)) WITHOUT ROWID;
-"""
 
 
 class Publication(NamedTuple):
@@ -196,7 +182,7 @@ class Vault:
     def _prove(self, proof: bytes) -> None:
         with self.change():
             if not self._base.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                for statement in filter(str.strip, f"{TABLES}{TABLE}".split(";")):
+                for statement in filter(str.strip, Path(__file__).with_name("vault.sql").read_text().split(";")):
                     self._base.execute(statement)
                 self._base.execute("INSERT INTO vault VALUES (?)", (proof,))
             found = self._base.execute("SELECT proof FROM vault").fetchone()
@@ -216,8 +202,11 @@ class Vault:
     def __enter__(self) -> Vault:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
+        unused = kind and self._file.is_new and not self._base.execute("SELECT count(*) FROM subject").fetchone()[0]
         self.close()
+        for end in ("", "-wal", "-shm") if unused else ():  # what failed leaves no vault that no one is in
+            Path(f"{self.path}{end}").unlink(missing_ok=True)
 
     def normalise_as(self, field: str, steps: Sequence[Step]) -> None:
         """Fix how identifiers of a field are normalised. Within ``change``; raises ``BadInput`` where it was otherwise,

@@ -13,7 +13,7 @@ from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.trainer.ext.publish import reader, table_files
-from edgeveil.trainer.ext.publish.publishing import CARDS, DOCUMENT, FORMAT, KIND, SIGNED
+from edgeveil.trainer.ext.publish.publishing import CARDS, DOCUMENT, FORMATS, KIND, SIGNED
 
 _PART = re.compile(r"part-[0-9]{5}\.parquet")
 
@@ -34,8 +34,8 @@ def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
         shown = None
     if shown != said:
         _refuse("another-document", f"{DOCUMENT} does not say what was signed")
-    if not isinstance(said, dict) or said.get("format") != FORMAT or said.get("kind") != KIND:
-        _refuse("unknown-format", f"it is no publication of format {FORMAT}")
+    if not isinstance(said, dict) or said.get("format") not in FORMATS or said.get("kind") != KIND:
+        _refuse("unknown-format", f"it is no publication of format {' or '.join(map(str, FORMATS))}")
     try:
         paths = _check_parts(folder, said["parts"])
         counted = {"recipient": said["recipient"], "rows": said["rows"], "parts": len(paths), **_alike(paths, said)}

@@ -262,7 +262,7 @@ def sweep(
         "compared": len(asked),
         "points": rows,
     }
-    write_atomic(out / "frontier.json", (json.dumps(frontier, indent=1) + "\n").encode())
+    write_atomic(out / "frontier.json", (json.dumps(frontier, indent=1) + "\n").encode(), keep_old=True)
     if crashed:
         raise DeviceFailed(
             f"{len(crashed)} of {len(wanted)} points did not finish ({crashed[0]}). The others are kept. Run the same "

@@ -286,13 +286,7 @@ def _metric(log: Log, stage: str, advance: Steps) -> training.Report:
 
 
 def _picture(
-    dataset: Dataset,
-    code: np.ndarray,
-    kept: np.ndarray,
-    u: np.ndarray,
-    part: Part,
-    encoder: Any,
-    section: Codebook,
+    dataset: Dataset, code: np.ndarray, kept: np.ndarray, u: np.ndarray, part: Part, encoder: Any, section: Codebook
 ) -> np.ndarray:
     """Unit-cube pictures float32 (codes * copies, *shape), those of a code after each other."""
     per_class = section.codes

@@ -235,8 +235,6 @@ def _marks(asked: Private) -> dict[str, Any]:
     """How each part depends on training data."""
     return {
         "models": {"encoder": private.mark("DP-SGD on two slices", 1 - asked.pictures)},
-        "tables": {
-            "pictures": private.mark("Gaussian mechanism", asked.pictures),
-        },
+        "tables": {"pictures": private.mark("Gaussian mechanism", asked.pictures)},
         "range": private.PUBLIC,
     }

@@ -253,12 +253,7 @@ def trunk(
 
 
 def code_head(
-    rows: funnel.Rows,
-    section: Codebook,
-    *,
-    classes: tuple[int, int],
-    rng: np.random.Generator,
-    report: Report,
+    rows: funnel.Rows, section: Codebook, *, classes: tuple[int, int], rng: np.random.Generator, report: Report
 ) -> Any:
     """A head from trunk features to the logits of every class's codes. Raises as ``funnel.learn``."""
     from edgeveil.models import encoders

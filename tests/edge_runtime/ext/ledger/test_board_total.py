@@ -123,9 +123,7 @@ def test_a_lost_ledger_is_no_empty_one(board, tmp_path):
 
     def releases():
         return Releases(
-            root,
-            lambda floor: open_trust(trust, floor=floor),
-            ledger=lambda: of_service("edgeveil", str(tmp_path)),
+            root, lambda floor: open_trust(trust, floor=floor), ledger=lambda: of_service("edgeveil", str(tmp_path))
         )
 
     releases().install(bundles.make_bundle(tmp_path / "b").path.read_bytes(), lambda *_: None)

@@ -191,6 +191,7 @@ def test_a_damaged_one(board):
         {"boot": 1},
         {"on_s": 1.0},
         {"accounts": {"x": [0]}},
+        *({"accounts": {"device": [7, 0, {length: [0, 7]}]}, "lifetime": 7} for length in ("inf", "nan", "-5.0")),
     ):
         board.path.write_bytes(_with(board, **changes))
         with pytest.raises(LedgerUnfit, match="damaged"):

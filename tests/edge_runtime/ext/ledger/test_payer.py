@@ -75,6 +75,8 @@ SPELLINGS = {
     "Zo\u00eb": ["Zo\u00eb", "zo\u00eb", "ZO\u00cb ", " Zo\u0065\u0308", "\uff3ao\u00eb"],
     "Ann Lee": ["Ann Lee", "ann  lee", "ANN\tLEE"],
     "7": ["7", "007", "7.0", "\uff17", "7."],
+    "Bo": ["Bo", "B\u00ado", "\ufeffBo", "B\u200do", "Bo\ufe0f", "B\u034fo", "Bo\x7f", "\u202aBo\u202c"],
+    "\u0390": ["\u0390", "\u03aa\u0301", "\u03b9\u0308\u0301"],  # folded once, two of them differ
 }
 
 

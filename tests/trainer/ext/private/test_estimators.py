@@ -109,6 +109,7 @@ def test_slopes_are_those_of_the_values(loss):
     assert loss.bend(margin).max() <= loss.curvature
 
 
+@pytest.mark.usefixtures("coarse_accountant")
 @pytest.mark.parametrize("estimator", CLASSIFIERS, ids=lambda one: type(one).__name__)
 def test_with_much_budget_they_learn_and_the_promise_is_said(estimator):
     x, y = made()

@@ -75,5 +75,5 @@ def test_the_lock_is_what_the_script_of_locks_asks_for():
     )
     locked = oracles.LOCK.read_text()
     pins = [word.strip('"') for word in asked_for.split() if "==" in word]
-    assert len(pins) == 6
+    assert len(pins) == 8
     assert all(f"{pin} \\" in locked for pin in pins)

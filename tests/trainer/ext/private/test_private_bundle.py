@@ -32,6 +32,7 @@ from edgeveil.trainer.sealing.seal import keygen, seal
 from edgeveil.trainer.train import train
 from tests.support import audit_documents
 from tests.support.checkout import ROOT
+from tests.support.trial import short_audit
 
 pytestmark = pytest.mark.usefixtures("coarse_accountant")
 SCHEMAS = ROOT / "docs/reference/schemas"
@@ -75,15 +76,16 @@ def made(tmp_path_factory):
     """A folder with ``run``, ``export``, ``keys`` and ``digits.veil``, and the audit's document."""
     folder = tmp_path_factory.mktemp("digits")
     run = train(Recipe.parse(RECIPE), folder / "run")
-    export(run.folder, ["raspberry-pi5"], folder / "export", emit="both")
+    export(run.folder, ["coral-dev-board"], folder / "export", emit="both")
     with pytest.MonkeyPatch.context() as patch:
         for module in ("audit.audit", "attacks.run_all"):
             patch.setattr(f"edgeveil.trainer.{module}.adversaries", lambda: (Fixed(), CodeCounts()))
         patch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=1, trees=5))
-        patch.setattr(training_spending, "STEPS", 20_000)
-        patch.setattr(training_spending, "MEANS", 1000)
-        patch.setattr(head_spending, "FITS", 300)
+        patch.setattr(training_spending, "STEPS", 4000)
+        patch.setattr(training_spending, "MEANS", 200)
+        patch.setattr(head_spending, "FITS", 90)
         patch.setattr(retained, "section", lambda *_, **__: {})
+        short_audit.shuffle_less(patch)
         floor = about_label_only(audit_documents.document())  # cheap
         document = audit(folder / "export", artefact="tflite-int8", spending=True, label_only=floor)
     sent = [one for one in document["findings"] if "of" not in one]

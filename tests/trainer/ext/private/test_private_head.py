@@ -166,7 +166,7 @@ def test_without_private_the_head_ships_and_nothing_is_promised_of_it(run, tmp_p
     promise = {"epsilon": 5.0, "delta": 0.0, "unit": "row", "neighbours": "replace", "covers": "the head"}
     head = replace(Head.of_run(folder), promise=promise)
     head.save(folder)
-    exported = export(folder, ["workstation"], tmp_path / "export", emit="both")
+    exported = export(folder, ["coral-dev-board"], tmp_path / "export", emit="both")
     assert [one["name"] for one in exported.manifest["outputs"]] == ["frame", "label", "head"]
     assert "training" not in exported.manifest
     found = cover.head_section(exported.manifest, head.mechanism, promise)

@@ -40,7 +40,7 @@ def run(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def exported(run):
-    return exporting.export(run.folder, ["workstation"], run.folder.parent / "export")
+    return exporting.export(run.folder, ["coral-dev-board"], run.folder.parent / "export")
 
 
 def test_the_run_says_what_was_spent_on_whom(run):
@@ -95,7 +95,7 @@ def test_no_training_row_is_calibrated_on_or_sets_a_tolerance(run, tmp_path, mon
 
     monkeypatch.setattr(exporting.runners, "calibration", calibrated)
     monkeypatch.setattr(export.golden, "tolerance", tolerated)
-    exporting.export(run.folder, ["workstation"], tmp_path / "export")
+    exporting.export(run.folder, ["coral-dev-board"], tmp_path / "export")
     synthetic = golden.candidates(run.perturber()).x
     np.testing.assert_array_equal(seen["x"], synthetic)
     assert seen["rows"] == [len(synthetic)]
@@ -109,7 +109,7 @@ def test_calibration_on_the_slice_takes_the_sentence_away(run, tmp_path, monkeyp
         return samples(plain, fitted, rng)
 
     monkeypatch.setattr(exporting, "calibration_samples", on_the_slice)
-    found = cover.section(exporting.export(run.folder, ["workstation"], tmp_path / "export").manifest)
+    found = cover.section(exporting.export(run.folder, ["coral-dev-board"], tmp_path / "export").manifest)
     assert not found["given"]
     assert "the calibration depends on them without noise" in found["sentence"]
 
@@ -122,7 +122,7 @@ def test_marks_turned_to_data_take_the_sentence_away(run, tmp_path):
     told["training"]["marks"]["models"]["classifier"] = "data"
     del told["training"]["marks"]["tables"]["means"]
     path.write_text(json.dumps(told))
-    found = cover.section(exporting.export(folder, ["workstation"], tmp_path / "export").manifest)
+    found = cover.section(exporting.export(folder, ["coral-dev-board"], tmp_path / "export").manifest)
     assert found["unpaid"] == ["the network classifier", "the table means"]
     assert not found["given"]
 

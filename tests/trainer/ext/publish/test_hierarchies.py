@@ -59,7 +59,8 @@ def test_prefixes_and_trees():
     world = Tree(kind="tree", tree={"Europe": {"North": ["se", "no"]}, "Asia": {"East": ["jp"]}})
     assert world.rungs("se") == [("se", 0.0), ("North", 0.5), ("Europe", 0.5), ("*", 1.0)]
     assert world.rungs("jp")[1] == ("East", 0.0)
-    assert world.rungs("SE") is None
+    assert world.rungs(" SE ") == world.rungs("se")
+    assert world.rungs("sek") is None
 
 
 @pytest.mark.parametrize(

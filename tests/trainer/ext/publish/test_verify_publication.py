@@ -3,6 +3,7 @@
 import hashlib
 import json
 import shutil
+from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
@@ -12,6 +13,7 @@ from edgeveil.edge_runtime.errors import BadInput, BundleRefused
 from edgeveil.edge_runtime.signing.keys import public_key_line
 from edgeveil.trainer.ext.publish import frames, publishing
 from edgeveil.trainer.ext.publish.verify_publication import verify_publication
+from edgeveil.trainer.report import card_markdown
 from edgeveil.trainer.sealing import keys
 from tests.support import bundles
 from tests.support.publishing import archives
@@ -116,7 +118,7 @@ def card_of_another_name(made, folder):
 
 
 def other_format(made, folder):
-    signed_again(made, folder, format=2)
+    signed_again(made, folder, format=3)
 
 
 def fewer_alike(made, folder):
@@ -154,6 +156,20 @@ def test_each_fault_has_its_reason(made, copy, fault, reason):
     with pytest.raises(BundleRefused) as refused:
         verify_publication(copy, made["maker"])
     assert refused.value.reason == reason
+
+
+def test_a_publication_of_schema_1_is_still_verified_and_shown(tmp_path):
+    """Made and signed by the code of commit baecb1ef, with a bin called "other"."""
+    shutil.unpack_archive(Path(__file__).with_name("publication_of_schema_1.zip"), tmp_path)
+    assert verify_publication(tmp_path, tmp_path / "maker")["k"] >= 3
+    document = json.loads((tmp_path / "publication.json").read_bytes())
+    assert document["format"] == 1
+    for page in (card_markdown.text(document), card_markdown.render(document)):
+        assert "18 to below 40: 17, 40 to below 65: 21, 65 to below 91: 18, other: 1" in page
+    path = tmp_path / "publication.json"
+    path.write_text(path.read_text().replace('"other": 1', '"other": 0'))
+    with pytest.raises(BundleRefused, match="does not say what was signed"):
+        verify_publication(tmp_path, tmp_path / "maker")
 
 
 def test_names_of_parts_stay_in_the_folder(made, copy):

@@ -28,7 +28,7 @@ def run(tmp_path_factory):
 
 
 def test_what_ships_is_paid_for_and_the_sentence_stands(run, tmp_path):
-    made = export(run.folder, ["workstation"], tmp_path / "export")
+    made = export(run.folder, ["coral-dev-board"], tmp_path / "export")
     marks = made.manifest["training"]["marks"]
     assert marks["models"] == {"encoder": "private: DP-SGD on two slices, 0.9 of the budget"}
     assert marks["tables"] == {"pictures": "private: Gaussian mechanism, 0.1 of the budget"}

@@ -86,7 +86,7 @@ def test_a_held_codebook_ships_and_holds_on_the_interpreter(tmp_path):
     run, perturber = held(tmp_path, codes=2, synthesis="centroid")
     run.save_perturber(perturber)
     train_classifiers(run)
-    export(run.folder, ["workstation"], tmp_path / "out")
+    export(run.folder, ["coral-dev-board"], tmp_path / "out")
     folder = ExportFolder.open(tmp_path / "out")
     assert folder.manifest["stream"]["votes"] == 3
     pipeline = load_pipeline(parse(folder.manifest), folder.members, "tflite-int8")

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from edgeveil.trainer.datasets.adult import Coded
 from edgeveil.trainer.datasets.readings import checked_path
+from scripts.papers.adult import Coded
 
 SOURCE = "the UCI KDD Archive (kddcup.data_10_percent)"
 FILES = {"kddcup.data_10_percent.gz": "7bfaa8cef1350f72842018c32893e2fa4539d57efbb22f998eb74ecefc3da3b4"}
