@@ -33,13 +33,11 @@ class Takes:
         return self == Takes()
 
     def text(self) -> str:
-        """For people, in the words of the options."""
-        size = "" if self.size is None else f", --size {self.size[1]}x{self.size[0]}"
+        """For people, as ``--takes`` has it."""
+        size = "" if self.size is None else f", size={self.size[1]}x{self.size[0]}"
         gives = (self.gives_low, self.gives_high)
-        other = "" if gives == (self.low, self.high) else f", --gives {gives[0]:g}:{gives[1]:g}"
-        return (
-            f"--low {self.low:g}, --high {self.high:g}{other}, --layout {self.layout}, --colours {self.colours}{size}"
-        )
+        other = "" if gives == (self.low, self.high) else f", gives={gives[0]:g}:{gives[1]:g}"
+        return f"low={self.low:g}, high={self.high:g}{other}, layout={self.layout}, colours={self.colours}{size}"
 
 
 def ends(own: tuple[int, ...], takes: Takes, shape: tuple[int, ...]) -> tuple[Any, Any]:

@@ -31,14 +31,15 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        82_760,
+        83_780,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
-        "have it, the command tree, the cost of anybody's model, and one reader for each format of data.",
+        "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 1,020 more "
+        "bought wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
     ),
-    "spine lines": Budget(73_410, 52_000, "The product without ext/."),
+    "spine lines": Budget(74_420, 52_000, "The product without ext/; 1,010 lines bought wrap."),
     "modules": Budget(
-        420, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since."
+        423, 400, "The merge of 858 modules; each stage kind, network, probe and section is a file since; 3 are wrap's."
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -47,12 +48,14 @@ BUDGETS = {
     "scripts lines": Budget(
         7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
-    "words of docs": Budget(60_000, 60_000, "The target."),
+    "words of docs": Budget(
+        60_700, 60_000, "The target; 700 words bought the page Bring your own network and its recipe keys."
+    ),
     "tests lines": Budget(
-        74_480,
+        74_770,
         55_000,
-        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, and "
-        "of 86 public bug reports.",
+        "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
+        "86 public bug reports, and of wrap.",
     ),
 }
 

@@ -19,9 +19,11 @@ from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import check_given, export
 from edgeveil.trainer.export.folder import ExportFolder, check_place
-from edgeveil.trainer.perturbers.wrapped import Wrapped
+from edgeveil.trainer.ext.sweep.axes import settings
+from edgeveil.trainer.perturbers.wrapped import TAKES, Wrapped
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.data_section import data_at
+from edgeveil.trainer.recipe.messages import nearest
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.new import compose
@@ -30,11 +32,15 @@ from edgeveil.trainer.train import train
 
 # Of the recipe whose data are taken: what belongs to its own perturber.
 _OF_ITS_PERTURBER = ("perturber", "certificate", "spending", "private", "head")
+_PARTS = {
+    "gives": (r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)", "a range as 0:1"),
+    "size": (r"([1-9][0-9]*)x([1-9][0-9]*)", "a width and a height as 64x48"),
+}
 
 
 def wrap(
     model: str,
-    data: str,
+    data: str | Recipe,
     out: Path,
     *,
     profiles: Sequence[str] = (),
@@ -82,6 +88,20 @@ def wrap(
         raise
 
 
+def stated(texts: Sequence[str]) -> dict[str, Any]:
+    """Keys of ``[perturber]`` from what ``--takes`` gives: ``size=64x48``, ``gives=0:1``. Raises ``BadInput``."""
+    found = settings(texts, "--takes: expected KEY=VALUE such as low=-1")
+    for key, value in found.items():
+        if key not in TAKES:
+            raise BadInput(f"--takes {key}: expected one of {', '.join(TAKES)}{nearest(key, TAKES)}.")
+        if (parts := _PARTS.get(key)) is not None:
+            pattern, example = parts
+            if (match := re.fullmatch(pattern, str(value))) is None:
+                raise BadInput(f'--takes {key}: expected {example}; got "{value}".')
+            found[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
+    return found
+
+
 def run_of(out: Path) -> Path:
     """The folder of the run of an export folder: its name without ``-export``, or with ``-run``."""
     name = out.resolve().name
@@ -94,11 +114,12 @@ def _remove(run: Path, *, before: bool, replace: bool) -> None:
 
 
 def _recipe(
-    model: str, data: str, out: Path, takes: Mapping[str, Any], target: str | None, sensitive: str | None
+    model: str, data: str | Recipe, out: Path, takes: Mapping[str, Any], target: str | None, sensitive: str | None
 ) -> Recipe:
     """The recipe of the data with the model as its perturber. Raises ``BadInput``."""
-    source = data_at(data)
-    if ":" in source:
+    if isinstance(data, Recipe):
+        found = data
+    elif ":" in (source := data_at(data)):
         text, notes = compose(Given(source, target, sensitive), out.absolute(), kind="wrapped")
         for note in notes:
             say(note)
@@ -108,7 +129,8 @@ def _recipe(
     table = {key: value for key, value in found.model_dump(exclude_none=True).items() if key not in _OF_ITS_PERTURBER}
     for key in ("family", "also_sensitive"):
         table["data"].pop(key, None)
-    name = f"{Path(data).stem}-{Path(model).stem if Path(model).suffix else model}".lower()
+    of = found.name if isinstance(data, Recipe) else Path(data).stem
+    name = f"{of}-{Path(model).stem if Path(model).suffix else model}".lower()
     name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:80]
     section = {"kind": "wrapped", "model": model, **{key: value for key, value in takes.items() if value is not None}}
     about = {"name": name, "description": f"A given model on the data of {found.name}"[:200]}
@@ -116,6 +138,8 @@ def _recipe(
         Wrapped(**section)
     except ValidationError as error:
         (first, *_) = error.errors(include_url=False)
-        reason = first.get("ctx", {}).get("error", first["msg"])
-        raise BadInput(f"{model}: expected {reason}.") from None
+        if first["loc"]:  # of one key
+            expected = first["msg"].removeprefix("Input should be ")
+            raise BadInput(f"--takes {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
+        raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
     return Recipe.of_table({**table, **about, "perturber": section}, origin="wrap", folder=Path.cwd())

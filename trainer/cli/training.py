@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import typer
 from typer.exceptions import TyperException
@@ -184,19 +184,13 @@ def wrap(
         list[str] | None,
         typer.Option("--for", help="Board that must run it; may be repeated. Left out: every board that can."),
     ] = None,
-    low: Annotated[
-        float | None, typer.Option(help="What the model expects for the smallest value. Left out: found, and printed.")
-    ] = None,
-    high: Annotated[float | None, typer.Option(help="The same for the largest value.")] = None,
-    gives: Annotated[
-        str | None, typer.Option(metavar="LOW:HIGH", help="Range of what it gives, where that is another.")
-    ] = None,
-    layout: Annotated[
-        Literal["last", "first"] | None, typer.Option(help="Where it has channels. Left out: found by its shape.")
-    ] = None,
-    colours: Annotated[Literal["rgb", "bgr"], typer.Option(help="The order of colours that it takes.")] = "rgb",
-    size: Annotated[
-        str | None, typer.Option(metavar="WIDTHxHEIGHT", help="What it takes; samples are resized, and back.")
+    takes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="What a model expects, where it is not found: low=-1, high=1, gives=0:1 (range of its output), "
+            "layout=first (of channels), colours=bgr, size=WIDTHxHEIGHT; may be repeated.",
+        ),
     ] = None,
     target: Target = None,
     sensitive: Sensitive = None,
@@ -208,24 +202,15 @@ def wrap(
     as_json: Json = False,
 ) -> None:
     """Export a finished model, or a function such as a blur, as it is: checked, linted, ready to be audited."""
-    from edgeveil.trainer.wrap import run_of
+    from edgeveil.trainer.wrap import run_of, stated
     from edgeveil.trainer.wrap import wrap as wrap_model
 
-    ends = re.fullmatch(r"(-?[0-9.]+):(-?[0-9.]+)", gives or "0:1")
-    sides = re.fullmatch(r"([1-9][0-9]*)x([1-9][0-9]*)", size or "1x1")
-    if ends is None:
-        raise BadInput(f"--gives: expected a range as 0:1; got {gives}.")
-    if sides is None:
-        raise BadInput(f"--size: expected a width and a height as 64x48; got {size}.")
-    takes: dict[str, Any] = {"low": low, "high": high, "layout": layout, "colours": colours}
-    takes["gives"] = [float(end) for end in ends.groups()] if gives else None
-    takes["size"] = [int(sides[2]), int(sides[1])] if size else None
     folder = wrap_model(
         model,
         data,
         out,
         profiles=profiles or (),
-        takes=takes,
+        takes=stated(takes or ()),
         target=target,
         sensitive=sensitive,
         classifiers=classifiers,

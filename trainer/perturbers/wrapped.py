@@ -25,7 +25,8 @@ from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, name
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
-from edgeveil.trainer.graphs.files import read, read_keras
+from edgeveil.trainer.graphs.cost import read_keras
+from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.perturber import Perturber
@@ -50,6 +51,7 @@ RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
 OTHERWISE = 1e-3  # of the range: two passes of one kernel differ by less
 LEAST_SPREAD = 0.1  # of that of samples: below it, a range is none that a model works on
+TAKES = ("low", "high", "gives", "layout", "colours", "size")  # keys about what a model expects
 _KINDS = f"a file .{', .'.join(FILES)}"
 
 
@@ -165,7 +167,7 @@ class Wrapped(Perturber):
         if 2 * through.sum() > telling.sum():
             raise BadInput(
                 f"{self.model}: {through.sum()} of {telling.sum()} samples come out unchanged, so it hides nothing. "
-                "Give a model that perturbs, or state the range that it takes with --low and --high."
+                "Give a model that perturbs, or state the range that it takes: low and high."
             )
         return fitted, facts, said
 
@@ -173,7 +175,7 @@ class Wrapped(Perturber):
         """What the model takes, and whether some of it was found: ``u`` (n, *shape) are samples in the unit cube."""
         takes = Takes(layout=one.layout(self.layout, self.size), colours=self.colours)
         if self.colours == "bgr" and one.spec.shape[-1] != 3:
-            raise BadInput(f"--colours bgr: samples of three colours were expected; these are of {one.spec.shape}.")
+            raise BadInput(f"colours=bgr: samples of three colours were expected; these are of {one.spec.shape}.")
         if self.size is not None:
             takes = replace(takes, size=(self.size[0], self.size[1]))
         low, high, found = self.low, self.high, False
@@ -218,7 +220,7 @@ class _Model:
         own = self.spec.shape
         sample = own if size is None else (*size, own[-1])
         if size is not None and self.spec.kind != "image":
-            raise BadInput(f"--size is for pictures, and these are {self.spec.plural}: leave it out.")
+            raise BadInput(f"size is for pictures, and these are {self.spec.plural}: leave it out.")
         turned = (sample[-1], *sample[:-1])
         found = "last" if self.shape == sample else "first" if self.shape == turned and len(own) > 1 else None
         if stated == "first" and turned == sample == self.shape:
@@ -227,15 +229,15 @@ class _Model:
             resize = ""
             if self.spec.kind == "image" and len(self.shape) == 3:
                 high, wide = self.shape[:2] if self.shape[2] == own[2] else self.shape[1:]
-                resize = f", or add --size {wide}x{high}, by which samples are resized, and back"
+                resize = f", or add size={wide}x{high}, by which samples are resized, and back"
             raise BadInput(
                 f"{self.path}: a model of samples of the shape {sample} was expected, as the data have; it takes "
                 f"{self.shape}. Give one of that shape{resize}."
             )
         if stated is not None and stated != found:
             raise BadInput(
-                f"{self.path}: --layout {stated} was stated, and its input {self.shape} has channels {found}: the "
-                f"samples are {own}, channels last. Write --layout {found}."
+                f"{self.path}: layout={stated} was stated, and its input {self.shape} has channels {found}: the "
+                f"samples are {own}, channels last. Write layout={found}."
             )
         if self.gives != self.shape:
             raise BadInput(
@@ -257,7 +259,7 @@ class _Model:
         tried = ", ".join(f"{low:g} to {high:g}" for low, high in dict.fromkeys((*RANGES, own)))
         raise BadInput(
             f"{self.path}: with samples of the ranges {tried}, what it gives lies outside the same range, or hardly "
-            "varies. State what it expects with --low and --high, and what it gives with --gives; or give a model "
+            "varies. State what it expects as low and high, and what it gives as gives; or give a model "
             "whose output is a perturbed sample."
         )
 
@@ -270,9 +272,7 @@ class _Model:
         except (EdgeVeilError, ValueError, TypeError, RuntimeError) as error:  # of Keras, TensorFlow, an interpreter
             raise BadInput(f"{self.path} does not run here on a sample: {_first_line(error)}.") from None
         if not np.isfinite(v).all():
-            raise BadInput(
-                f"{self.path} gives values that are not finite for samples of the data: state --low, --high."
-            )
+            raise BadInput(f"{self.path} gives values that are not finite for samples of the data: state low and high.")
         return v
 
     def check(self, takes: Takes, u: np.ndarray) -> float:
@@ -293,7 +293,7 @@ class _Model:
         if self.spec.low is not None and outside > MOST_OUTSIDE:
             raise BadInput(
                 f"{self.path}: samples were expected, from {takes.gives_low:g} to {takes.gives_high:g}, and "
-                f"{outside:.0%} of what it gives lies outside. State --low and --high, and --gives where it gives "
+                f"{outside:.0%} of what it gives lies outside. State low and high, and gives where it gives "
                 "another range; or give a model whose output is a perturbed sample."
             )
         return outside

@@ -7,20 +7,30 @@ import zipfile
 import numpy as np
 import pytest
 
+from edgeveil.devices.flashing.flash import flash
+from edgeveil.devices.flashing.records import Facts, Wanted
+from edgeveil.devices.flashing.wheels import read_inputs
 from edgeveil.edge_runtime.api import Perturber, RawFrame
 from edgeveil.edge_runtime.bundle.reader import read_bundle
 from edgeveil.edge_runtime.bundle.trust_store import open_trust
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.models.filters import FUNCTIONS, Takes, ends, otsu
 from edgeveil.trainer import datasets
+from edgeveil.trainer.export import to_onnx, to_tflite
+from edgeveil.trainer.graphs.cost import read_keras
 from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing import seal as seal_module
 from edgeveil.trainer.sealing.keys import keygen
+from edgeveil.trainer.sealing.trust_file import TrustFolder
 from edgeveil.trainer.wrap import wrap
+from tests.support.boards import owners
 from tests.support.export_runs import prgan_run
+from tests.support.once import nightly_but
 
 MOST = 16.0  # of digits' values
+DRIVER = {"libedgetpu": "16.0"}
+HAS = {"numpy": "1.26.4", "tflite-runtime": "2.5.0", "onnxruntime": "1.11.0"}  # of a board
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +40,6 @@ def given(tmp_path_factory):
     import onnx
     from onnx import TensorProto
     from onnx import helper as of
-
-    from edgeveil.trainer.export import to_onnx, to_tflite
 
     folder, layers = tmp_path_factory.mktemp("given"), keras.layers
     run = prgan_run(folder / "run")
@@ -58,9 +66,7 @@ def given(tmp_path_factory):
     def squashed(h):
         return layers.Conv2D(1, 3, padding="same", activation="sigmoid")(h)
 
-    blur = save("blur", lambda h: FUNCTIONS["blur"].build(h, 1.0))
-    (folder / "blur.onnx").write_bytes(to_onnx.convert(blur, ["float32"])["float32"])
-    (folder / "blur.tflite").write_bytes(to_tflite.convert(blur, ["float32"])["float32"])
+    save("blur", lambda h: FUNCTIONS["blur"].build(h, 1.0))
     save("called", lambda h: squashed(layers.Dropout(0.5, name="drops")(h, training=True)))
     save("norm", lambda h: squashed(layers.BatchNormalization(name="norm")(h, training=True)))
     save("draws", lambda h: Drawing()(h))
@@ -126,24 +132,28 @@ def pooled(x, _):
     return smoothed(x, lambda i, j: (abs(i) <= 1) & (abs(j) <= 1))
 
 
-# What is given; the board; further keys; what it is by numpy; whether the file is in the bundle as it is.
+# What is given; the board; what it takes; what it is by numpy; whether the file is in the bundle as it is.
 WHOLE_WAY = [
-    ("blur.keras", "jetson-nano", {}, blurred, False),
-    ("blur.onnx", "jetson-nano", {}, blurred, True),
-    ("blur.tflite", "raspberry-pi-cpu", {}, blurred, True),
-    ("first.onnx", "jetson-nano", {"low": -1.0, "high": 1.0}, pooled, True),
-    ("blur:sigma=1", "jetson-nano", {}, blurred, False),
-    ("mosaic:4", "jetson-nano", {}, mosaic, False),
-    ("silhouette", "coral-usb", {}, silhouette, False),
+    ("blur.keras", "jetson-nano", (), blurred, False),  # by day the network of silhouette, which is converted too
+    ("blur.onnx", "jetson-nano", (), blurred, True),  # by day first.onnx
+    ("blur.tflite", "raspberry-pi-cpu", (), blurred, True),  # by day first.onnx: the same code for both formats
+    ("first.onnx", "jetson-nano", (("low", -1.0), ("high", 1.0)), pooled, True),
+    ("blur:sigma=1", "jetson-nano", (), blurred, False),  # by day silhouette
+    ("mosaic:4", "jetson-nano", (), mosaic, False),  # by day silhouette
+    ("silhouette", "coral-usb", (), silhouette, False),
 ]
 
 
-@pytest.mark.parametrize(("model", "board", "takes", "expected", "as_it_is"), WHOLE_WAY, ids=[w[0] for w in WHOLE_WAY])
-def test_it_ships_and_computes_what_it_did(
-    model, board, takes, expected, as_it_is, given, digits, tmp_path, monkeypatch, capsys
-):
-    monkeypatch.setattr(seal_module, "zipapp_bytes", lambda: b"the runtime as a zipapp")
-    file = given / model
+@pytest.mark.parametrize(
+    ("model", "board", "takes", "expected", "as_it_is"),
+    nightly_but(WHOLE_WAY, WHOLE_WAY[3], WHOLE_WAY[6]),
+    ids=[one[0] for one in WHOLE_WAY],
+)
+def test_it_ships_and_computes_what_it_did(model, board, takes, expected, as_it_is, given, digits, tmp_path, capsys):
+    file, takes = given / model, dict(takes)
+    if model in ("blur.onnx", "blur.tflite"):
+        to = to_onnx if file.suffix == ".onnx" else to_tflite
+        file.write_bytes(to.convert(read_keras(given / "blur.keras"), ["float32"])["float32"])
     exported = wrap(
         str(file) if file.exists() else model,
         str(given / "data.toml"),
@@ -159,11 +169,16 @@ def test_it_ships_and_computes_what_it_did(
     assert ("before" in exported.manifest["models"]) == bool(as_it_is and takes)
     assert max(row["max_abs"] for row in exported.report["parity"]) <= 1
     said = capsys.readouterr().err
-    assert "The function is" in said or f"{model} takes --low {takes.get('low', 0):g}" in said
+    assert "The function is" in said or f"{model} takes low={takes.get('low', 0):g}, " in said
     keys = keygen(tmp_path / "keys").parent
     seal_module.seal(tmp_path / "it-export", keys / "signing.key", tmp_path / "it.veil", allow_unaudited=True)
     sealed = read_bundle(tmp_path / "it.veil", open_trust(keys)).manifest
     assert set(sealed.models) == set(exported.manifest["models"])
+    root = TrustFolder.init(tmp_path / "root", [keys / "signing.pub"], passphrase=owners.SECRET).folder
+    facts = Facts("aarch64", "3.11.2", 10**10, False, True, True, interpreters=HAS, drivers=DRIVER)
+    inputs, flashed = read_inputs(tmp_path / "it.veil", board, root, None), owners.Watched(owners.Recorded(), facts)
+    plan = flash(inputs, flashed, Wanted("camera:0", ("none",)), dry_run=True).plan
+    assert [step.kind for step in plan.steps] == ["trust", "upload", "install", "service", "start"]
     threshold = otsu(digits.unit(digits.part("perturber").x))
     with Perturber.open(tmp_path / "it.veil", trust=keys) as perturber:  # tests itself on the golden vectors
         for x in digits.part("test").x[:4]:
@@ -180,16 +195,16 @@ REFUSED = [
     ("draws.keras", {}, "two passes over the same samples differ"),
     ("batch.keras", {}, "depends on the other samples of its batch"),
     ("draws.onnx", {}, "cannot ship: RandomNormalLike draws from a generator"),
-    ("blur.keras", {"layout": "first"}, r"--layout first was stated, and its input \(8, 8, 1\) has channels last"),
-    ("first.onnx", {"layout": "last"}, r"--layout last was stated, and its input \(1, 8, 8\) has channels first"),
+    ("blur.keras", {"layout": "first"}, r"layout=first was stated, and its input \(8, 8, 1\) has channels last"),
+    ("first.onnx", {"layout": "last"}, r"layout=last was stated, and its input \(1, 8, 8\) has channels first"),
     ("blur.keras", {"colours": "bgr"}, "samples of three colours were expected"),
     ("wide.keras", {}, "float32 was expected, and .* is float64"),
     ("wide.onnx", {}, "float32 was expected, and x is float64"),
-    ("large.keras", {}, r"of the shape \(8, 8, 1\) was expected.* it takes \(16, 16, 1\).* add --size 16x16"),
+    ("large.keras", {}, r"of the shape \(8, 8, 1\) was expected.* it takes \(16, 16, 1\).* add size=16x16"),
     ("open.onnx", {}, r"every size fixed was expected.*\(-1, 8, 8, 1\)"),
     ("two.keras", {}, "one input and one output was expected; it has 2 and 1"),
     ("logits.keras", {}, r"an output of the input's kind was expected.* it gives \(2,\)"),
-    ("outside.keras", {}, "lies outside the same range, or hardly varies. State what it expects with --low"),
+    ("outside.keras", {}, "lies outside the same range, or hardly varies. State what it expects as low"),
     ("outside.keras", {"low": 0.0, "high": 1.0}, r"\d+% of what it gives lies outside"),
     ("same.keras", {}, "samples come out unchanged, so it hides nothing"),
     ("code.keras", {}, "has a layer Lambda, which brings code of its own"),
@@ -239,12 +254,21 @@ def test_colours_axes_and_size_come_back():
         (["m.pt2"], "pip install torch onnxscript"),
         (["m.txt"], "or blur:sigma=6, mosaic:8, silhouette"),
         (["blur:much"], "expected blur:sigma=6, or another number"),
-        (["blur:sigma=1", "--low", "0", "--high", "1"], "expected no low, high"),
-        (["blur:sigma=1", "--size", "8"], "--size: expected a width and a height"),
-        (["blur:sigma=1", "--gives", "1"], "--gives: expected a range"),
-        (["blur.keras", "--low", "1"], "expected low and high, or neither"),
-        (["blur.onnx", "--for", "coral-usb"], "ships as it is, as onnx-float32, and coral-usb does not run that"),
-        (["gelu.keras", "--for", "coral-usb"], "does not pass the lint for coral-usb"),  # after D_y and D_z
+        (["blur:sigma=1", "--takes", "low=0", "--takes", "high=1"], "expected no low, high"),
+        (["blur:sigma=1", "--takes", "size=8"], '--takes size: expected a width and a height as 64x48; got "8"'),
+        (["blur:sigma=1", "--takes", "gives=1"], '--takes gives: expected a range as 0:1; got "1"'),
+        (["blur:sigma=1", "--takes", "colour=bgr"], 'colours, size (did you mean "colours"?)'),
+        (["blur:sigma=1", "--takes", "low"], '--takes: expected KEY=VALUE such as low=-1; got "low"'),
+        (["blur.keras", "--takes", "low=dark"], "--takes low: "),
+        (["blur.keras", "--takes", "layout=middle"], "--takes layout: "),
+        (["blur.keras", "--takes", "low=1"], "expected low and high, or neither"),
+        (
+            ["first.onnx", "--takes", "low=0", "--takes", "high=1", "--for", "coral-usb"],
+            "ships as it is, as onnx-float32, and coral-usb does not run that",
+        ),
+        pytest.param(  # after D_y and D_z; by day the word above
+            ["gelu.keras", "--for", "coral-usb"], "does not pass the lint for coral-usb", marks=pytest.mark.nightly
+        ),
     ],
 )
 def test_a_wrong_word_ends_with_2_and_leaves_nothing(words, sentence, given, tmp_path, edgeveil, monkeypatch):
