@@ -57,6 +57,7 @@ __all__ = [
     "new_recipe",
     "open_bundle",
     "train",
+    "wrap",
 ]
 
 
@@ -80,26 +81,31 @@ def new_recipe(
     """
     from pathlib import Path
 
-    from edgeveil.edge_runtime.errors import BadInput
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.scaffold.given import Given
     from edgeveil.trainer.scaffold.new import write_recipe
 
     place = Path(out)
-    if not isinstance(data, str):
-        is_frame = hasattr(data, "to_csv")
-        file = place.with_suffix(".csv" if is_frame else ".npz")
-        if file.exists() or place.exists():
-            raise BadInput(f"{file if file.exists() else place} exists and is not overwritten. Name another recipe.")
-        if is_frame:
-            data.to_csv(file, index=False)
-        else:
-            import numpy as np
-
-            np.savez(file, **data)
-        data = f"{file.suffix[1:]}:{file}"
+    data = data if isinstance(data, str) else _address(data, place)
     write_recipe(Given(data, **columns), place, kind=kind, trial=trial)  # type: ignore[arg-type]
     return Recipe.find(place)
+
+
+def _address(data: "Any", place: "Path") -> str:
+    """The address of arrays by name or of a data frame, which are written next to ``place``. Raises ``BadInput``."""
+    from edgeveil.edge_runtime.errors import BadInput
+
+    is_frame = hasattr(data, "to_csv")
+    file = place.with_suffix(".csv" if is_frame else ".npz")
+    if file.exists() or place.exists():
+        raise BadInput(f"{file if file.exists() else place} exists and is not overwritten. Name another recipe.")
+    if is_frame:
+        data.to_csv(file, index=False)
+    else:
+        import numpy as np
+
+        np.savez(file, **data)
+    return f"{file.suffix[1:]}:{file}"
 
 
 def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = None) -> "Recipe":
@@ -194,6 +200,60 @@ def export(
     boards = [profiles] if isinstance(profiles, str) else list(profiles)
     samples = None if pool is None else receiver_pool(Run.open(Path(run)), pool)
     return export_run(Path(run), boards, Path(out), all_formats=all_formats, emit=emit, pool=samples, replace=replace)
+
+
+def wrap(
+    model: "Any",
+    data: "Any",
+    out: "str | Path",
+    *,
+    profiles: "Sequence[str]" = (),
+    takes: "Mapping[str, Any] | None" = None,
+    target: "str | None" = None,
+    sensitive: "str | None" = None,
+    classifiers: "str | Path | None" = None,
+    budget: str = "full",
+    replace: bool = False,
+) -> "ExportFolder":
+    """Make an export folder of a finished model, or of a function such as a blur, as ``edgeveil wrap`` does.
+
+    ``model`` is a file .keras, .onnx or .tflite, a Keras model, which is saved next to ``out``, or ``"blur:sigma=6"``,
+    ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what ``new_recipe`` takes, with ``target`` and
+    ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can. ``takes`` is what the model
+    expects, as ``[perturber]`` of a recipe has it: ``{"low": -1, "high": 1, "layout": "first"}``. D_y and D_z are
+    trained for the audit under ``budget``, or taken from the run ``classifiers``. The run goes next to ``out``.
+
+    Returns the export folder. Raises ``BadInput``.
+
+        >>> wrap("blur:sigma=1", load_recipe("runs/digits/recipe.toml"), "runs/blur-export", profiles=["workstation"],
+        ...      classifiers="runs/digits", budget="quick").manifest["perturber"]["kind"]
+        'wrapped'
+    """
+    from pathlib import Path
+
+    from edgeveil.edge_runtime.errors import BadInput
+    from edgeveil.trainer.recipe.schema import Recipe
+    from edgeveil.trainer.wrap import wrap as wrap_model
+
+    place = Path(out)
+    if hasattr(model, "save"):
+        file = place.with_suffix(".keras")
+        if file.exists() and not replace:
+            raise BadInput(f"{file} exists and is not overwritten. Name another export folder.")
+        model.save(file)
+        model = file
+    return wrap_model(
+        str(model),
+        data if isinstance(data, str | Recipe) else _address(data, place),
+        place,
+        profiles=profiles,
+        takes=takes,
+        target=target,
+        sensitive=sensitive,
+        classifiers=None if classifiers is None else Path(classifiers),
+        budget=budget,
+        replace=replace,
+    )
 
 
 def audit(

@@ -21,6 +21,7 @@ from edgeveil.trainer.cli.common import (
     print_either,
     print_json,
 )
+from edgeveil.trainer.cli.recipes import Sensitive, Target
 from edgeveil.trainer.cli.tree import HERE, MAKE, SHIP, Verb, app
 from edgeveil.trainer.progress import say
 
@@ -165,6 +166,63 @@ def export(
         say(folder.text())
         first = next(iter(folder.manifest["preference"]), "numpy")
         say(f"The artefacts are in {out}. Next: edgeveil audit {out} --artefact {first}")
+
+
+@app.command(
+    rich_help_panel=SHIP, epilog="Example: edgeveil wrap blur:sigma=1 --data digits --for workstation --out blur-export"
+)
+def wrap(
+    model: Annotated[
+        str,
+        typer.Argument(help="A .keras, .onnx or .tflite file; or blur:sigma=6, mosaic:8, silhouette, for pictures."),
+    ],
+    data: Annotated[
+        str, typer.Option(metavar="SOURCE", help="Samples, as of recipe new, or a recipe, whose data are taken.")
+    ],
+    out: Annotated[Path, typer.Option(help="Export folder to write; the run goes next to it.")],
+    profiles: Annotated[
+        list[str] | None,
+        typer.Option("--for", help="Board that must run it; may be repeated. Left out: every board that can."),
+    ] = None,
+    takes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE",
+            help="What a model expects, where it is not found: low=-1, high=1, gives=0:1 (range of its output), "
+            "layout=first (of channels), colours=bgr, size=WIDTHxHEIGHT; may be repeated.",
+        ),
+    ] = None,
+    target: Target = None,
+    sensitive: Sensitive = None,
+    classifiers: Annotated[
+        Path | None, typer.Option(help="Folder of a run whose classifiers to reuse: same data, slices and seed.")
+    ] = None,
+    budget: Budget = "full",
+    replace: Replace = False,
+    as_json: Json = False,
+) -> None:
+    """Export a finished model, or a function such as a blur, as it is: checked, linted, ready to be audited."""
+    from edgeveil.trainer.wrap import run_of, stated
+    from edgeveil.trainer.wrap import wrap as wrap_model
+
+    folder = wrap_model(
+        model,
+        data,
+        out,
+        profiles=profiles or (),
+        takes=stated(takes or ()),
+        target=target,
+        sensitive=sensitive,
+        classifiers=classifiers,
+        budget=budget,
+        replace=replace,
+    )
+    if as_json:
+        print_json(folder.report)
+    else:
+        say(folder.text())
+        first = folder.manifest["preference"][0]
+        say(f"The run is in {run_of(out)}, the artefacts are in {out}. Next: edgeveil audit {out} --artefact {first}")
 
 
 @app.command(rich_help_panel=SHIP, epilog="Example: edgeveil seal runs/mnist-export --key keys/signing.key")

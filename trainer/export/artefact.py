@@ -10,9 +10,9 @@ from typing import Any
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.runners import tensor_names
 from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs
+from edgeveil.trainer.graphs.macs import Cost, Graph, Tensor, graph_macs, keras_macs
 from edgeveil.trainer.recipe.perturber import of_kind
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import FittedPerturber, GivenFile
 
 # The manifest's entry for one artefact: its tensors, read from the file that ships.
 
@@ -51,6 +51,13 @@ def _tensor(name: str, tensors: Any) -> dict[str, Any]:
         "scale": tensor.scales[0] if tensor.scales else None,
         "zero_point": tensor.zero_points[0] if tensor.scales else None,
     }
+
+
+def network_macs(network: Any) -> Cost:
+    """The cost of a perturber's Keras model, or of the file in its place. Raises ``BadInput`` as both counters do."""
+    if isinstance(network, GivenFile):
+        return graph_macs(read(network.data, network.entry["format"]))
+    return keras_macs(network)
 
 
 # The artefact variants (format, precision, batch) that a kind of perturber can have.
@@ -122,13 +129,11 @@ class Artefact:
         inputs, outputs = tensor_names(fitted, model)
         graph = read(data, self.format)
         self.data[model], self.graphs[model], self.costs[model] = data, graph, graph_macs(graph)
-        suffix = "npz" if self.format == "numpy" else self.format
+        file = f"artefacts/{model}.{self.name}.{'npz' if self.format == 'numpy' else self.format}"
+        network = fitted.models[model]
+        if isinstance(network, GivenFile):
+            self.entries[model] = {**network.entry, "file": file, "tolerance": {"max_abs": 0.0}}
+            return
         self.entries[model] = artefact_entry(
-            data,
-            graph,
-            file=f"artefacts/{model}.{self.name}.{suffix}",
-            precision=self.precision,
-            inputs=inputs,
-            outputs=outputs,
-            max_abs=0.0,
+            data, graph, file=file, precision=self.precision, inputs=inputs, outputs=outputs, max_abs=0.0
         )

@@ -25,20 +25,20 @@ from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.readings import EXTREMES, UNREADABLE
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export import artefact, board_report, folder, golden, manifest, runners
-from edgeveil.trainer.export.artefact import Artefact
+from edgeveil.trainer.export.artefact import Artefact, network_macs
 from edgeveil.trainer.export.compilers import compiled
 from edgeveil.trainer.export.compilers.quantising import Quantising
 from edgeveil.trainer.export.compilers.vendors import check_compilers, compile_for
 from edgeveil.trainer.export.folder import ExportFolder, check_place, write
-from edgeveil.trainer.export.manifest import PACKAGES, lint, refuse
+from edgeveil.trainer.export.manifest import PACKAGES, Finding, lint, refuse
 from edgeveil.trainer.export.to_onnx import with_head
 from edgeveil.trainer.ext.private import DATA, PUBLIC
-from edgeveil.trainer.graphs.macs import Graph, keras_macs
+from edgeveil.trainer.graphs.macs import Graph
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.progress import progress, say
 from edgeveil.trainer.recipe.perturber import of_kind
 from edgeveil.trainer.results import code_of, locked
-from edgeveil.trainer.runs.fitted import FittedPerturber
+from edgeveil.trainer.runs.fitted import FittedPerturber, GivenFile
 from edgeveil.trainer.runs.run import Head, Run, package_versions
 from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
@@ -224,7 +224,7 @@ def _first(values: Outputs) -> dict[str, np.ndarray]:
 
 
 def _costs(model: str, network: Any, made: Sequence[Artefact]) -> dict[str, Any]:
-    found = {"keras": keras_macs(network), **{one.name: one.costs[model] for one in made}}
+    found = {"keras": network_macs(network), **{one.name: one.costs[model] for one in made}}
     return {"model": model, **{name: cost._asdict() for name, cost in found.items()}}
 
 
@@ -242,6 +242,7 @@ def export(
     compiler_python: Path | None = None,
     resume: bool = False,
     replace: bool = False,
+    leave_out: bool = False,
 ) -> ExportFolder:
     """Export the run in the folder ``run`` for boards, by name or TOML file, into the folder ``out``.
 
@@ -250,7 +251,8 @@ def export(
     ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
     that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
-    next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name. Raises
+    next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name.
+    ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that says why. Raises
     ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
@@ -263,6 +265,7 @@ def export(
         check_place(out, replace=replace)
         with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:
             how: dict[str, Any] = {"all_formats": all_formats, "emit": emit, "pool": pool, "python": compiler_python}
+            how["leave_out"] = leave_out
             return _export(source, chosen, out, kept, check, **how)
 
 
@@ -277,6 +280,7 @@ def _export(
     emit: str,
     pool: np.ndarray | None,
     python: Path | None,
+    leave_out: bool,
 ) -> ExportFolder:
     load_tensorflow()
     fitted = source.perturber()
@@ -286,8 +290,10 @@ def _export(
         fitted = of_kind(fitted.kind).as_code(fitted, source.dataset().part("perturber").x, pool)
     if emit == "both":
         fitted = with_head(fitted, Head.of_run(source.folder))
-    made = [Artefact(name) for name in board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)]
-    made = made if fitted.models else []
+    wanted = board_report.wanted(chosen, all_formats=all_formats, kind=fitted.kind)
+    if fitted.given is not None:
+        chosen, wanted = _that_take(fitted.given, chosen, wanted, leave_out=leave_out)
+    made = [Artefact(name) for name in wanted] if fitted.models else []
     if fitted.models and not made:
         raise BadInput(
             f"None of these boards runs an artefact that a perturber of the kind {fitted.kind!r} can have: "
@@ -301,6 +307,8 @@ def _export(
 
         calibration, calibrated = calibration_of(source, fitted) if made else ({}, DATA)
         _convert(fitted, made, calibration, kept, advance)
+        if leave_out:
+            made, chosen = _that_pass(made, chosen)
         findings = _lint(made, chosen)
         advance()
         manifest, members, report = measure(source, fitted, made, chosen, kept, advance, calibrated)
@@ -346,7 +354,12 @@ def _convert(
     if not made:
         return
     for model, network in fitted.models.items():
-        keras_macs(network)  # refuses what cannot be counted before the slow part
+        network_macs(network)  # refuses what cannot be counted before the slow part
+        if isinstance(network, GivenFile):
+            for one in made:
+                one.add(fitted, model, network.data)
+                advance()
+            continue
         weights = {str(number): value for number, value in enumerate(network.get_weights())}
         for name, batch in sorted({(one.format, one.batch) for one in made}):
             mine = [one for one in made if (one.format, one.batch) == (name, batch)]
@@ -379,6 +392,57 @@ def _files(
     else:
         files = (to_tflite if name == "tflite" else to_onnx).convert(network, precisions, calibration, batch=batch)
     return {precision: np.frombuffer(data, np.uint8) for precision, data in files.items()}
+
+
+def check_given(fitted: FittedPerturber, chosen: Sequence[Profile]) -> None:
+    """Raise ``BadInput`` where one of these boards does not run the file that was given; None was: no finding yet."""
+    if fitted.given is None:
+        return
+    _that_take(fitted.given, chosen, [fitted.given], leave_out=False)
+    one = Artefact(fitted.given)
+    for model, network in fitted.models.items():
+        if isinstance(network, GivenFile):
+            one.add(fitted, model, network.data)
+    _lint([one], chosen)
+
+
+def _that_take(
+    given: str, chosen: Sequence[Profile], wanted: Sequence[str], *, leave_out: bool
+) -> tuple[list[Profile], list[str]]:
+    """The boards that run the file that was given, and its name where it is wanted. Raises ``BadInput`` without any."""
+    taking = [profile for profile in chosen if artefact.runs_on(given, profile.artefacts)]
+    others = [profile.name for profile in chosen if profile not in taking]
+    if others and leave_out:
+        say(f"Left out, since the file that was given is {given}, which they do not run: {', '.join(others)}.")
+    if given not in wanted or (others and not leave_out):
+        raise BadInput(
+            f"The file that was given ships as it is, as {given}, and {', '.join(others) or 'no board'} does not run "
+            "that: name other boards with --for, or give the Keras model, which is converted."
+        )
+    return taking, [given]
+
+
+def _that_pass(made: Sequence[Artefact], chosen: Sequence[Profile]) -> tuple[list[Artefact], list[Profile]]:
+    """Those that pass the lint, after a line about each other one. Raises ``BadInput`` with the findings if none do."""
+
+    def failures(one: Artefact, profile: Profile | None) -> list[Finding]:
+        return [found for graph in one.graphs.values() for found in lint(graph, one.precision, profile)]
+
+    whole = [one for one in made if not failures(one, None)]
+    passing = []
+    for profile in chosen:
+        mine = [one for one in whole if artefact.runs_on(one.name, profile.artefacts)]
+        found = [finding for one in mine for finding in failures(one, profile)]
+        if mine and not found:
+            passing.append(profile)
+            say(f"{profile.name} can run {', '.join(one.name for one in mine)}.")
+        else:
+            why = found or [finding for one in made for finding in failures(one, profile)]
+            more = f" ({len(why) - 1} more)" if len(why) > 1 else ""
+            say(f"{profile.name} is left out: {why[0].text() if why else 'it runs none of the artefacts'}{more}")
+    if not passing:
+        return list(made), list(chosen)  # the lint then says all that is wrong
+    return [one for one in whole if any(artefact.runs_on(one.name, p.artefacts) for p in passing)], passing
 
 
 def _lint(made: Sequence[Artefact], chosen: Sequence[Profile]) -> list[dict[str, Any]]:

@@ -92,7 +92,8 @@ class ExportFolder:
         lines += [
             f"  {row['profile']:18} {row['artefact'] or '-':19} {row['status']}" for row in self.report["profiles"]
         ]
-        lines.append("Compared with Keras, in units of x':")
+        what = "what was given" if self.manifest["perturber"]["kind"] == "wrapped" else "Keras"
+        lines.append(f"Compared with {what}, in units of x':")
         lines.append(table(self.report["parity"]))
         for name, tolerance in self.report["tolerance"].items():
             if tolerance["loose"]:

@@ -21,10 +21,10 @@ from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.pipeline.reconstruction import self_test
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export import artefact as variants
-from edgeveil.trainer.export.artefact import Artefact, artefact_entry
+from edgeveil.trainer.export.artefact import Artefact, artefact_entry, network_macs
 from edgeveil.trainer.export.golden import Golden
 from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.graphs.macs import Graph, Op, Tensor, keras_macs
+from edgeveil.trainer.graphs.macs import Graph, Op, Tensor
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.recipe.training_sections import CountedBy
 from edgeveil.trainer.runs.fitted import FittedPerturber
@@ -343,7 +343,7 @@ def build(
             "target_classes": list(dataset.y_names),
         },
         "models": {
-            model: {**keras_macs(network)._asdict(), "artefacts": {one.name: one.entries[model] for one in made}}
+            model: {**network_macs(network)._asdict(), "artefacts": {one.name: one.entries[model] for one in made}}
             for model, network in fitted.models.items()
         },
         "preference": names,

@@ -290,7 +290,24 @@ def _of(error: BaseException, file: str = "") -> str:
     return f"{type(error).__name__}: {told[:200].rstrip('.')}{where}"
 
 
-# A classifier that the user has trained.
+# A model of a file.
+
+
+def read_given(path: Path) -> tuple[Any, Any]:
+    """A user's saved Keras model, and its config, which is looked at before Keras reads the file. Raises ``BadInput``
+    where that is none, or would run code of its own."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            config = json.loads(archive.read("config.json"))
+    except FileNotFoundError:
+        raise BadInput(f"A model was expected at {path}; there is no such file.") from None
+    except (zipfile.BadZipFile, KeyError, ValueError, OSError):
+        raise BadInput(
+            f"{path} is no file of model.save(FILE.keras), and nothing else is read, a pickle least of all."
+        ) from None
+    if foreign := foreign_parts(config):
+        raise BadInput(f"{path.name} has {foreign}, whose code would be run: build it of Keras' own layers.")
+    return read_keras(path), config
 
 
 class Trained:
@@ -303,16 +320,7 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
-        try:
-            with zipfile.ZipFile(self.path) as archive:
-                config = json.loads(archive.read("config.json"))
-        except FileNotFoundError:
-            raise BadInput(f"A trained classifier was expected at {self.path}; there is no such file.") from None
-        except (zipfile.BadZipFile, KeyError, ValueError, OSError):
-            raise BadInput(f"{self.path} is no file of model.save(FILE.keras), and nothing else is read.") from None
-        if foreign := foreign_parts(config):  # before Keras reads it
-            raise BadInput(f"{self.path.name} has {foreign}, whose code would be run: build it of Keras' own layers.")
-        self.model = checked(read_keras(self.path), self.path.name, Spec(shape, classes))
+        self.model = checked(read_given(self.path)[0], self.path.name, Spec(shape, classes))
 
     def classifier(self, section: Given) -> Any:
         """A model from the unit cube to logits, with what ``section`` states before the user's model."""

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from edgeveil.edge_runtime.backends import open_backend
 from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.stages import preprocess
@@ -86,7 +87,8 @@ class FittedPerturber:
 
     ``stages``, ``outputs`` and ``input`` are the manifest's own (docs/reference/bundle-format.md), so the pipeline that
     runs on the board runs here too, with Keras in place of an interpreter. ``models`` maps a model's name to a Keras
-    model whose input and output *names* are those the artefact stage uses. ``tables`` maps a name to an array.
+    model whose input and output *names* are those the artefact stage uses, or to a ``GivenFile``. ``tables`` maps a
+    name to an array.
     ``stream`` is the manifest's too: None for single releases; and so are ``spending`` and ``training``: None without a
     promise, about releases and about the people it was trained on.
     """
@@ -152,12 +154,20 @@ class FittedPerturber:
         middle = np.full((len(x), *self.input.shape), 0.5, np.float32)
         return preprocess.to_raw(self.input.dtype, self.input.low, self.input.high)(middle)
 
-    def runners(self) -> dict[str, KerasRunner]:
+    @property
+    def given(self) -> str | None:
+        """The one artefact that it can have (``tflite-float32``), where a file of that format ships as it was given."""
+        return next((model.artefact for model in self.models.values() if isinstance(model, GivenFile)), None)
+
+    def runners(self) -> dict[str, Any]:
         """Its networks behind the pipeline's interface."""
-        return {name: KerasRunner(model) for name, model in self.models.items()}
+        return {
+            name: model.runner() if isinstance(model, GivenFile) else KerasRunner(model)
+            for name, model in self.models.items()
+        }
 
     def save(self, folder: Path) -> None:
-        """Write ``perturber.json``, ``NAME.keras`` and ``NAME.npy`` into an existing empty folder."""
+        """Write ``perturber.json``, ``NAME.keras`` (or a given file) and ``NAME.npy`` into an existing empty folder."""
         for name, model in self.models.items():
             model.save(folder / f"{name}.keras")
         for name, table in self.tables.items():
@@ -178,7 +188,12 @@ class FittedPerturber:
             input=InputSpec.from_json(text["input"]),
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),
-            models={name: keras.models.load_model(folder / f"{name}.keras") for name in text["models"]},
+            models={
+                name: keras.models.load_model(path)
+                if (path := folder / f"{name}.keras").is_file()
+                else GivenFile.load(path.with_suffix(".json"))
+                for name in text["models"]
+            },
             tables={name: np.load(folder / f"{name}.npy", allow_pickle=False) for name in text["tables"]},
             identity_allowed=facts["identity_allowed"],
             substituted=facts["substituted"],
@@ -225,6 +240,37 @@ def constant(x: np.ndarray) -> np.ndarray:
     """Which samples x (n, ...) have one value everywhere: bool (n,)."""
     flat = x.reshape(len(x), -1)
     return flat.min(axis=1) == flat.max(axis=1)
+
+
+@dataclass(frozen=True)
+class GivenFile:
+    """A network that ships byte for byte as it was given, in place of a Keras model.
+
+    ``entry`` is the manifest's of that artefact: its tensors have the names that the artefact stage uses.
+    """
+
+    data: bytes
+    entry: Mapping[str, Any]
+
+    @property
+    def artefact(self) -> str:
+        """Its name as an artefact: ``tflite-int8``."""
+        return f"{self.entry['format']}-{self.entry['precision']}"
+
+    def runner(self, kernels: str = "production") -> Any:
+        """The file on the first interpreter here. Raises ``DeviceFailed`` where none opens it."""
+        return open_backend(self.entry["format"], self.data, self.entry, kernels=kernels)
+
+    def save(self, path: Path) -> None:
+        """Write it next to ``path``, where a Keras model would be: the file, and its entry as JSON."""
+        path.with_suffix(f".{self.entry['format']}").write_bytes(self.data)
+        path.with_suffix(".json").write_text(json.dumps(dict(self.entry)))
+
+    @classmethod
+    def load(cls, entry: Path) -> GivenFile:
+        """Read back what ``save`` wrote; ``entry`` is the path of the JSON."""
+        facts = json.loads(entry.read_text())
+        return cls(entry.with_suffix(f".{facts['format']}").read_bytes(), facts)
 
 
 class KerasRunner:

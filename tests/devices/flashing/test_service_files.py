@@ -24,7 +24,7 @@ from edgeveil.edge_runtime.errors import BadInput, DeviceFailed
 from edgeveil.edge_runtime.signing.keys import read_public_key
 from tests.support import bundles
 from tests.support.boards import owners
-from tests.support.boards.owners import Recorded
+from tests.support.boards.owners import Recorded, Watched
 
 ROOT = "/opt/edgeveil"
 PI = profiles.load("raspberry-pi-cpu")
@@ -266,17 +266,6 @@ def test_only_a_runtime_that_crashed_or_is_missing_is_followed_by_the_one_before
     line = next(line for line in filled.decode().splitlines() if line.startswith("ExecStart="))
     done = subprocess.run(shlex.split(line.partition("=")[2]), check=False)
     assert ((tmp_path / "ran").read_text().split(), done.returncode) == (ran, code)
-
-
-class Watched(Board):
-    """A board of known facts."""
-
-    def __init__(self, line, known):
-        self.said, self.known = [], known
-        super().__init__(line, say=self.said.append)
-
-    def facts(self, accelerator=None):
-        return self.known
 
 
 def test_a_dry_run_shows_the_very_steps_that_are_then_executed(tmp_path, monkeypatch):

@@ -56,3 +56,14 @@ class Recorded:
 
     def close(self):
         pass
+
+
+class Watched(board.Board):
+    """A board of known facts."""
+
+    def __init__(self, line, known):
+        self.said, self.known = [], known
+        super().__init__(line, say=self.said.append)
+
+    def facts(self, accelerator=None):
+        return self.known

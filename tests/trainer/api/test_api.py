@@ -25,7 +25,7 @@ from tests.support import once
 from tests.support.checkout import ROOT
 from tests.support.trial import short_audit
 
-CALLS = ("load_recipe", "new_recipe", "train", "export", "audit", "open_bundle")
+CALLS = ("load_recipe", "new_recipe", "train", "export", "audit", "open_bundle", "wrap")
 RUNTIME = ("PerturbedFrame", "Perturber", "RawFrame", "EdgeVeilError", "FrameDropped")
 ERRORS = ("BadInput", "BundleRefused", "DeviceFailed", "LimitNotMet", "PrivacyStop")
 SOURCE = ROOT / "trainer" / "api" / "__init__.py"

@@ -62,9 +62,11 @@ def parse(text: str) -> Axis:
     return Axis(key, tuple(found))
 
 
-def settings(texts: Sequence[str]) -> dict[str, Any]:
+def settings(
+    texts: Sequence[str], expected: str = "--set: expected KEY=VALUE such as budget.epochs=3"
+) -> dict[str, Any]:
     """Keys of a recipe and their values from ``key=value`` each: TOML, and bare words are text. Raises ``BadInput``."""
-    halves = (_halves(text, "--set: expected KEY=VALUE such as budget.epochs=3") for text in texts)
+    halves = (_halves(text, expected) for text in texts)
     return {key: _value(value) for key, value in halves}
 
 

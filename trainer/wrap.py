@@ -1,0 +1,145 @@
+"""From a finished model, or a plain function, to an export folder: what ``edgeveil wrap`` does.
+
+The run of it is one as any other: D_y and D_z are trained on the data, for the audit, and the perturber is the model as
+it is (``trainer.perturbers.wrapped``).
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from pydantic import ValidationError
+
+from edgeveil.devices import profiles as board_profiles
+from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
+from edgeveil.trainer import datasets
+from edgeveil.trainer.export.export import check_given, export
+from edgeveil.trainer.export.folder import ExportFolder, check_place
+from edgeveil.trainer.ext.sweep.axes import settings
+from edgeveil.trainer.perturbers.wrapped import TAKES, Wrapped
+from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.data_section import data_at
+from edgeveil.trainer.recipe.messages import nearest
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.scaffold.given import Given
+from edgeveil.trainer.scaffold.new import compose
+from edgeveil.trainer.tensorflow_quiet import load_tensorflow
+from edgeveil.trainer.train import train
+
+# Of the recipe whose data are taken: what belongs to its own perturber.
+_OF_ITS_PERTURBER = ("perturber", "certificate", "spending", "private", "head")
+_PARTS = {
+    "gives": (r"(-?\d+(?:\.\d+)?):(-?\d+(?:\.\d+)?)", "a range as 0:1"),
+    "size": (r"([1-9][0-9]*)x([1-9][0-9]*)", "a width and a height as 64x48"),
+}
+
+
+def wrap(
+    model: str,
+    data: str | Recipe,
+    out: Path,
+    *,
+    profiles: Sequence[str] = (),
+    takes: Mapping[str, Any] | None = None,
+    target: str | None = None,
+    sensitive: str | None = None,
+    classifiers: Path | None = None,
+    budget: str = "full",
+    replace: bool = False,
+) -> ExportFolder:
+    """Make an export folder ``out``, and the run that its audit reads next to it, of a model as it is.
+
+    ``model`` is a file .keras, .onnx or .tflite, or a function as ``blur:sigma=6``; ``data`` is what ``edgeveil recipe
+    new`` takes, or a recipe, whose data, prior, classifiers and limits are taken. ``profiles`` names boards, which must
+    pass the lint; none: all, of which those that do not pass are left out. ``takes`` are further keys of the recipe's
+    ``[perturber]``. ``classifiers`` is the folder of a run whose D_y and D_z to take.
+
+    Raises ``BadInput``; then nothing is left behind.
+    """
+    load_tensorflow()
+    recipe = _recipe(model, data, out, takes or {}, target, sensitive)
+    run = run_of(out)
+    check_place(out, replace=replace)
+    boards = list(profiles) or board_profiles.names()
+    chosen = [board_profiles.load(name, commands=True) for name in boards]
+    dataset = datasets.load(recipe.with_budget(budget)).for_training()
+    fitted, _, _ = cast(Wrapped, recipe.perturber).open(dataset)  # fail before the minutes of D_y and D_z
+    if profiles:
+        check_given(fitted, chosen)
+    before = run.exists()
+    try:
+        train(recipe, run, budget=budget, replace=replace, classifiers=classifiers)
+    except LimitNotMet as missed:  # of y alone: the audit has the figure
+        if not (run / "perturber").is_dir():
+            _remove(run, before=before, replace=replace)
+            raise
+        say(f"{str(missed).partition('. ')[0]}. Nothing of a given model is trained, so this is no error.")
+    except EdgeVeilError:
+        _remove(run, before=before, replace=replace)
+        raise
+    try:
+        return export(run, boards, out, replace=replace, leave_out=not profiles)
+    except EdgeVeilError:
+        _remove(run, before=before, replace=replace)
+        raise
+
+
+def stated(texts: Sequence[str]) -> dict[str, Any]:
+    """Keys of ``[perturber]`` from what ``--takes`` gives: ``size=64x48``, ``gives=0:1``. Raises ``BadInput``."""
+    found = settings(texts, "--takes: expected KEY=VALUE such as low=-1")
+    for key, value in found.items():
+        if key not in TAKES:
+            raise BadInput(f"--takes {key}: expected one of {', '.join(TAKES)}{nearest(key, TAKES)}.")
+        if (parts := _PARTS.get(key)) is not None:
+            pattern, example = parts
+            if (match := re.fullmatch(pattern, str(value))) is None:
+                raise BadInput(f'--takes {key}: expected {example}; got "{value}".')
+            found[key] = [float(one) for one in match.groups()] if key == "gives" else [int(match[2]), int(match[1])]
+    return found
+
+
+def run_of(out: Path) -> Path:
+    """The folder of the run of an export folder: its name without ``-export``, or with ``-run``."""
+    name = out.resolve().name
+    return out.with_name(name.removesuffix("-export") if name.endswith("-export") else f"{name}-run")
+
+
+def _remove(run: Path, *, before: bool, replace: bool) -> None:
+    if not before or replace:  # an earlier one has a dated name by then
+        shutil.rmtree(run, ignore_errors=True)
+
+
+def _recipe(
+    model: str, data: str | Recipe, out: Path, takes: Mapping[str, Any], target: str | None, sensitive: str | None
+) -> Recipe:
+    """The recipe of the data with the model as its perturber. Raises ``BadInput``."""
+    if isinstance(data, Recipe):
+        found = data
+    elif ":" in (source := data_at(data)):
+        text, notes = compose(Given(source, target, sensitive), out.absolute(), kind="wrapped")
+        for note in notes:
+            say(note)
+        found = Recipe.parse(text, folder=out.absolute().parent)
+    else:
+        found = Recipe.find(data)
+    table = {key: value for key, value in found.model_dump(exclude_none=True).items() if key not in _OF_ITS_PERTURBER}
+    for key in ("family", "also_sensitive"):
+        table["data"].pop(key, None)
+    of = found.name if isinstance(data, Recipe) else Path(data).stem
+    name = f"{of}-{Path(model).stem if Path(model).suffix else model}".lower()
+    name = re.sub(r"[^a-z0-9._-]+", "-", name).strip("-._")[:80]
+    section = {"kind": "wrapped", "model": model, **{key: value for key, value in takes.items() if value is not None}}
+    about = {"name": name, "description": f"A given model on the data of {found.name}"[:200]}
+    try:
+        Wrapped(**section)
+    except ValidationError as error:
+        (first, *_) = error.errors(include_url=False)
+        if first["loc"]:  # of one key
+            expected = first["msg"].removeprefix("Input should be ")
+            raise BadInput(f"--takes {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
+        raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
+    return Recipe.of_table({**table, **about, "perturber": section}, origin="wrap", folder=Path.cwd())
