@@ -27,6 +27,7 @@ from edgeveil.trainer.graphs.files import read
 from edgeveil.trainer.networks.own import read_given, tables
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
+from edgeveil.trainer.recipe.networks import PICKLES
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.runs.fitted import (
     FittedPerturber,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from edgeveil.trainer.runs.run import Log
 
 FILES = ("keras", "onnx", "tflite")
-PICKLES = ("pt", "pth", "pkl", "pickle", "joblib", "ckpt", "h5", "hdf5")
 TRIED = 64  # samples by which a range is found and two passes are compared
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
