@@ -54,7 +54,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(61_230, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
     "tests lines": Budget(
-        75_140,
+        75_150,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",

@@ -50,6 +50,8 @@ def refuse_reconstruction(run: Run, spec: Input, golden: np.ndarray, outputs: Ma
     share, reason = 0.0, ""
     try:
         share = exact_share(run, spec, golden, outputs)
+        if share >= LIMIT:  # of few features one draw of inputs shows half too often: the middle of three counts
+            share = sorted([share, *(exact_share(run, spec, golden, outputs) for _ in range(2))])[1]
     except FrameDropped as drop:
         reason = drop.reason
     if reason:

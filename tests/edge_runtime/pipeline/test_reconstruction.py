@@ -1,5 +1,6 @@
 """Raw data under another name: found at open and at a recheck, by a least-squares map and by counting bits."""
 
+import contextlib
 import io
 import subprocess
 import sys
@@ -126,6 +127,15 @@ def test_fresh_inputs_and_golden_vectors_each_show_it_alone():
 
     shares = [exact_share(noisy, spec_of((6,)), golden, {"f": golden}) for _ in range(20)]
     assert np.mean(shares) > LIMIT
+
+
+@pytest.mark.parametrize(("shares", "opens"), [([0.2], True), ([0.7, 0.2, 0.2], True), ([0.7, 0.2, 0.8], False)])
+def test_one_draw_of_inputs_alone_refuses_nothing(shares, opens, monkeypatch):
+    drawn = iter(shares)
+    monkeypatch.setattr(reconstruction, "exact_share", lambda *_: next(drawn))
+    with contextlib.nullcontext() if opens else pytest.raises(PrivacyStop, match="gives 70% of the features"):
+        refuse_reconstruction(None, spec_of((6,)), None, None)
+    assert list(drawn) == []
 
 
 def test_an_input_that_is_dropped_shows_nothing_and_is_refused():

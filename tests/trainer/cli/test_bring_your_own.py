@@ -60,7 +60,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rng = np.random.default_rng(0)
     subject = np.repeat(np.arange(SUBJECTS), EACH)
     y, z = np.arange(SUBJECTS * EACH) % 2, subject % 2
-    x = rng.normal(size=(len(y), 6)).astype(np.float32)
+    x = rng.normal(size=(len(y), 10)).astype(np.float32)  # of six, half come out exact at times
     x[:, 0] += 4 * y
     x[:, 1] += 4 * z
     np.savez(folder / "mine.npz", x=x, y=np.array(["sit", "walk"])[y], z=z, subject=subject)
