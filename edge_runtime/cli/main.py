@@ -10,7 +10,7 @@ import sys
 from typing import List, Optional
 
 from edgeveil.edge_runtime import __version__
-from edgeveil.edge_runtime.cli import bundles, ledgers, options, releases, run, updaters
+from edgeveil.edge_runtime.cli import bundles, ledgers, options, record, releases, run, updaters
 from edgeveil.edge_runtime.cli.options import EXIT_CODES
 from edgeveil.edge_runtime.cli.updaters import hide_secrets
 from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, PrivacyStop, describe, nearest, refused, shown
@@ -84,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     run.add_commands(commands)
     options.add_commands(commands)
     bundles.add_commands(commands)
+    record.add_commands(commands)
     releases.add_commands(commands)
     ledgers.add_commands(commands)
     updaters.add_commands(commands)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, free_path, print_done, print_json, print_text, print_view
+from edgeveil.trainer.cli.common import Json, free_path, passphrase_of, print_done, print_json, print_text, print_view
 from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
@@ -114,6 +114,22 @@ def show(recipe: Annotated[str, typer.Argument(help="A recipe's name or a TOML f
         print_json({"schema": 1, **Recipe.find(recipe).model_dump(mode="json", exclude_none=True)})
     else:
         sys.stdout.write(Recipe.text(recipe))
+
+
+@data.command("open", epilog="Example: edgeveil data open hall.age --key keys/signing.key --out hall.npz")
+def open_(
+    recording: Annotated[Path, typer.Argument(help="What edgeveil-edge record sealed.")],
+    key: Annotated[Path, typer.Option(help="Private key whose public half it was sealed to.")],
+    out: Annotated[Path | None, typer.Option(help="The .npz to write [default: that name, with .npz].")] = None,
+) -> None:
+    """Open a board's sealed recording into a data set of raw samples and labels."""
+    from edgeveil.trainer.datasets.recording import open_recording
+    from edgeveil.trainer.sealing.keys import Signer
+
+    signer = Signer.open(key, passphrase=passphrase_of(key))
+    out = free_path(recording.with_suffix(".npz")) if out is None else out
+    for line in open_recording(recording, signer.opening_secret(), out):
+        print_text(line)
 
 
 @data.command("inspect", epilog="Example: edgeveil data inspect pictures")

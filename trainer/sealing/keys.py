@@ -25,6 +25,7 @@ from edgeveil.edge_runtime.releases.runtimes import FILE, KIND, NOTE, Update, re
 from edgeveil.edge_runtime.signing.envelope import message, wrap
 from edgeveil.edge_runtime.signing.keys import Key, public_key_line, read_public_key
 from edgeveil.edge_runtime.signing.roles import Role
+from edgeveil.edge_runtime.signing.sealed import secret_of
 from edgeveil.edge_runtime.util import strict_json
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.edge_runtime.util.filesystem import read
@@ -272,6 +273,16 @@ class Signer:
 
     key: Key
     _private: Any
+
+    def opening_secret(self) -> bytes:
+        """What opens a file that was sealed to the public key (``signing.sealed``). Raises ``BadInput`` for a token."""
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        if not isinstance(self._private, Ed25519PrivateKey):
+            raise BadInput(
+                "A key on a token signs and opens nothing. Name the key file that the recording was sealed to."
+            )
+        return secret_of(self._private.private_bytes_raw())
 
     @classmethod
     def open(cls, key_path: str | Path, *, passphrase: str | None = None) -> Signer:

@@ -38,8 +38,17 @@ def capture_frames(capture: Capture, frames: Iterable[np.ndarray]) -> Iterator[t
 def captured(readings: Readings, capture: Capture) -> Readings:
     """Readings of sensor frames as readings of the samples cut out of them. Raises ``BadInput``.
 
-    The frames of a session are one recording, in the order of their rows.
+    The frames of a session are one recording, in the order of their rows. Samples that were captured before, as
+    ``edgeveil-edge record`` does, stay as they are.
     """
+    about, x = capture.input(), readings.x
+    ends = {end: getattr(readings, end) if about[end] is None else about[end] for end in ("low", "high")}
+    if isinstance(x, np.ndarray):
+        is_frame = (
+            x.dtype == capture.frame.dtype and list(x.shape[1 : len(capture.frame.shape) + 1]) == capture.frame.shape
+        )
+        if not is_frame and (list(x.shape[1:]), str(x.dtype)) == (about["shape"], about["dtype"]):
+            return replace(readings, kind=about["kind"], **ends)
     session = np.zeros(len(readings.x), int) if readings.session is None else readings.session
     found: list[tuple[int, np.ndarray]] = []
     for one in np.unique(session):
@@ -49,15 +58,13 @@ def captured(readings: Readings, capture: Capture) -> Readings:
         raise BadInput("`[capture]` finds no person in any frame: check `least_height_mm`, `focal_px` and `unit_mm`.")
     found.sort(key=lambda row: row[0])
     keep = np.array([row for row, _ in found])
-    about = capture.input()
     return replace(
         readings,
         x=np.stack([sample for _, sample in found]),
         y=readings.y[keep],
         z=readings.z[keep],
         kind=about["kind"],
-        low=readings.low if about["low"] is None else about["low"],
-        high=readings.high if about["high"] is None else about["high"],
+        **ends,
         subject=taken(readings.subject, keep),
         session=taken(readings.session, keep),
         attributes={name: values[keep] for name, values in readings.attributes.items()},
