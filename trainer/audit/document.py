@@ -267,25 +267,18 @@ def versions() -> str:
 
 
 @contextmanager
-def kept_answers(folder: Path, *, resume: bool) -> Iterator[Journal]:
-    """The journal in ``folder``, which goes when the block is done, and stays where it is broken off.
+def kept_answers(folder: Path) -> Iterator[Journal]:
+    """The journal in ``folder``: removed when the block is done, kept where it is interrupted.
 
-    Raises ``BadInput`` where an audit that was broken off left answers there, unless ``resume``.
+    Answers that an interrupted audit left there are taken: their names are hashes of all that they depend on.
     """
     with locked(folder, "audit"):
         journal = Journal(folder, made_by=versions())
-        if len(journal) and not resume:
-            raise BadInput(
-                f"An audit of these rows with this budget and seed was broken off; answers of "
-                f"{counted(len(journal), 'attack')} "
-                f"are kept. Add --resume to continue it, or remove {folder} to begin anew."
-            )
+        if len(journal):
+            say(f"Continuing an audit that was interrupted: {folder} has answers of {counted(len(journal), 'attack')}.")
         try:
             yield journal
         except KeyboardInterrupt:
-            say(
-                f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command "
-                f"with --resume continues."
-            )
+            say(f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command continues.")
             raise
         shutil.rmtree(folder, ignore_errors=True)

@@ -66,6 +66,8 @@ MOVED_OPTIONS = {
     "audit --on": ("audit board", "--on"),
     "audit --before": ("audit pairs", ""),
     "audit --after": ("audit pairs", ""),
+    "audit --resume": ("", ""),
+    "export --resume": ("", ""),
     "recipe new --data": ("", ""),
     **{f"recipe new --{key}": ("", f"--camera {name}={{}}") for key, name in CAMERA.items()},
     "key new --token": ("", ""),
