@@ -82,8 +82,8 @@ def audit_pairs(
     ``target`` and ``sensitive`` are words for y and z. All families that need no D_z attack z, and ``READERS`` read y
     of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
     ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
-    kept as it ends, until all is done; the next audit there continues from them. With ``keep``, ``jobs`` and ``engine`` are as in
-    ``audit.audit``.
+    kept as it ends, until all is done; the next audit there continues from them. With ``keep``, ``jobs`` and
+    ``engine`` are as in ``audit.audit``.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """

@@ -68,6 +68,13 @@ MOVED_OPTIONS = {
     "audit --after": ("audit pairs", ""),
     "audit --resume": ("", ""),
     "export --resume": ("", ""),
+    "publish archive --resume": ("", ""),
+    "bench --publish": ("", "--sustained publish"),
+    "board wheels --mqtt": ("", "--with mqtt"),
+    "local collect --reports": ("", "--until {}"),
+    "local collect --seconds": ("", "--until {}s"),
+    "publish archive --again": ("", "--accept again"),
+    "publish archive --unaudited": ("", "--accept unaudited"),
     "recipe new --data": ("", ""),
     **{f"recipe new --{key}": ("", f"--camera {name}={{}}") for key, name in CAMERA.items()},
     "key new --token": ("", ""),
@@ -124,6 +131,7 @@ GONE = {
     **dict.fromkeys(
         ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
     ),
+    "bench --seconds": "leave it out: a turn takes 0.2 s, and more --rounds make the intervals narrower",
     "publish archive --artefact": "leave it out: the first artefact that runs here is taken",
     "update runtime --version": "leave it out: it is one more than that of the file at --out",
     "run report --bundle": "leave it out: edgeveil bundle inspect shows the hash of a bundle",
@@ -259,6 +267,9 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     notes, variables = dict[str, None](), dict[str, str]()
     if words[:1] == ["audit"]:
         words = _workers(words, variables)
+    if words[0] in ("flash", "bench") or words[:2] == ["audit", "board"]:
+        words, file = _without(words, "--boards")
+        variables |= {f"EDGEVEIL_{name[2:].upper()}": value for name, value in file.items()}
 
     def note(old: str, new: str) -> None:
         notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
@@ -300,19 +311,25 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
 
 def _workers(words: list[str], variables: dict[str, str]) -> list[str]:
     """The words of an audit without ``--jobs`` and ``--engine``, which are short for EDGEVEIL_JOBS."""
-    given, out, left = dict[str, str](), list[str](), iter(words)
-    for word in left:
-        name, equals, value = word.partition("=")
-        if name in ("--jobs", "--engine"):
-            given[name] = value if equals else next(left, "")
-        else:
-            out.append(word)
+    out, given = _without(words, "--jobs", "--engine")
     engine = given.get("--engine", "processes")
     if engine not in ("processes", "ray"):
         raise BadInput(f"--engine: expected processes or ray; got {engine}.")
     if given:
         variables["EDGEVEIL_JOBS"] = f"{'' if engine == 'processes' else 'ray:'}{given.get('--jobs', '')}"
     return out
+
+
+def _without(words: list[str], *options: str) -> tuple[list[str], dict[str, str]]:
+    """The words without these options, and the value of each that was there."""
+    given, out, left = dict[str, str](), list[str](), iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name in options:
+            given[name] = value if equals else next(left, "")
+        else:
+            out.append(word)
+    return out, given
 
 
 class OfSite(Commands):

@@ -246,9 +246,9 @@ def export(
     ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
     that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
-    next to ``out``, and the next export to there goes on from it. ``replace`` gives an earlier export there a dated name.
-    ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that says why. Raises
-    ``BadInput``, with the lint's findings where there are any.
+    next to ``out``, and the next export to there goes on from it. ``replace`` gives an earlier export there a dated
+    name. ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that states why.
+    Raises ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name, commands=True) for name in dict.fromkeys(profiles)]

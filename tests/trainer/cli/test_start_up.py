@@ -65,7 +65,7 @@ def test_what_does_not_train_export_or_audit_does_not_load_tensorflow(folder):
         ["bundle", "cost", "net-float32.onnx"],
         ["bundle", "cost", *bundle],
         ["board", "estimate", *bundle, "--for", "raspberry-pi-cpu"],
-        ["bench", *bundle, "--against", "net-int8.tflite", "--rounds", "3", "--seconds", "0.01"],
+        ["bench", *bundle, "--against", "net-int8.tflite", "--rounds", "3"],
         ["run", "report", "bench", "--results", ROOT / "docs/results/bench", "--out", "tables"],
         ["doctor"],
     ]
