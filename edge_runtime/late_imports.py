@@ -32,6 +32,7 @@ __all__ = ["decoded", "film_name", "np", "opencv"]
 
 
 MOST_PIXELS = 2**26  # of a picture that is decoded; OpenCV looks at its header first
+MOST_FITTED = 2**24  # of one of any size that a bundle's `fit` brings to its own
 
 
 def opencv() -> Any:

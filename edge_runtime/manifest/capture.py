@@ -10,6 +10,7 @@ from edgeveil.edge_runtime.util.validate import Field, Problem, Table
 
 DTYPES = ("uint8", "int8", "uint16", "int16", "float32")
 MEASURES = ("value", "depth", "height", "seen")
+FITS = ("stretch", "letterbox")
 MAX_SLOTS = 64
 MOST_RATE_HZ = 100000
 MOST_GAP_S = 3600
@@ -99,6 +100,13 @@ def _window(capture: Any, document: Any) -> Field:
     return found
 
 
+def _fit(capture: Any, document: Any) -> Field:
+    if capture["crop"] is not None and not _is_vector(document):
+        return field.nothing("expected null with crop, whose focal length is in pixels of the sensor")
+    found: Field = _of_image(field.one_of(FITS))(capture, document)
+    return found
+
+
 def _windows(_capture: Any, document: Any) -> Field:
     if document["input"]["kind"] == "series":
         return field.record(_WINDOWS)
@@ -165,7 +173,8 @@ _CAPTURE: Table = {
     "access_points": _access_points,
     "resize": _of_image(field.one_of(("nearest", "area"))),
     "crop": _of_image(field.record(_CROP, null=True)),
-    "window?": _window,  # bundles from before them have no window and no windows
+    "window?": _window,  # bundles from before them have none of these three
+    "fit?": _fit,
     "windows?": _windows,
     "slots": field.whole(1, MAX_SLOTS),
     "tick_hz": field.real(0.01, 1000),

@@ -205,7 +205,10 @@ class Windows(NamedTuple):
 
 
 class CaptureRules(NamedTuple):
-    """How a sensor's frames become the input, and when something leaves. ``window``: top, left, height, width."""
+    """How a sensor's frames become the input, and when something leaves. ``window``: top, left, height, width.
+
+    ``fit``: how frames of any size are brought to that of ``frame``; None where they have it.
+    """
 
     frame: SensorFrame
     access_points: Optional[List[str]]
@@ -220,6 +223,7 @@ class CaptureRules(NamedTuple):
     degraded_after_s: float
     window: Optional[Sequence[int]] = None
     windows: Optional[Windows] = None  # of a series alone
+    fit: Optional[str] = None
 
 
 class Member(NamedTuple):
@@ -365,7 +369,8 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
     ``kind`` is "image" with ``shape`` (height, width, channels), "vector" with (features,), or "series" with (steps,
     channels), where the frames are whole windows; one step of a series is a vector. ``dtype``; ``unit_mm``, the
     millimetres of one step of a depth sample, or None; ``access_points``, in order, or None; ``tick_hz``, the ticks
-    per second, or None. A vector may have ``features``, the names of its columns.
+    per second, or None. A vector may have ``features``, the names of its columns. ``any_size``: the frames may have
+    another height and width, which the capture's ``fit`` brings to these.
     """
     frame: Any = spec if capture is None else capture.frame
     shape, kind = list(frame.shape), "vector" if len(frame.shape) == 1 else "image"
@@ -379,5 +384,6 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
         "unit_mm": None if capture is None else capture.frame.unit_mm,
         "access_points": None if capture is None else capture.access_points,
         "tick_hz": None if capture is None else capture.tick_hz,
+        "any_size": capture is not None and capture.fit is not None,
         **named,
     }

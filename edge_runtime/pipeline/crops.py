@@ -9,6 +9,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.late_imports import MOST_FITTED
 from edgeveil.edge_runtime.manifest.count import MOST_SEEN
 from edgeveil.edge_runtime.manifest.detector import DetectorRules
 from edgeveil.edge_runtime.manifest.manifest import CaptureRules, Crop, Input, Manifest
@@ -38,8 +39,8 @@ def area(size: Sequence[int], to: Sequence[int]) -> Function:
     down, across = _shares(size[0], to[0]), _shares(size[1], to[1]).T
 
     def run(picture: np.ndarray) -> np.ndarray:
-        x = picture.astype(np.float32)
-        return np.stack([down.dot(x[..., c]).dot(across) for c in range(x.shape[2])], axis=-1)
+        channels = (picture[..., c].astype(np.float32) for c in range(picture.shape[2]))
+        return np.stack([down.dot(channel).dot(across) for channel in channels], axis=-1)
 
     return run
 
@@ -51,6 +52,45 @@ def _shares(a: int, b: int) -> np.ndarray:
     overlap = np.minimum(edges[1:, None], old + 1) - np.maximum(edges[:-1, None], old)
     overlap = np.maximum(overlap, 0)
     return (overlap / overlap.sum(axis=1, keepdims=True)).astype(np.float32)
+
+
+class Fit(object):
+    """Brings a picture (height, width[, channels]) of any size to (height, width) ``to``, in its own type.
+
+    ``stretch`` fills ``to``. ``letterbox`` keeps the ratio of the sides, in the middle; what is left over is 0.
+    """
+
+    def __init__(self, way: str, resize: Optional[str], to: Sequence[int]) -> None:
+        self._letterbox, self._means, self._to = way == "letterbox", resize == "area", tuple(to)
+        self._size: Tuple[int, ...] = ()
+
+    def __call__(self, picture: np.ndarray) -> np.ndarray:
+        """Raises ``FrameDropped`` for a picture of more than ``MOST_FITTED`` pixels, or of none."""
+        size = picture.shape[:2]
+        if not 0 < size[0] * size[1] <= MOST_FITTED:
+            raise FrameDropped("shape")
+        if size == self._to:
+            return picture
+        if size != self._size:
+            self._size, inner = size, self._inner(*size)
+            self._run = (area if self._means and size != inner else nearest)(size, inner)
+            top, left = ((b - a) // 2 for a, b in zip(inner, self._to))
+            self._place = slice(top, top + inner[0]), slice(left, left + inner[1])
+        planes = picture if picture.ndim == 3 else picture[:, :, None]
+        found = self._run(planes)
+        whole = picture.dtype.kind in "iu" and found.dtype.kind == "f"
+        fitted = np.zeros(self._to + planes.shape[2:], picture.dtype)
+        fitted[self._place] = np.rint(found) if whole else found
+        return fitted if picture.ndim == 3 else fitted[:, :, 0]
+
+    def _inner(self, height: int, width: int) -> Tuple[int, int]:
+        """The size of the picture within ``to``: whole numbers, rounded alike on every machine."""
+        rows, columns = self._to
+        if not self._letterbox:
+            return rows, columns
+        if height * columns >= width * rows:
+            return rows, max(1, (2 * width * rows + height) // (2 * height))
+        return max(1, (2 * height * columns + width) // (2 * width)), columns
 
 
 # Finds people in a camera's frame with the network of the bundle: its boxes become places in the frame.
@@ -204,6 +244,7 @@ class Capture(object):
             return  # of a series the source gives whole windows (sources.series.windows)
         self._shape, self._dtype = tuple(capture.frame.shape), np.dtype(capture.frame.dtype)
         self._convert = _converter(capture, spec)
+        self._fit = None if capture.fit is None else Fit(capture.fit, capture.resize, self._shape[:2])
         if watcher is not None and manifest.detector is not None and detector is not None:
             self._boxes = BoxFinder(manifest.detector, detector, self._shape, most=MOST_SEEN)
         if capture.crop is not None:
@@ -219,6 +260,10 @@ class Capture(object):
         data = frame._data
         if data.ndim == len(self._shape) + 1 and data.shape[-1] == 1:
             data = data[..., 0]
+        if self._fit is not None and data.ndim >= 2:
+            data = self._fit(data)
+            if self._shape[2:] == (3,) and data.shape[2:] in ((), (1,)):  # gray among colour
+                data = data.reshape(data.shape[:2] + (1,)).repeat(3, axis=2)
         if data.shape != self._shape:
             raise FrameDropped("shape")
         if data.dtype != self._dtype:

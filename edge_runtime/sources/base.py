@@ -2,12 +2,13 @@
 
 import time
 import zlib
-from typing import Any, Callable, Dict, Optional, TypeVar
+from typing import Any, Callable, Dict, Optional, Sequence, TypeVar
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import FrameDropped, Stalled
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.late_imports import MOST_FITTED
 
 STALL_S = 5.0  # a camera that gives nothing, or only the same picture, for this long has stalled
 Sensor = Dict[str, Any]  # what the sensor must give, by manifest.sensor.expected
@@ -79,6 +80,16 @@ class Source(object):
 
     def __exit__(self, *_: Any) -> None:
         self.close()
+
+
+def has_size(shape: Sequence[int], spec: Sensor) -> bool:
+    """Whether a picture of ``shape`` (height, width[, channels]) is what a bundle takes, before it is decoded.
+
+    Where the bundle's capture has a ``fit``, this is any size of at most ``MOST_FITTED`` pixels.
+    """
+    if spec.get("any_size") and list(shape[2:]) == list(spec["shape"][2 : len(shape)]):
+        return 0 < shape[0] * shape[1] <= MOST_FITTED
+    return list(shape) == list(spec["shape"][: len(shape)])
 
 
 def now_ns() -> int:
@@ -174,7 +185,7 @@ class Camera(Source):
 
     def _fit(self, picture: np.ndarray) -> np.ndarray:
         """The picture as the bundle takes it. Raises ``FrameDropped``."""
-        if list(picture.shape) != list(self._spec["shape"]):
+        if not has_size(picture.shape, self._spec):
             raise FrameDropped("shape")
         return picture
 

@@ -6,9 +6,9 @@ from typing import Any, Callable, Optional, Sequence, Tuple
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Disconnected, FrameDropped, Unsupported
-from edgeveil.edge_runtime.late_imports import decoded, opencv
+from edgeveil.edge_runtime.late_imports import MOST_FITTED, decoded, opencv
 from edgeveil.edge_runtime.sandbox import hardening
-from edgeveil.edge_runtime.sources.base import Camera, Sensor
+from edgeveil.edge_runtime.sources.base import Camera, Sensor, has_size
 
 
 def need_image(spec: Sensor, what: str) -> None:
@@ -32,7 +32,7 @@ def need_depth(spec: Sensor, what: str) -> None:
 
 def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
     """Raise ``Unsupported`` unless a depth picture (height, width, 1) has the size that a bundle takes."""
-    if list(depth.shape) != list(spec["shape"]):
+    if not has_size(depth.shape, spec):
         raise Unsupported(
             "{} gives depth of {}; this bundle takes {}. {}".format(
                 what, depth.shape[:2], tuple(spec["shape"][:2]), another_size(depth.shape)
@@ -43,7 +43,10 @@ def need_shape(depth: np.ndarray, spec: Sensor, what: str) -> None:
 def need_size(size: Tuple[int, int], spec: Sensor, what: str) -> None:
     """Raise ``Unsupported`` unless pictures of ``size`` (height, width) are what a bundle takes."""
     wanted = tuple(spec["shape"][:2])
-    if size != wanted:
+    if not has_size(size, spec):
+        if spec.get("any_size"):
+            most = "{} gives pictures of {} x {}; expected at most {:,} pixels. Set it to a smaller size"
+            raise Unsupported(most.format(what, size[0], size[1], MOST_FITTED))
         raise Unsupported(
             "{} gives pictures of {} x {} (height x width); this bundle takes {} x {}. {}".format(
                 what, *(size + wanted), another_size(size + tuple(spec["shape"][2:]))
@@ -65,6 +68,7 @@ def limit_decoder(spec: Sensor) -> Callable[[], None]:
     FFmpeg decodes a frame of a film before it says how large it is; the largest takes more than a GiB.
     """
     frame_bytes = int(np.prod(spec["shape"])) * np.dtype(spec["dtype"]).itemsize
+    frame_bytes = max(frame_bytes, 2**23 if spec.get("any_size") else 0)  # 1920 x 1080
     return hardening.limit_growth(2**28 + 64 * frame_bytes + 2**24 * (os.cpu_count() or 1))
 
 
@@ -87,7 +91,7 @@ def fit(picture: np.ndarray, spec: Sensor) -> np.ndarray:
         picture = cv2.cvtColor(picture, cv2.COLOR_GRAY2RGB)
     if picture.ndim == 2:
         picture = picture[:, :, None]
-    if list(picture.shape) != list(spec["shape"]):
+    if not has_size(picture.shape, spec):
         raise FrameDropped("shape")
     if picture.dtype != np.dtype(spec["dtype"]):
         raise FrameDropped("dtype")
@@ -111,8 +115,8 @@ def another_size(shape: Sequence[int]) -> str:
     """What to do where pictures have another ``shape`` than the bundle's: the section, and what writes it."""
     return (
         "Set the camera to that, or make a bundle whose [capture] resizes what this one gives: train on its pictures, "
-        "with edgeveil recipe new --camera frame={}x{}x{} --camera size=WIDTHxHEIGHT "
-        "(docs/get-started/your-own-data.md)"
+        "with edgeveil recipe new --camera frame={}x{}x{} --camera size=WIDTHxHEIGHT, or with --camera "
+        "fit=letterbox, which takes any size (docs/get-started/your-own-data.md)"
     ).format(shape[1], shape[0], shape[2] if len(shape) == 3 else 1)
 
 
@@ -163,15 +167,15 @@ def decode(data: bytes, spec: Sensor, what: str, *, first: bool = False) -> np.n
     Raises ``FrameDropped`` (``unreadable``, ``shape``). For the ``first`` picture of a camera, called ``what``, these
     are ``Disconnected`` and ``Unsupported``, which say what came and what was expected.
     """
-    size, wanted = read_size(data), tuple(spec["shape"][:2])
-    if size is not None and size != wanted:
+    size = read_size(data)
+    if size is not None and not has_size(size, spec):
         if first:
             need_size(size, spec, what)
         raise FrameDropped("shape")
     picture = None
     if size is not None:
         picture = decoded(data)
-    if picture is None or picture.shape[:2] != wanted:
+    if picture is None or picture.shape[:2] != size:
         if first:
             raise Disconnected("{} gives no JPEG: check its address and its settings".format(what))
         raise FrameDropped("unreadable")

@@ -6,14 +6,14 @@ recordings: each line is a time in seconds and a file, ``#`` begins a comment.
 
 import math
 import os
-from typing import Any, List, Optional, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, FrameDropped
 from edgeveil.edge_runtime.frames import RawFrame
-from edgeveil.edge_runtime.late_imports import MOST_PIXELS, decoded, opencv
-from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, now_ns
+from edgeveil.edge_runtime.late_imports import MOST_FITTED, MOST_PIXELS, decoded, opencv
+from edgeveil.edge_runtime.sources.base import Pace, Sensor, Source, has_size, now_ns
 from edgeveil.edge_runtime.sources.convert import need_image
 from edgeveil.edge_runtime.sources.picture_size import TIFF, orientation, read_size
 
@@ -51,8 +51,9 @@ class ImagesSource(Source):
         self._length_s = self._times[-1] * len(times) / (len(times) - 1) if len(times) > 1 else 1 / FPS
         self._pace = (pace or Pace()) if realtime else None
         self._repeat = repeat
-        self._size = tuple(spec["shape"][:2])
-        self._most_bytes = max(LEAST_FILE_BYTES, 8 * int(np.prod(spec["shape"])) * np.dtype(spec["dtype"]).itemsize)
+        self._spec = spec
+        most = 3 * MOST_FITTED if spec.get("any_size") else 8 * int(np.prod(spec["shape"]))
+        self._most_bytes = max(LEAST_FILE_BYTES, most * np.dtype(spec["dtype"]).itemsize)
         self._next = 0
         self.live = realtime
         self.size = None if repeat else len(times)
@@ -83,7 +84,7 @@ class ImagesSource(Source):
         size = read_size(data)
         if size is None:
             raise FrameDropped("unreadable")
-        if size != self._size:
+        if not has_size(size, self._spec):
             raise FrameDropped("shape")
         picture = upright(data)
         if picture is None:
@@ -122,6 +123,15 @@ def list_pictures(folder: str) -> Tuple[List[float], List[str]]:
     return [time for time, _ in listed], [os.path.relpath(path, folder) for _, path in listed]
 
 
+def files_below(folder: Any, above: Tuple[str, ...] = ()) -> Iterator[str]:
+    """Paths below a folder without hidden ones; a link to a folder that it lies in is not followed."""
+    here = os.path.realpath(os.fspath(folder))
+    for entry in os.scandir(os.fspath(folder)) if here not in above else ():
+        if not entry.name.startswith("."):
+            for path in files_below(entry.path, above + (here,)) if entry.is_dir() else (entry.path,):
+                yield path
+
+
 def _read(path: str, most_bytes: int) -> bytes:
     try:
         with open(path, "rb") as file:
@@ -132,10 +142,10 @@ def _read(path: str, most_bytes: int) -> bytes:
 
 
 def _list_by_name(folder: str) -> List[Tuple[float, str]]:
-    names = sorted(name for name in os.listdir(folder) if name[0] != "." and name.lower().endswith(SUFFIXES + OTHERS))
-    if not any(name.lower().endswith(SUFFIXES) for name in names):
+    paths = sorted(path for path in files_below(folder) if path.lower().endswith(SUFFIXES + OTHERS))
+    if not any(path.lower().endswith(SUFFIXES) for path in paths):
         return []
-    return [(place / FPS, os.path.join(folder, name)) for place, name in enumerate(names)]
+    return [(place / FPS, path) for place, path in enumerate(paths)]
 
 
 def _read_list(folder: str) -> Optional[List[Tuple[float, str]]]:

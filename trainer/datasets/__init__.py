@@ -50,7 +50,14 @@ def load(recipe: Recipe, *, slices: Slices | None = None) -> Dataset:
     if slices is None:
         rng = np.random.default_rng([recipe.seed, 0])
         if units is None:
-            slices = slicing.cut(readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows)
+            slices = slicing.cut(
+                readings.y, readings.z, cluster=cluster, rng=rng, rows=recipe.budget.rows, test=readings.test
+            )
+        elif readings.test is not None:
+            raise BadInput(
+                "[private] cuts whole units by a keyed hash, and these data come with a split of their own, train and "
+                "test: move the folders of the classes out of them."
+            )
         else:
             slices = slicing.cut_by_unit(units, rng=rng, rows=recipe.budget.rows)
     elif slices.rows().max() >= len(readings.y):

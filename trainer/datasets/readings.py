@@ -38,6 +38,7 @@ class Readings:
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
     ``known`` are all labels by name, those of y and z among them.
     ``consent`` (N,) bool says whether a row may be shown in place of another. ``features`` name x's columns.
+    ``test`` (N,) bool: the rows that the data themselves keep for the test.
     """
 
     x: np.ndarray
@@ -56,6 +57,7 @@ class Readings:
     consent: np.ndarray | None = None
     series: Sampling | None = None
     features: tuple[str, ...] | None = None
+    test: np.ndarray | None = None
 
     @classmethod
     def from_arrays(

@@ -47,25 +47,45 @@ def clusters(z: np.ndarray, *, subject: np.ndarray | None, session: np.ndarray |
 
 
 def cut(
-    y: np.ndarray, z: np.ndarray, *, cluster: np.ndarray | None, rng: np.random.Generator, rows: int | None = None
+    y: np.ndarray,
+    z: np.ndarray,
+    *,
+    cluster: np.ndarray | None,
+    rng: np.random.Generator,
+    rows: int | None = None,
+    test: np.ndarray | None = None,
 ) -> Slices:
     """Four slices of labels y, z (N,), equal in size and in the share of each (y, z) as far as clusters allow.
 
     Three, where the fourth would have fewer than ``FEWEST_TO_ATTACK`` rows or too few of a class: ``attack`` is empty
-    then. The rows of a slice are in random order. ``rows``: cut about this many rows instead of all.
+    then. The rows of a slice are in random order. ``rows``: cut about this many rows instead of all. ``test`` (N,) bool
+    are those that the data themselves keep for the test; the others are cut. Raises ``BadInput`` where a cluster is in
+    both.
     """
     stratum = y * (int(z.max()) + 1) + z
     if rows is not None and rows < len(y):
         keep = thin(stratum, rows=rows, cluster=cluster, rng=rng)
-        some = cut(y[keep], z[keep], cluster=None if cluster is None else _numbered(cluster[keep]), rng=rng)
+        of, kept = (None if one is None else one[keep] for one in (cluster, test))
+        some = cut(y[keep], z[keep], cluster=None if of is None else _numbered(of), rng=rng, test=kept)
         return Slices(**{part: keep[getattr(some, part)] for part in PARTS})
     names = THREE
     if _enough_for_four(y, z, cluster):
         names = PARTS
+    free, given = np.arange(len(y)), dict[str, np.ndarray]()
+    if test is not None:
+        if cluster is not None and (both := np.intersect1d(cluster[test], cluster[~test])).size:
+            raise BadInput(
+                f"{counted(both.size, 'subject or session has', 'subjects or sessions have')} rows both in the folder "
+                "of the test and outside it, which flatters every number. Move the rows of each into one of them."
+            )
+        free, given = np.flatnonzero(~test), {"test": rng.permutation(np.flatnonzero(test))}
+        names = tuple(name for name in names if name != "test")
+        stratum = stratum[free]
+        cluster = None if cluster is None else _numbered(cluster[free])
     deal = (
         _deal_rows(stratum, rng, len(names)) if cluster is None else _deal_clusters(stratum, cluster, rng, len(names))
     )
-    return Slices(**{name: rng.permutation(np.flatnonzero(deal == i)) for i, name in enumerate(names)})
+    return Slices(**{name: rng.permutation(free[deal == i]) for i, name in enumerate(names)}, **given)
 
 
 def _enough_for_four(y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> bool:

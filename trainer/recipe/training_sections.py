@@ -237,6 +237,11 @@ class Capture(Section):
     resize: Literal["nearest", "area"] = Field(
         default="nearest", description='How frames are resized. "area" (the mean) is for "value" alone.'
     )
+    fit: Literal["stretch", "letterbox"] | None = Field(
+        default=None,
+        description='How pictures of any size are brought to `frame`: "stretch" fills it, "letterbox" keeps the ratio '
+        "of the sides, with black around. Left out: every picture has that size.",
+    )
     slots: int = Field(default=1, ge=1, le=64, description="Frames sent per tick: the most people at a time.")
     tick_hz: float = Field(
         default=10.0, ge=0.01, le=1000, description="Ticks per second: how often a live source sends."
@@ -264,6 +269,7 @@ class Capture(Section):
             "crop": None if self.crop is None else self.crop.model_dump(),
             "resize": None if len(self.frame.shape) == 1 else self.resize,
             **({} if self.window is None else {"window": self.window}),
+            **({} if self.fit is None else {"fit": self.fit}),
         }
 
     def input(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.capture import FITS
 from edgeveil.trainer.datasets.columns import csv_files, listed, read_table
 from edgeveil.trainer.datasets.loaders import image_folder
 from edgeveil.trainer.datasets.loaders.npz import header
@@ -118,7 +119,7 @@ class Given:
     """The words of the command: where the data are, which columns say what, and what the camera gives.
 
     ``capture`` is WIDTHxHEIGHTxCHANNELS, ``size`` WIDTHxHEIGHT or WIDTHxHEIGHTx1, ``crop`` WIDTHxHEIGHT,
-    WIDTHxHEIGHT+LEFT+TOP or ``people``.
+    WIDTHxHEIGHT+LEFT+TOP or ``people``. ``fit`` brings pictures of any size to ``capture``: stretch or letterbox.
     """
 
     source: str
@@ -131,6 +132,7 @@ class Given:
     capture: str | None = None
     size: str | None = None
     crop: str | None = None
+    fit: str | None = None
     steps: Steps = NO_SERIES
 
     @property
@@ -154,12 +156,16 @@ class Given:
         return self.path / LABELS if self.labels is None else self.labels.expanduser()
 
 
-def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None]:
-    """``capture``, ``size`` and ``crop`` of ``Given`` from frame=, size= and crop=. Raises ``BadInput``."""
+def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None, str | None]:
+    """``capture``, ``size``, ``crop`` and ``fit`` of ``Given`` from KEY=VALUE each. Raises ``BadInput``."""
     found = dict(word.partition("=")[::2] for word in words)
-    if wrong := sorted(set(found) - {"frame", "size", "crop"}) or [key for key, value in found.items() if not value]:
-        raise BadInput(f"--camera: expected frame=640x480x3, size=32x32 or crop=480x480; got {wrong[0]}.")
-    return found.get("frame"), found.get("size"), found.get("crop")
+    if wrong := sorted(set(found) - {"frame", "size", "crop", "fit"}) or [
+        key for key, value in found.items() if not value
+    ]:
+        raise BadInput(
+            f"--camera: expected frame=640x480x3, size=32x32, crop=480x480 or fit=letterbox; got {wrong[0]}."
+        )
+    return found.get("frame"), found.get("size"), found.get("crop"), found.get("fit")
 
 
 def data_section(given: Given) -> dict[str, Any]:
@@ -204,22 +210,28 @@ def data_section(given: Given) -> dict[str, Any]:
 def capture_section(given: Given) -> dict[str, Any] | None:
     """``[capture]``; None where the samples are what the sensor gives. Raises ``BadInput``."""
     if given.capture is None:
-        _refuse(given, ("size", "crop"), "they are of --camera frame=WIDTHxHEIGHTxCHANNELS: add it")
+        _refuse(given, ("size", "crop", "fit"), "they are of --camera frame=WIDTHxHEIGHTxCHANNELS: add it")
         return None
     if given.kind in ("csv", "parquet") or given.steps.given():
         raise BadInput("--camera is for a camera's pictures, and these are none: leave it out.")
     columns, rows, channels = _numbers(
         "--camera frame", given.capture, r"(\d+)x(\d+)x([13])", "640x480x3 (or x1 for gray)"
     )
-    if given.kind == "images":
+    if given.fit not in (None, *FITS) or (given.fit and given.crop == PEOPLE):
+        raise BadInput(f"--camera fit: expected {' or '.join(FITS)}, without crop=people; got {given.fit}.")
+    if given.kind == "images" and given.fit is None:
         high, wide, *last = _first_picture(given).shape
         sides = [wide, high, *(last or [1])]
         if sides != [columns, rows, channels]:
             came = "x".join(map(str, sides))
-            raise BadInput(f"--camera frame: expected what the pictures are, {came}; got {given.capture}.")
+            raise BadInput(
+                f"--camera frame: expected what the pictures are, {came}; got {given.capture}. "
+                "Or say with --camera fit=letterbox, or stretch, how they are brought to that."
+            )
     section: dict[str, Any] = {
         "frame": {"shape": [rows, columns] if channels == 1 else [rows, columns, channels], "dtype": _dtype(given)}
     }
+    section |= {"fit": given.fit, "resize": "area"} if given.fit else {}
     whole = [rows, columns]
     if given.crop == PEOPLE:
         section = _people(section["frame"])
@@ -314,7 +326,7 @@ def _numbers(flag: str, words: str, pattern: str, example: str) -> list[int]:
 def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
     for name in names:
         if getattr(given, name):
-            option = f"camera {name}" if name in ("size", "crop") else name.replace("_", "-")
+            option = f"camera {name}" if name in ("size", "crop", "fit") else name.replace("_", "-")
             raise BadInput(f"--{option} does not go with {given.kind}: {reason}.")
 
 

@@ -196,7 +196,7 @@ def _images(given: Given) -> Found:
     if len(wrong) > 1:
         wrong = [f"{counted(len(wrong), 'picture')} cannot be used; the first: {wrong[0]}"]
     if len(kinds) > 1:
-        wrong.append(f"{image_folder.several(kinds)}. Make them alike.")
+        wrong.append(f"{image_folder.several(kinds)}. {image_folder.alike(kinds)}")
     if given.labels is None and not given.labels_file().is_file():
         wrong.append(
             f"what z is of each picture was expected in {given.labels_file()}; there is no such file. Write a CSV with "
@@ -211,7 +211,7 @@ def _images(given: Given) -> Found:
             wrong.append(str(problem))
     if not wrong and given.sensitive is not None:
         wrong += _wrong(given)
-    notes = pictures.left_out()
+    notes = pictures.notes()
     notes += [f"{counted(turned, 'picture')} turned as EXIF says, which a board does too"] if turned else []
     return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, notes, wrong)
 

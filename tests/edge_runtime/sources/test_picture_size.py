@@ -85,13 +85,14 @@ def test_other_spellings():
         assert read_size(encoded(other, dtype=np.float32 if other in (".hdr", ".pfm") else np.uint8)) is None, other
 
 
+@pytest.mark.parametrize("any_size", [False, True])
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_another_size_is_not_decoded(suffix, tmp_path, monkeypatch):
+def test_another_size_is_not_decoded(suffix, any_size, tmp_path, monkeypatch):
     asked, real = [], cv2.imdecode
     monkeypatch.setattr(cv2, "imdecode", lambda *words: asked.append(1) or real(*words))
     (tmp_path / f"0{suffix}").write_bytes(claiming(suffix))
     (tmp_path / f"1{suffix}").write_bytes(encoded(suffix))
-    source = ImagesSource(str(tmp_path), SENSOR)
+    source = ImagesSource(str(tmp_path), {**SENSOR, "any_size": any_size})
     with pytest.raises(FrameDropped, match="shape"):
         source.next()
     assert not asked

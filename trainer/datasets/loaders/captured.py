@@ -64,4 +64,5 @@ def captured(readings: Readings, capture: Capture) -> Readings:
         known={name: one[keep] for name, one in readings.known.items()},
         labels=taken(readings.labels, keep),
         consent=taken(readings.consent, keep),
+        test=taken(readings.test, keep),
     )

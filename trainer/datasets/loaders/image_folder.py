@@ -1,4 +1,4 @@
-"""A user's own pictures: ``images:DIR`` with a folder for each class of y, and a CSV that says z of each.
+"""A user's own pictures: ``images:DIR`` with a folder for each class of y, and a CSV with z of each.
 
 They are read as on a board, by OpenCV: gray (height, width, 1), colour (height, width, 3) as RGB.
 """
@@ -15,7 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, Missing, reason
 from edgeveil.edge_runtime.sources import images
-from edgeveil.edge_runtime.sources.images import SUFFIXES
+from edgeveil.edge_runtime.sources.images import SUFFIXES, files_below
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.columns import Table, labels, listed, nfc, read_table
 from edgeveil.trainer.datasets.loaders.captured import captured
@@ -25,6 +25,8 @@ from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
 from edgeveil.trainer.recipe.training_sections import Capture
 
+TRAINING, TEST = ("train", "training", "val", "valid", "validation", "dev"), ("test", "testing")  # names of splits
+FITTED = 64  # pixels: the longer side that is proposed for pictures of several sizes
 FILE = "file"  # the column of the CSV that names the picture
 
 
@@ -50,22 +52,35 @@ class Pictures:
 
     def classes(self) -> np.ndarray:
         """The folder (N,) that each picture lies in, text. Raises ``BadInput`` for one that lies in none."""
-        loose = [name for name in self.names if "/" not in name]
+        at = 0 if self.held() is None else 1  # DIR/train/CLASS/PICTURE
+        loose = [name for name in self.names if name.count("/") <= at]
         if loose:
             raise BadInput(
                 f"{self.folder}: {counted(len(loose), 'picture lies', 'pictures lie')} in no class, such as "
                 f"{loose[0]}. Expected "
                 "DIR/CLASS/PICTURE: move them into a folder for each class of y, or name the column of y with --target."
             )
-        return np.array([nfc(name.partition("/")[0]) for name in self.names])
+        return np.array([nfc(name.split("/")[at]) for name in self.names])
+
+    def held(self) -> np.ndarray | None:
+        """Which pictures (N,) lie in a folder for the test, bool; None where the folders are no train and test."""
+        first = [name.partition("/")[0].lower() if "/" in name else "" for name in self.names]
+        if not set(first) <= {*TRAINING, *TEST} or not {*TRAINING} & set(first) or not {*TEST} & set(first):
+            return None
+        return np.array([name in TEST for name in first])
 
     def left_out(self) -> list[str]:
         """A sentence that counts and names what is no picture here; none where there is nothing."""
         kinds = ", ".join(f"{count} {kind}" for kind, count in sorted(self.others.items()))
-        if not kinds:
-            return []
         files = counted(self.others.total(), "file was", "files were")
-        return [f"{files} left out of {self.folder} ({kinds}): pictures are read as {', '.join(SUFFIXES)}"]
+        reads = f"{files} left out of {self.folder} ({kinds}): pictures are read as {', '.join(SUFFIXES)}"
+        return [reads] if kinds else []
+
+    def notes(self) -> list[str]:
+        """What a person should know of the folder, in sentences."""
+        held = self.held()
+        kept = [] if held is None else [f"the split is kept: {held.sum():,} of {len(held):,} pictures are for the test"]
+        return [*self.left_out(), *kept]
 
 
 def find(folder: Path) -> Pictures:
@@ -75,7 +90,7 @@ def find(folder: Path) -> Pictures:
         there = "it is a file" if folder.exists() else "there is no such folder"
         raise BadInput(f"Expected a folder of pictures at {folder}; {there}. Correct its path.")
     try:
-        below = [Path(os.path.relpath(path, folder)) for path in _files(folder)]
+        below = [Path(os.path.relpath(path, folder)) for path in files_below(folder)]
     except OSError as error:
         raise BadInput(f"{error.filename} cannot be read: {reason(error)}. Make it readable.") from None
     names = sorted(path.as_posix() for path in below if path.suffix.lower() in SUFFIXES)
@@ -83,14 +98,6 @@ def find(folder: Path) -> Pictures:
         raise BadInput(f"Expected pictures ({', '.join(SUFFIXES)}) below {folder}; there are none.")
     others = (path.suffix.lower() or path.name for path in below if path.suffix.lower() not in (*SUFFIXES, ".csv"))
     return Pictures(folder, tuple(names), Counter(others))
-
-
-def _files(folder: str | Path, above: tuple[str, ...] = ()) -> Iterator[str]:
-    """Paths below a folder without hidden ones; a link to a folder that it lies in is not followed."""
-    here = os.path.realpath(folder)
-    for entry in os.scandir(folder) if here not in above else ():
-        if not entry.name.startswith("."):
-            yield from _files(entry.path, (*above, here)) if entry.is_dir() else (entry.path,)
 
 
 def read_picture(path: Path) -> np.ndarray:
@@ -111,7 +118,7 @@ def read_picture(path: Path) -> np.ndarray:
 def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) -> Readings:
     """Read and check the pictures; with ``capture`` they are frames of the sensor. Raises ``BadInput``."""
     pictures = find(folder)
-    for note in pictures.left_out():
+    for note in pictures.notes():
         say(f"note: {note}")
     table = matched(pictures, read_table("csv", file, columns.missing))
     of_roles = {} if columns.target else {"target": ("y", pictures.classes())}
@@ -119,10 +126,10 @@ def load(folder: Path, file: Path, columns: Columns, capture: Capture | None) ->
     with progress("reading pictures", total=len(pictures)) as count:
         pictures = replace(pictures, count=count)
         if capture is not None:
-            return captured(labelled(pictures, "image", of_roles, folder), capture)
+            return captured(labelled(pictures, "image", of_roles, folder, test=pictures.held()), capture)
         x = checked_samples(_stacked(pictures), folder)
     low, high = (0.0, 255.0) if x.dtype == np.uint8 else (None, None)
-    return labelled(x, "image", of_roles, folder, low=low, high=high)
+    return labelled(x, "image", of_roles, folder, low=low, high=high, test=pictures.held())
 
 
 def matched(pictures: Pictures, table: Table) -> Table:
@@ -157,8 +164,21 @@ def _stacked(pictures: Pictures) -> np.ndarray:
     read = list(pictures[np.arange(len(pictures))])
     kinds = Counter((one.shape, str(one.dtype)) for one in read)
     if len(kinds) > 1:
-        raise BadInput(f"{pictures.folder}: {several(kinds)}. Make them alike.")
+        raise BadInput(f"{pictures.folder}: {several(kinds)}. {alike(kinds)}")
     return np.stack(read)
+
+
+def alike(kinds: Counter[tuple[tuple[int, ...], str]]) -> str:
+    """What to do about pictures of several shapes or types."""
+    if len({dtype for _, dtype in kinds}) > 1 or max(shape[2] for shape, _ in kinds) > 3:
+        return "Save all in one type, 8 or 16 bits."
+    high, wide, _ = max(kinds, key=lambda kind: kinds[kind])[0]
+    channels, scale = max(shape[2] for shape, _ in kinds), min(1.0, FITTED / max(high, wide))
+    frame = f"{max(1, round(wide * scale))}x{max(1, round(high * scale))}x{channels}"
+    return (
+        f"Bring them to one size, as the board will: recipe new --camera frame={frame} --camera fit=letterbox, or "
+        "fit=stretch."
+    )
 
 
 def several(kinds: Counter[tuple[tuple[int, ...], str]]) -> str:
