@@ -87,8 +87,6 @@ MOVED_OPTIONS = {
     **{f"{verb} --{key}": ("", f"--series {key}={{}}") for verb in ("data inspect", "recipe new") for key in SERIES},
     "board probe --text": ("", ""),
     "doctor --on": ("", ""),
-    "run report --results": ("", "--bench"),
-    "run report --privacy": ("", "--export"),
     "--jobs": ("", "EDGEVEIL_JOBS={}"),
     "trust init --auditor": ("", "--key auditor={}"),
     "trust init --release": ("", "--key release={}"),
@@ -134,6 +132,11 @@ GONE = {
     "bench --seconds": "leave it out: a turn takes 0.2 s, and more --rounds make the intervals narrower",
     "publish archive --artefact": "leave it out: the first artefact that runs here is taken",
     "update runtime --version": "leave it out: it is one more than that of the file at --out",
+    **dict.fromkeys(
+        ("run report bench", "run report --results", "run report --privacy"),
+        "tables and plots of recorded benchmarks were deleted: read the JSON of edgeveil-edge bench and of edgeveil "
+        "bench; commit baecb1ef has them",
+    ),
     "run report --bundle": "leave it out: edgeveil bundle inspect shows the hash of a bundle",
     "run sweep --kept": "give --json for the figures of one property; the picture shows all that were measured",
     **dict.fromkeys(
@@ -196,8 +199,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As usual. Raises ``BadInput`` for a deleted command, or a deleted option of one."""
         path = f"{_path(ctx)} {args[0]}".strip()
-        options = [f"{path} {word.partition('=')[0]}" for word in args[1:] if word.startswith("--")]
-        for word in (path, *options):
+        for word in (path, *(f"{path} {word.partition('=')[0]}" for word in args[1:])):
             if word in GONE:
                 raise BadInput(f"edgeveil {word}: {GONE[word]}.")
         return super().resolve_command(ctx, args)

@@ -66,7 +66,6 @@ def test_what_does_not_train_export_or_audit_does_not_load_tensorflow(folder):
         ["bundle", "cost", *bundle],
         ["board", "estimate", *bundle, "--for", "raspberry-pi-cpu"],
         ["bench", *bundle, "--against", "net-int8.tflite", "--rounds", "3"],
-        ["run", "report", "bench", "--results", ROOT / "docs/results/bench", "--out", "tables"],
         ["doctor"],
     ]
     offline = [["fleet", "fleet.toml", "status"], ["board", "status", "--on", "ssh://pi@127.0.0.1:1"]]
