@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from edgeveil.trainer.attacks.model_inversion import Figures, invert
 from edgeveil.trainer.ext.private.estimators import FunctionalLogisticRegression
 from edgeveil.trainer.ext.private.estimators import functional as of_rows
 from edgeveil.trainer.measures.intervals import mean
@@ -25,7 +26,7 @@ EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 GAMMAS = (0.5, 0.25, 0.1, 0.05, 0.025, 0.01)
 CALIBRATIONS = ("paper", "exact")
 S, D = adult.place(adult.SENSITIVE), len(adult.COLUMNS)
-MARITAL = -1.0, 1.0
+MARITAL = np.array([-1.0, 1.0])
 
 
 class Setting(NamedTuple):
@@ -67,14 +68,8 @@ def fitted(setting: Setting, train: adult.People, seed: int) -> FunctionalLogist
 def one_fold(setting: Setting, train: adult.People, test: adult.People, seed: int) -> tuple[float, float]:
     """Accuracy of the model, and of the model inversion."""
     model = fitted(setting, train, seed)
-    # The likeliest value, by its share and how often people of this class are given the class that it gives.
-    counts = np.bincount(2 * train.y + model.predict(train.x), minlength=4).reshape(2, 2)
-    chances = np.where(counts.any(axis=0), counts / np.maximum(counts.sum(axis=0), 1), counts.mean(axis=1)[:, None])
-    targets, scores = test.x.copy(), []
-    for value in MARITAL:
-        targets[:, S] = value
-        scores.append((train.x[:, S] == value).mean() * chances[test.y, model.predict(targets)])
-    guessed = np.array(MARITAL)[np.argmax(scores, axis=0)]
+    figures = Figures.counted(train.x, train.y, model.predict(train.x), domains={S: MARITAL}, classes=2)
+    guessed = invert(model.predict, test.x, test.y, S, figures, np.random.default_rng(seed))
     return float((model.predict(test.x) == test.y).mean()), float((guessed == test.x[:, S]).mean())
 
 

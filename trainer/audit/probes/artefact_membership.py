@@ -1,9 +1,9 @@
 """Membership from the artefact: was this row among those that the network was trained on?
 
 The third attacker of ``membership`` holds the bundle, and so runs its network on any row: the logits of y that come
-before the class. Two attacks: the loss alone (Yeom et al. 2018), and LiRA (Carlini et al., "Membership Inference
-Attacks From First Principles", 2022) with shadow networks of the same shape, each trained on half of the rows. Shadows
-are trained plainly, also where the network was trained privately.
+before the class. Two attacks: the loss alone, and LiRA with shadow networks of the same shape, each trained on half of
+the rows (``attacks.training_data.membership_inference``). Shadows are trained plainly, also where the network was
+trained privately.
 """
 
 from __future__ import annotations
@@ -13,9 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.model_inversion import confidence, halves, likelihood_ratio
 from edgeveil.trainer.attacks.problem import Budget
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.probes import Probe
@@ -33,7 +32,6 @@ from edgeveil.trainer.runs.run import Run
 NAME, LOSS, LIRA = "from the artefact", "from the artefact, by loss", "from the artefact, by LiRA"
 SHADOWS = {"quick": 8, "thorough": 32}
 MEANING = "whether a row trained the network whose logits the attacker reads; interval by resampled units"
-TINY = 1e-6  # of a deviation: scores that are all alike
 
 Logits = Callable[[np.ndarray], np.ndarray]
 
@@ -56,46 +54,6 @@ class Training:
     rate: float
     batch: int
     epochs: int
-
-
-def confidence(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """log p / (1 - p) of the right class (n,), of ``logits`` (n, classes): near a normal law, as the ratio needs.
-
-    It orders rows as minus the loss does, so it is the score of the attack by the loss, too.
-    """
-    rows = np.arange(len(labels))
-    others = np.array(logits, np.float64)
-    right = others[rows, labels].copy()
-    others[rows, labels] = -np.inf
-    return right - logsumexp(others, axis=1)
-
-
-def halves(rows: int, models: int, rng: np.random.Generator) -> np.ndarray:
-    """Which rows each model is trained on, bool (models, rows): every row is in half of the models, but for one where
-    their number is odd."""
-    order = np.argsort(rng.random((models, rows)), axis=0)
-    return order < models // 2
-
-
-def likelihood_ratio(target: np.ndarray, shadows: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """log of how much likelier the target's confidences (n,) are of a model that was trained on the row, (n,).
-
-    ``shadows`` (m, n) are the confidences of models that were trained on the rows ``inside`` (m, n). Each row has two
-    means of its own; both deviations are common to all rows, since few shadows know no better. Raises ``BadInput``
-    where a row is in all shadows or in none.
-    """
-    if inside.all(axis=0).any() or not inside.any(axis=0).all():
-        raise BadInput("Expected every row in some shadow models and not in others; draw their rows by halves().")
-    logs = []
-    for side in (inside, ~inside):
-        kept = np.where(side, shadows, np.nan)
-        means = np.nanmean(kept, axis=0)
-        freedom = side.sum() - len(means)  # a mean for each row is taken off
-        deviation = max(float(np.sqrt(np.nansum((kept - means) ** 2) / max(freedom, 1))), TINY)
-        # The mean itself is known from so many shadows only.
-        spread = deviation * np.sqrt(1 + 1 / side.sum(axis=0))
-        logs.append(-(((target - means) / spread) ** 2) / 2 - np.log(spread))
-    return np.asarray(logs[0] - logs[1])
 
 
 def network(manifest: Mapping[str, Any], head: str) -> Network | None:

@@ -5,8 +5,8 @@ import pytest
 from scipy.special import log_softmax
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.attacks.model_inversion import confidence, halves, likelihood_ratio
 from edgeveil.trainer.audit.probes.areas import area, curve
-from edgeveil.trainer.audit.probes.artefact_membership import confidence, halves, likelihood_ratio
 
 
 def test_confidence_orders_rows_as_the_loss_does():
