@@ -50,9 +50,9 @@ BUDGETS = {
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_410, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_420, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
-    "words of docs": Budget(61_360, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
+    "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
         75_180,
         55_000,
