@@ -148,11 +148,6 @@ def interval(value: Interval) -> dict[str, float]:
     return dict(zip(("accuracy", "low", "high"), map(short, value), strict=True))
 
 
-def spread(value: Interval) -> dict[str, Any]:
-    """A mean with its interval, under the names the document uses."""
-    return dict(zip(("mean", "low", "high"), map(short, value), strict=True))
-
-
 def short(value: Any) -> Any:
     """A float with 6 decimals, None where it is not finite; any other value unchanged."""
     if not isinstance(value, (float, np.floating)):
