@@ -16,8 +16,7 @@ import numpy as np
 from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
-from edgeveil.trainer.audit.document import short
-from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding
+from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
@@ -330,7 +329,7 @@ def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tup
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
     found = correlations_with_intervals(dataset, part, frames, named=named)
-    return {name: short(value.estimate) for name, value in found.items()}
+    return {name: plain(value.estimate) for name, value in found.items()}
 
 
 def correlations_with_intervals(
