@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
@@ -27,7 +25,7 @@ from edgeveil.trainer.attacks.findings import Findings, Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
-from edgeveil.trainer.audit.findings import FIXED, SENT, Finding
+from edgeveil.trainer.audit.findings import FIXED, SENT, Finding, plain
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
@@ -145,24 +143,7 @@ def measured(one: Finding) -> Interval:
 
 def interval(value: Interval) -> dict[str, float]:
     """An accuracy with its interval, under the names the document uses."""
-    return dict(zip(("accuracy", "low", "high"), map(short, value), strict=True))
-
-
-def spread(value: Interval) -> dict[str, Any]:
-    """A mean with its interval, under the names the document uses."""
-    return dict(zip(("mean", "low", "high"), map(short, value), strict=True))
-
-
-def short(value: Any) -> Any:
-    """A float with 6 decimals, None where it is not finite; any other value unchanged."""
-    if not isinstance(value, (float, np.floating)):
-        return value
-    return round(float(value), 6) if math.isfinite(value) else None
-
-
-def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with its floats as ``short`` gives them."""
-    return {name: short(value) for name, value in record.items()}
+    return dict(zip(("accuracy", "low", "high"), map(plain, value), strict=True))
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:

@@ -116,6 +116,7 @@ GONE = {
     "fleet status --reports": "edgeveil fleet status asks each board, and an MQTT sink publishes TOPIC/status; "
     "commit baecb1ef has it",
     "fleet status --silent-after": "watch the age of TOPIC/status at your broker; commit baecb1ef has it",
+    "board estimate --measured": "edgeveil-edge bench and edgeveil bench show your own results; commit baecb1ef has it",
     "board estimate --reference": "edgeveil board estimate shows the nearest published rows; commit baecb1ef has it",
     "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
     "commit baecb1ef has it",

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from edgeveil.trainer.ext.publish.recordings import open_frames
 from edgeveil.trainer.ext.publish.vault import Publication, Vault
 from edgeveil.trainer.report import card_markdown
 from edgeveil.trainer.results import locked
+from edgeveil.trainer.sealing.keys import Signer
 
 WORK, STATE, DOCUMENT, SUFFIX = "work", "state.json", "publication.json", ".drawn"
 State = dict[str, Any]
@@ -143,13 +144,6 @@ PSEUDONYMS, REST, DRAWN = "pseudonyms.json", "rest.json", "statistics.json"  # o
 CARDS = {"card.html": card_markdown.render, "publication.md": card_markdown.text}
 KIND, FORMATS, SIGNED = "publication", (1, 2), "publication.signed.json"  # 1: the bins of a histogram by their names
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
-
-
-class Signer(Protocol):
-    """The maker's key."""
-
-    def envelope(self, kind: str, document: Mapping[str, Any]) -> bytes:
-        """A document in a signed envelope of that kind."""
 
 
 def publish_archive(wanted: Wanted, key: MasterKey, signer: Signer, vault: Vault | None = None) -> dict[str, Any]:
