@@ -78,6 +78,7 @@ def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
         if not (folder / "run.json").is_file():
             Run.create(folder, recipe, budget=budget)
         run = Run.open(folder)
+        run.recipe = shared.with_files()  # not what is stored there, which may name other code
         if run.facts["state"] != "classifiers":
             (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
             run.record(state="classifiers")
