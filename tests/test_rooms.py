@@ -31,16 +31,16 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        84_240,
+        84_200,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
         "wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
     ),
-    "spine lines": Budget(74_880, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(74_890, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        424,
+        425,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap.",
@@ -54,7 +54,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        75_180,
+        75_400,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",
