@@ -1,4 +1,4 @@
-"""Latencies that others published of boards, and your own: those of the networks that are nearest by MACs.
+"""Latencies that others published of boards: those of the networks that are nearest by MACs.
 
 ``published.csv`` was written by ``scripts/reproduce/estimator/count.py`` at commit baecb1ef;
 docs/reference/benchmarks.md explains its columns and their pitfalls.
@@ -7,9 +7,8 @@ docs/reference/benchmarks.md explains its columns and their pitfalls.
 from __future__ import annotations
 
 import csv
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,6 @@ from edgeveil.edge_runtime.errors import BadInput, reason
 
 TABLE = Path(__file__).parent / "published.csv"
 NEAREST = 3
-BENCH_SCHEMAS = (2, 3)  # the keys used here are the same in both
-_PRECISIONS = {"float32": "fp32", "float16": "fp16"}
 
 
 @dataclass(frozen=True)
@@ -58,26 +55,19 @@ class Nearest:
         return asdict(self)
 
 
-def for_profile(
-    macs: Mapping[str, float], profile: Profile, rows: Sequence[Row], own: Sequence[Row] = ()
-) -> list[Nearest]:
-    """The nearest rows for each artefact and each board of a profile, and for each board of your own rows.
+def for_profile(macs: Mapping[str, float], profile: Profile, rows: Sequence[Row]) -> list[Nearest]:
+    """The nearest rows for each artefact and each board of a profile.
 
     ``macs`` are those of a frame, by artefact name, above 0. Raises ``BadInput`` if the profile has no rows, or the
     bundle no artefact for it.
     """
     places = [(c.group, c.artefact, c.precision) for c in profile.calibration]
-    groups = dict.fromkeys(row.group for row in own)
-    places += [(group, artefact, precision_of(artefact)) for group in groups for artefact in profile.artefacts]
     if not places:
-        raise BadInput(
-            f"Nothing measured on {profile.title} is in the table. Give results of edgeveil-edge bench --json from one "
-            "with --measured."
-        )
+        raise BadInput(f"Nothing measured on {profile.title} is in the table. Measure there with edgeveil bench --on.")
     found = []
     for group, artefact, precision in places:
         if artefact in macs:
-            there = [row for row in (*rows, *own) if row.group == group]
+            there = [row for row in rows if row.group == group]
             there.sort(key=lambda row: (row.precision != precision, abs(math.log(row.macs / macs[artefact]))))
             found.append(Nearest(group, artefact, precision, macs[artefact], tuple(there[:NEAREST])))
     if not found:
@@ -115,50 +105,4 @@ def _row(line: Mapping[str, str]) -> Row:
         threads=int(line["threads"] or 0),
         source=line["source"],
         cost_from=line["cost_from"],
-    )
-
-
-def precision_of(artefact: str) -> str:
-    """The precision of an artefact as rows spell it: fp32 of ``onnx-float32``."""
-    name = artefact.split("-")[1]
-    return _PRECISIONS.get(name, name)
-
-
-def measured(paths: Iterable[Path]) -> list[Row]:
-    """Your own results, as files of ``edgeveil-edge bench --json``. Raises ``BadInput`` for any other file.
-
-    The group is the name of the board, or of its processor, and the backend. An INVALID result is refused: it must not
-    be quoted.
-    """
-    rows = []
-    for path in paths:
-        try:
-            document = json.loads(path.read_text())
-            schema = document.get("schema")
-        except (OSError, ValueError, AttributeError) as error:
-            raise BadInput(f"A result of edgeveil-edge bench --json was expected in {path}: {reason(error)}.") from None
-        if schema not in BENCH_SCHEMAS or "latency_ms" not in document:
-            raise BadInput(
-                f"{path}: a bench result of schema 2 or 3 was expected; it says {schema!r}. Run bench again."
-            )
-        if document["verdict"] != "VALID":
-            raise BadInput(f"{path} is INVALID ({'; '.join(document['reasons'])}); measure again before it counts.")
-        if not document["macs"]:
-            raise BadInput(f"{path} is of a pipeline without networks, so it has no MACs to compare. Leave it out.")
-        rows.append(_of_result(document, path))
-    return rows
-
-
-def _of_result(document: Mapping[str, Any], path: Path) -> Row:
-    place = document["machine"]["board"] or document["machine"]["processor"] or document["machine"]["architecture"]
-    return Row(
-        group=f"{place}/{document['backend']}",
-        precision=precision_of(document["artefact"]),
-        model=document["bundle"]["name"],
-        input="x".join(str(n) for n in document["input_shape"]),
-        latency_ms=float(document["latency_ms"]["p50"]),
-        macs=float(document["macs"]),
-        threads=document["threads"],
-        source=f"measured: {path.name}",
-        cost_from="manifest",
     )

@@ -132,12 +132,16 @@ def section(title: str, model: type[BaseModel], shown: dict[str, str]) -> str:
 
 
 def shipped() -> str:
-    """The recipes that come with EdgeVeil, a line for each."""
+    """The recipes that come with EdgeVeil: a line for each that holds, the names of those to compare with."""
     names = {name: alias for alias, name in ALIASES.items()}
-    return "".join(
-        f"* `{name}`{f', `{names[name]}`' if name in names else ''}: {Recipe.find(name).description}\n"
-        for name in Recipe.names()
-    )
+    found = {name: Recipe.find(name) for name in Recipe.names()}
+    lines = [
+        f"* `{name}`{f', `{names[name]}`' if name in names else ''}: {one.description}\n"
+        for name, one in found.items()
+        if one.perturber.holds
+    ]
+    others = [f"`{name}`" for name, one in found.items() if not one.perturber.holds]
+    return "".join(lines) + f"* To compare with (`edgeveil recipe list --all` describes them): {', '.join(others)}.\n"
 
 
 def keys() -> str:

@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        85_350,
+        85_000,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -40,7 +40,7 @@ BUDGETS = {
         "pictures of any size, alike in training and on the board, and splits that folders have; 790 "
         "record: raw samples of a site that their owner alone can open.",
     ),
-    "spine lines": Budget(75_990, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(75_690, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         431,
         400,
@@ -52,13 +52,11 @@ BUDGETS = {
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_420, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
-    "words of docs": Budget(
-        61_550, 60_000, "The target; 1,230 words are of own networks and wrap, 310 of pictures of any size and record."
-    ),
+    "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        75_710,
+        75_800,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",

@@ -29,7 +29,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.mulan import checked_features, checked_labels
-from edgeveil.trainer.graphs.cost import read_keras
+from edgeveil.trainer.graphs import keras_file
 
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rank deficiency
 BLOCK = 4096  # rows at a time, so that a block's coordinates stay in the cache between the two products
@@ -368,7 +368,7 @@ def linear_problem(section: LinearSection, dataset: Dataset) -> LinearProblem:
         outputs = wanted(dataset, rows)
         a_d = least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
     else:
-        a_d = from_npy(Path(place)) if kind == "npy" else from_keras(read_keras(Path(place)))
+        a_d = from_npy(Path(place)) if kind == "npy" else from_keras(keras_file.read(Path(place)))
         if len(a_d) != x.shape[1]:
             raise BadInput(
                 f"The operator of {place} is for {len(a_d)} features and the vectors have {x.shape[1]}; give the "

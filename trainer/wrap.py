@@ -142,4 +142,5 @@ def _recipe(
             expected = first["msg"].removeprefix("Input should be ")
             raise BadInput(f"--takes {first['loc'][0]}: expected {expected}; got {first['input']}.") from None
         raise BadInput(f"{model}: expected {first.get('ctx', {}).get('error', first['msg'])}.") from None
-    return Recipe.of_table({**table, **about, "perturber": section}, origin="wrap", folder=Path.cwd())
+    table = {**table, **about, "perturber": section}
+    return Recipe.of_table(table, origin="wrap", folder=Path.cwd(), taken=found.code())

@@ -288,6 +288,7 @@ def plan_card(
     notes = wanted.notes_on(bundle)
     if wanted.mqtt and (wheels is None or PAHO not in wheels.interpreters):
         notes += (
-            f"the image needs python3-paho-mqtt, or wheels of edgeveil board wheels {profile.name} --mqtt: for MQTT",
+            f"the image needs python3-paho-mqtt, or wheels of edgeveil board wheels {profile.name} --with mqtt: "
+            "for MQTT",
         )
     return Plan(tuple(steps), artefact, "found out at first boot", notes, device)

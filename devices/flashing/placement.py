@@ -109,8 +109,8 @@ def _check_client(facts: Facts, profile: Profile, wheels: Wheels | None, backend
         raise Refused(
             "no-mqtt",
             f"{PAHO} was expected on the board for Python {facts.python}, for mqtt:// and mqtts://; {why}. Install "
-            f"python3-paho-mqtt there, or collect wheels with it (edgeveil board wheels {profile.name} --mqtt --out "
-            "DIR) and give them with --wheels.",
+            f"python3-paho-mqtt there, or collect wheels with it (edgeveil board wheels {profile.name} --with mqtt "
+            "--out DIR) and give them with --wheels.",
         )
 
 

@@ -67,12 +67,12 @@ def prepared(name: str, work: Path) -> list[dict[str, Any]]:
     return peer_networks.peer(name, work)
 
 
-def timed(name: str, work: Path, rounds: int, seconds: float) -> dict[str, Any]:
+def timed(name: str, work: Path, rounds: int) -> dict[str, Any]:
     """A network in turns with the first peer, on every interpreter."""
     files = prepared(BASE, work)
     if name != BASE:
         files = files + prepared(name, work)
-    return bench_command.run(files, rounds=rounds, seconds=seconds)
+    return bench_command.run(files, rounds=rounds)
 
 
 def costs(work: Path, names: list[str]) -> list[dict[str, Any]]:
@@ -90,7 +90,6 @@ def main() -> int:
     """Time what is missing, then record both tables."""
     script = record.Script(__file__, __doc__, out=RESULT, timing=True)
     script.add_argument("--rounds", type=int, default=15)
-    script.add_argument("--seconds", type=float, default=0.2, help="a turn")
     script.add_argument("--work", type=Path, default=Path("build/bench"))
     script.add_argument("--networks", nargs="*", default=[n for n in (*peer_networks.PEERS, *OURS) if n != BASE])
     script.add_argument("--again", action="store_true", help="time what was recorded before as well")
@@ -102,7 +101,7 @@ def main() -> int:
             for one in (BASE, name):
                 prepared(one, options.work)  # before the machine is looked at: exporting makes it busy
             compare.begin(anyway=options.anyway)
-            recorded[name] = timed(name, options.work, options.rounds, options.seconds)
+            recorded[name] = timed(name, options.work, options.rounds)
             said = "; ".join(recorded[name]["reasons"]) or "VALID"
             print(f"{number} of {len(options.networks)}, {name}: {said}", file=sys.stderr)
         names = [BASE, *recorded]

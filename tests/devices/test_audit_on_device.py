@@ -50,8 +50,8 @@ def test_a_card_speaks_of_the_accelerator_once_it_was_audited_there(tmp_path, mo
     monkeypatch.setattr("edgeveil.trainer.attacks.run_all.adversaries", lambda: (Fixed(), Logistic()))
     monkeypatch.setitem(problem.BUDGETS, "quick", replace(problem.BUDGETS["quick"], epochs=2, trees=5))
     # Nine tenths of the time, and no part of what is looked at here.
-    monkeypatch.setattr("edgeveil.trainer.audit.sections.retained.section", lambda *_, **__: {})
-    monkeypatch.setattr("edgeveil.trainer.audit.sections.retained.label_only", lambda *_, **__: {})
+    monkeypatch.setattr("edgeveil.trainer.audit.sections.retained.section", lambda *_, **__: [])
+    monkeypatch.setattr("edgeveil.trainer.audit.sections.retained.label_only", lambda *_, **__: [])
     monkeypatch.setattr(
         "edgeveil.trainer.export.compilers.edgetpu._file", lambda _program, model: edge_tpu.compiled(model)
     )

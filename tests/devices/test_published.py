@@ -1,4 +1,4 @@
-"""Published latencies: a sound table, the nearest rows of a board with their sources, and one's own results."""
+"""Published latencies: a sound table, the nearest rows of a board with their sources."""
 
 import json
 import re
@@ -6,7 +6,7 @@ import re
 import pytest
 
 from edgeveil.devices import profiles
-from edgeveil.devices.published import Row, for_profile, measured, published
+from edgeveil.devices.published import Row, for_profile, published
 from edgeveil.edge_runtime.errors import BadInput
 
 NANO, PI = "jetson-nano/tensorrt", "raspberry-pi-4/tflite"
@@ -42,22 +42,10 @@ def test_a_profile_gets_rows_for_each_of_its_boards_or_says_what_is_missing():
     assert [one.group for one in pis] == [f"raspberry-pi-{n}/tflite" for n in (3, 4, 5)]
     assert [len(one.rows) for one in pis] == [3, 3, 1]
     assert all(row.group == one.group and row.source for one in pis for row in one.rows)
-    with pytest.raises(BadInput, match="--measured"):
+    with pytest.raises(BadInput, match="edgeveil bench --on"):
         for_profile({"tflite-int8": 6.8e8}, profiles.load("workstation"), published())
     with pytest.raises(BadInput, match="Export the run"):
         for_profile({"onnx-float32": 6.8e8}, profiles.load("coral-dev-board"), published())
-
-
-def test_ones_own_results_are_a_board_of_their_own(tmp_path):
-    document = {"schema": 3, "latency_ms": {"p50": 2.5}, "verdict": "VALID", "macs": 4e6, "threads": 1}
-    document |= {"backend": "litert", "artefact": "tflite-int8", "bundle": {"name": "mine"}, "input_shape": [28, 28, 1]}
-    document |= {"machine": {"board": None, "processor": "a processor", "architecture": "x86_64"}}
-    (tmp_path / "r.json").write_text(json.dumps(document))
-    own = measured([tmp_path / "r.json"])
-    (one,) = for_profile({"tflite-int8": 1e6}, profiles.load("workstation"), published(), own)
-    assert (one.group, one.precision, one.rows) == ("a processor/litert", "int8", tuple(own))
-    said = "2.5 ms: mine 28x28x1 as int8, 1 thread (measured: r.json)"
-    assert own[0].describe() == said
 
 
 @pytest.mark.parametrize(
@@ -70,19 +58,6 @@ def test_a_table_that_is_damaged_is_named(tmp_path, old, new, match):
     (tmp_path / "t.csv").write_text(TABLE.read_text().replace(old, new, 1))
     with pytest.raises(BadInput, match=match):
         published(tmp_path / "t.csv")
-
-
-def test_results_of_another_kind_or_not_valid_are_refused(tmp_path):
-    file = tmp_path / "r.json"
-    for text, match in [
-        ("{", "was expected"),
-        ("[]", "was expected"),
-        (json.dumps({"schema": 99}), "schema 2 or 3"),
-        (json.dumps({"schema": 2, "latency_ms": {}, "verdict": "INVALID", "reasons": ["busy"]}), "INVALID .busy."),
-    ]:
-        file.write_text(text)
-        with pytest.raises(BadInput, match=match):
-            measured([file])
 
 
 @pytest.mark.parametrize(

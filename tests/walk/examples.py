@@ -7,6 +7,7 @@ import functools
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -128,11 +129,15 @@ OTHERS = {".", "apt-get", "cp", "echo", "install", "mkdir", "pip", "python3", "s
 
 def _check_edgeveil(words: list[str]) -> None:
     command, name, parent = edgeveil(), "edgeveil", None
+    opened = ExitStack()  # a context that is closed takes back what its words set in the environment
     try:
         while True:
             parent = command.make_context(name, words, parent=parent)
+            opened.callback(parent.close)
             if not isinstance(command, typer.core.TyperGroup):
                 return
             name, command, words = command.resolve_command(parent, [*parent._protected_args, *parent.args])
     except typer.Exit:  # --version
         return
+    finally:
+        opened.close()

@@ -264,14 +264,13 @@ def audit(
     seed: int = 0,
     run: "str | Path | None" = None,
     trust: "str | Path | None" = None,
-    resume: bool = False,
     jobs: "int | None" = None,
 ) -> "dict[str, Any]":
     """Attack one artefact: how much does an adversary trained on its output learn about z?
 
     ``folder_or_bundle`` is an export folder, or a sealed bundle, for which ``run`` (the folder of its run) and
     ``trust`` (a folder of public keys) are needed. ``budget`` is ``"quick"`` or ``"thorough"``; ``seed`` is that of the
-    adversaries. ``resume`` continues such an audit that was broken off. ``jobs`` families learn at a time, each in a
+    adversaries. An interrupted audit continues. ``jobs`` families learn at a time, each in a
     process of its own; all learn in this one where it is None.
 
     Returns the audit, a dictionary of docs/reference/schemas/audit.schema.json. No file is written: ``edgeveil
@@ -293,7 +292,6 @@ def audit(
         seed=seed,
         run=None if run is None else Path(run),
         trust=None if trust is None else Path(trust),
-        resume=resume,
         jobs=jobs,
     )
 

@@ -49,7 +49,6 @@ def audit(
     tried: int | None = None,
     there: OnBoard | None = None,
     cache: Path | None = None,
-    resume: bool = False,
     spending: bool = False,
     jobs: int | None = None,
     engine: Engine = "processes",
@@ -63,8 +62,8 @@ def audit(
     were ever compared on these test rows (default: what the recipe says): they share the certificate's confidence.
     ``there`` holds a board's outputs for the test rows (``audit_on_board``): these are attacked in place of those made
     here, and the document has a section ``on_board``. ``cache`` is the folder of perturbed rows, ``own_folder``
-    where it is None. There an attack's answers are kept as it ends, until the audit is done; ``resume`` takes those
-    that an interrupted audit of the same bytes, budget and seed left, and without it such an audit is not begun again.
+    where it is None. There an attack's answers are kept as it ends, until the audit is done, and
+    those that an interrupted audit of the same bytes, budget and seed left are taken.
     ``spending``: what [private] promises of the training is measured too, by running its mechanisms.
     ``jobs`` families learn at a time, each in a process of its own, or on a Ray cluster (``engine``); the document is
     the same for any number. None: one after the other in this process, whose networks may use several threads, so that
@@ -91,7 +90,7 @@ def audit(
     jobs = None if jobs is None else at_most(jobs, dataset.x.size)
     kept = at / _name(opened.subject, there, budget, seed)
     with (
-        kept_answers(kept, resume=resume) as journal,
+        kept_answers(kept) as journal,
         whole_steps() as check,
         asked_once(*classifiers.values()),
         ahead(jobs, journal, check, engine=engine) as others,

@@ -74,7 +74,6 @@ def audit_pairs(
     budget: str = "quick",
     seed: int = 0,
     keep: Path | None = None,
-    resume: bool = False,
     jobs: int | None = None,
     engine: Engine = "processes",
 ) -> dict[str, Any]:
@@ -83,8 +82,8 @@ def audit_pairs(
     ``target`` and ``sensitive`` are words for y and z. All families that need no D_z attack z, and ``READERS`` read y
     of both and z of the rows before. All of three folds of the rows are test rows, or one where there are more than
     ``ENOUGH_ROWS`` rows. P(z|y), the chance, is counted on all rows. In the folder ``keep`` each attack's answers are
-    kept as it ends, until all is done; ``resume`` continues from them. With ``keep``, ``jobs`` and ``engine`` are as in
-    ``audit.audit``.
+    kept as it ends, until all is done; the next audit there continues from them. With ``keep``, ``jobs`` and
+    ``engine`` are as in ``audit.audit``.
     Returns the document of docs/reference/schemas/audit.schema.json; writes nothing. Raises ``BadInput`` where the rows
     seem not to be in one order, or no class has rows enough.
     """
@@ -103,7 +102,7 @@ def audit_pairs(
     if rows >= needed["rows"] and count >= needed["units"]:
         load_tensorflow()
         attackers = without_d_z(meant_for(adversaries(), after.kind))
-        answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep, resume=resume)
+        answers = nullcontext(Journal(None)) if keep is None else kept_answers(keep)
         jobs = None if jobs is None else at_most(jobs, pairs.before.x.size + after.x.size)
         with (
             answers as journal,

@@ -16,8 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
-
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.util.atomic import file_place, write_atomic
@@ -27,7 +25,7 @@ from edgeveil.trainer.attacks.findings import Findings, Journal, Row, Scored
 from edgeveil.trainer.attacks.parts import Part
 from edgeveil.trainer.attacks.problem import BUDGETS
 from edgeveil.trainer.audit import verdict
-from edgeveil.trainer.audit.findings import FIXED, SENT, Finding
+from edgeveil.trainer.audit.findings import FIXED, SENT, Finding, plain
 from edgeveil.trainer.audit.subject import KERAS
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.progress import say
@@ -145,24 +143,7 @@ def measured(one: Finding) -> Interval:
 
 def interval(value: Interval) -> dict[str, float]:
     """An accuracy with its interval, under the names the document uses."""
-    return dict(zip(("accuracy", "low", "high"), map(short, value), strict=True))
-
-
-def spread(value: Interval) -> dict[str, Any]:
-    """A mean with its interval, under the names the document uses."""
-    return dict(zip(("mean", "low", "high"), map(short, value), strict=True))
-
-
-def short(value: Any) -> Any:
-    """A float with 6 decimals, None where it is not finite; any other value unchanged."""
-    if not isinstance(value, (float, np.floating)):
-        return value
-    return round(float(value), 6) if math.isfinite(value) else None
-
-
-def shorts(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with its floats as ``short`` gives them."""
-    return {name: short(value) for name, value in record.items()}
+    return dict(zip(("accuracy", "low", "high"), map(plain, value), strict=True))
 
 
 def environment() -> tuple[dict[str, str], dict[str, Any]]:
@@ -267,25 +248,18 @@ def versions() -> str:
 
 
 @contextmanager
-def kept_answers(folder: Path, *, resume: bool) -> Iterator[Journal]:
-    """The journal in ``folder``, which goes when the block is done, and stays where it is broken off.
+def kept_answers(folder: Path) -> Iterator[Journal]:
+    """The journal in ``folder``: removed when the block is done, kept where it is interrupted.
 
-    Raises ``BadInput`` where an audit that was broken off left answers there, unless ``resume``.
+    Answers that an interrupted audit left there are taken: their names are hashes of all that they depend on.
     """
     with locked(folder, "audit"):
         journal = Journal(folder, made_by=versions())
-        if len(journal) and not resume:
-            raise BadInput(
-                f"An audit of these rows with this budget and seed was broken off; answers of "
-                f"{counted(len(journal), 'attack')} "
-                f"are kept. Add --resume to continue it, or remove {folder} to begin anew."
-            )
+        if len(journal):
+            say(f"Continuing an audit that was interrupted: {folder} has answers of {counted(len(journal), 'attack')}.")
         try:
             yield journal
         except KeyboardInterrupt:
-            say(
-                f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command "
-                f"with --resume continues."
-            )
+            say(f"Answers of {counted(len(journal), 'attack')} are kept in {folder}; the same command continues.")
             raise
         shutil.rmtree(folder, ignore_errors=True)

@@ -84,7 +84,7 @@ class Finding:
             value = getattr(self, one.name)
             default = {} if one.name == "more" else one.default
             if value != default:
-                found[one.name] = _plain(value)
+                found[one.name] = plain(value)
         return found
 
     @classmethod
@@ -210,14 +210,14 @@ def written(value: float, form: str) -> str:
     return format(value, form).replace("%", " %")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """As JSON: floats with six decimals, None where they are not finite."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):
         return round(float(value), 6) if math.isfinite(value) else None
     if isinstance(value, (tuple, list)):
-        return [_plain(one) for one in value]
+        return [plain(one) for one in value]
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: plain(one) for name, one in value.items()}
     return value

@@ -172,8 +172,8 @@ class Floor:
             self.recall()
             fitted = from_classifier(dataset.for_training(), self.classifiers["target"])
             sent = perturb_with(fitted, dataset, dataset.slices.rows())
-            label, name = sent.outputs["label"], self.budget.name
-            useful = retained.label_only(dataset, sent.released.x, label, name, self.seed, named=self.named)
+            asked = retained.Asked(dataset, self.target, self.named, self.budget.name, self.seed)
+            useful = retained.label_only(asked, sent.released.x, sent.outputs["label"])
             about = dataset, sent.released, self.classifiers, fewer, self.seed
             found = examine(*about, families=families, labels=sent.labels)
             what = other_attributes.section(
@@ -184,7 +184,7 @@ class Floor:
             keep_answers(self.folder, *self.classifiers.values())
         findings = [*found.findings(self.target, self.sensitive, of=LABEL_ONLY), *what]
         # Of raw samples, and of donors: they stand next to label-only, and are the same whatever artefact is audited.
-        return [one.as_json() for one in [*findings, *retained.findings_of(useful, self.target)]]
+        return [one.as_json() for one in [*findings, *useful]]
 
     @cached_property
     def _path(self) -> Path:

@@ -33,7 +33,6 @@ Seed = Annotated[int, typer.Option(min=0, help="Seed of the adversaries.")]
 Tried = Annotated[
     int | None, typer.Option(min=1, help="Configurations ever compared on these test rows, for the certificate.")
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an audit that was broken off.")]
 Replace = Annotated[
     bool, typer.Option("--replace", help="Keep an earlier audit.json under a dated name, and audit anew.")
 ]
@@ -64,7 +63,6 @@ def audit(
             help="Python that compiled --artefact (rknn-toolkit2): what its simulator computes, for the card."
         ),
     ] = None,
-    resume: Resume = False,
     replace: Replace = False,
     full: Full = False,
     as_json: Json = False,
@@ -88,7 +86,7 @@ def audit(
                 "leave out --spending and --replace."
             )
         export_folder = ExportFolder.open(target)
-        document = audit_on_simulator(export_folder, simulate, artefact=artefact, resume=resume, **settings)
+        document = audit_on_simulator(export_folder, simulate, artefact=artefact, **settings)
         say(f"Added the simulator's column to {add_column(document, target)}. Next: seal {target} for the new card.")
         _end(document, full=full, as_json=as_json)
         return
@@ -99,7 +97,7 @@ def audit(
             return
         require_new(target, replace=replace)
         require_ships(artefact or USUAL)
-    settings |= {"resume": resume, "spending": spending}
+    settings["spending"] = spending
     document = run_audit(target, run=run, trust=trust, artefact=artefact or USUAL, **settings)
 
     def kept() -> str:
@@ -140,7 +138,6 @@ def audit_board(
     artefact: Annotated[str, typer.Option(help="Artefact to attack; auto: the first that runs there.")] = "auto",
     device: Device = CPU,
     budget: Budget = "quick",
-    resume: Resume = False,
     as_json: Json = False,
 ) -> None:
     """Attack a sealed bundle as a board runs it. Ends with 3 over the recipe's limits."""
@@ -159,7 +156,7 @@ def audit_board(
     floor = None if folder is None else same_export(folder, bundle, trust, run, settings)
     settings |= {"artefact": artefact, "device": check_device(device)}
     with at.open(say) as board:
-        document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, resume=resume, **settings)
+        document = audit_on_board(bundle, board, run=run, trust=trust, label_only=floor, **settings)
     if into is not None:
         say(f"Added the board's column to {add_column(document, into)}. Next: seal {into} again for the new card.")
     _end(document, as_json=as_json)
@@ -210,7 +207,6 @@ def audit_pairs(
     ] = "test",
     out: Annotated[Path | None, typer.Option(help="Folder for audit.json and report.html.")] = None,
     budget: Budget = "quick",
-    resume: Resume = False,
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
@@ -225,15 +221,14 @@ def audit_pairs(
         raise BadInput(f"--out: a folder for the report was expected; {out} is a file. Name another.")
     if out is not None:
         require_new(out, replace=replace)
-    elif resume or replace:
-        raise BadInput("What was finished of an audit of samples is kept in its --out: name that folder.")
+    elif replace:
+        raise BadInput("--replace: an earlier audit of samples is in its --out: name that folder.")
     document = run_audit(
         read_pairs(before, after, labels=labels, order=rows),
         name=f"{before.name} to {after.name}",
         budget=budget,
         seed=0,
         keep=None if out is None else out / f"attacks-{budget}-0",
-        resume=resume,
         **workers(),
     )
     print_either(document, summary(document), as_json=as_json)

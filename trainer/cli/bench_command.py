@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import tempfile
-from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -27,6 +26,7 @@ from edgeveil.trainer.cli.common import (
     board_command,
     board_profile,
     print_text,
+    seconds_of,
     verified_bundle,
 )
 from edgeveil.trainer.cli.tree import BOARDS, app
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 ARTEFACTS = ("tflite-float32", "tflite-int8", "onnx-float32", "onnx-int8")
 FORMATS = ("tflite", "onnx")
 LIMIT_S = 3600
+TURN_S = 0.2  # of one network in a round
 
 
 def bench_python() -> Path:
@@ -119,14 +120,14 @@ def _file(name: str, artefact: str, path: Path, entry: Any, macs: int) -> dict[s
     }
 
 
-def run(files: Sequence[dict[str, Any]], *, rounds: int, seconds: float, threads: int = 1) -> dict[str, Any]:
+def run(files: Sequence[dict[str, Any]], *, rounds: int, threads: int = 1) -> dict[str, Any]:
     """Time the files in turns: the document of ``devices.timing.compare``. Raises ``DeviceFailed`` if that fails."""
-    if rounds < 3 or seconds <= 0 or threads < 1:
-        raise BadInput(f"3 rounds and a time above 0 s were expected at least; got {rounds} and {seconds:g} s.")
+    if rounds < 3 or threads < 1:
+        raise BadInput(f"3 rounds and 1 thread were expected at least; got {rounds} and {threads}.")
     python = bench_python()
-    spec = {"files": list(files), "rounds": rounds, "seconds": seconds, "threads": threads}
+    spec = {"files": list(files), "rounds": rounds, "seconds": TURN_S, "threads": threads}
     turns = sum(len(file["backends"]) for file in files)
-    say(f"timing {len(files)} artefacts on their interpreters: about {turns * seconds * (rounds + 1):.0f} s")
+    say(f"timing {len(files)} artefacts on their interpreters: about {turns * TURN_S * (rounds + 1):.0f} s")
     with tempfile.TemporaryDirectory() as folder:
         environment = dict(os.environ, PYTHONPATH=str(link_packages(Path(folder))), OMP_NUM_THREADS=str(threads))
         path = Path(folder) / "spec.json"
@@ -164,11 +165,12 @@ def bench(
     allow_commands: AllowCommands = False,
     artefact: Annotated[str, typer.Option(help="With --on: which artefact (auto: the preferred).")] = "auto",
     device: Device = CPU,
-    publish: Annotated[bool, typer.Option("--publish", help="With --on: 600 s, long enough to publish.")] = False,
-    sustained: Annotated[str | None, typer.Option(help="With --on: duration of the benchmark, such as 30m.")] = None,
+    sustained: Annotated[
+        str | None,
+        typer.Option(help="With --on: duration, such as 30m. publish: 1024 frames and 600 s, enough to publish."),
+    ] = None,
     pace: Annotated[float | None, typer.Option(help="With --on: frames per second.")] = None,
     rounds: Annotated[int, typer.Option(help="With --against: rounds.")] = 15,
-    seconds: Annotated[float, typer.Option(help="With --against: seconds per turn.")] = 0.2,
     threads: Annotated[int, typer.Option(help="Threads of the interpreter.")] = 1,
     out: Annotated[Path | None, typer.Option(help="Also write the JSON document to this file.")] = None,
     as_json: Json = False,
@@ -183,10 +185,10 @@ def bench(
     if at is not None:
         more = ["--threads", str(threads), "--artefact", artefact]
         more += ["--device", check_device(device)] if device != CPU else []
-        more += ["--publish"] if publish else []
-        more += ["--sustained", sustained] if sustained else []
+        publish = sustained == "publish"
+        more += ["--publish"] if publish else ["--sustained", sustained] if sustained else []
         more += ["--pace", str(pace)] if pace is not None else []
-        limit_s = 900.0 + (600 if publish else 0) + (_seconds(sustained) if sustained else 0)
+        limit_s = 900.0 + (600 if publish else seconds_of("--sustained", sustained) if sustained else 0)
         named = profile or at.profile
         known = None if named is None else board_profile(named, allow_commands or at.allow_commands)
         with at.open() as board:
@@ -198,7 +200,7 @@ def bench(
         with tempfile.TemporaryDirectory() as name:
             mine = bundle_files(verified_bundle(bundle, trust), Path(name))
             others = [model_file(Path(one)) for one in against or ()]
-            document = run([*mine, *others], rounds=rounds, seconds=seconds, threads=threads)
+            document = run([*mine, *others], rounds=rounds, threads=threads)
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     if out is not None:
         write_atomic(out, text.encode(), keep_old=True)
@@ -241,15 +243,6 @@ def on_board(board: Board, bundle: Path, known: Profile | None, more: list[str],
             f"A result of schema {SCHEMA} was expected; the board's runtime is of another version: flash it again."
         )
     return document
-
-
-def _seconds(text: str) -> float:
-    from edgeveil.edge_runtime.cli.bundles import duration
-
-    try:
-        return duration(text)
-    except ArgumentTypeError as error:
-        raise BadInput(f"--sustained: {error}.") from None
 
 
 def _lines(document: dict[str, Any]) -> list[str]:

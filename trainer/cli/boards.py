@@ -36,7 +36,10 @@ if TYPE_CHECKING:
 OnCardToo = Annotated[
     str,
     typer.Option(
-        "--on", metavar="BOARD", help="A name in boards.toml, user@host, ssh://, serial://, image:FILE or dir:FOLDER."
+        "--on",
+        metavar="BOARD",
+        help="A name in boards.toml (or in the file EDGEVEIL_BOARDS), user@host, ssh://, serial://, image:FILE or "
+        "dir:FOLDER.",
     ),
 ]
 
@@ -303,9 +306,11 @@ def wheels(
     profile: Annotated[str, typer.Argument(help="Board profile, by name or TOML file.")],
     out: Annotated[Path, typer.Option(help="New folder for site.zip and site.json.")],
     requirement: Annotated[
-        list[str] | None, typer.Option("--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0.")
+        list[str] | None,
+        typer.Option(
+            "--with", help="Package and version, for the profile's: ai-edge-litert==2.3.0; mqtt: paho-mqtt too."
+        ),
     ] = None,
-    mqtt: Annotated[bool, typer.Option("--mqtt", help="With paho-mqtt, for sinks by MQTT.")] = False,
     python: Annotated[str | None, typer.Option(help="The board's Python, where it is not the profile's: 3.13.")] = None,
     find_links: Annotated[Path | None, typer.Option(help="Folder of wheels that only a vendor offers.")] = None,
     pin: Annotated[list[str] | None, typer.Option(help="SHA-256 of a wheel that no recipe names.")] = None,
@@ -316,8 +321,9 @@ def wheels(
     from edgeveil.devices.flashing.wheels import collect
 
     chosen = profiles.load(profile, commands=True)  # nothing of it runs
-    packages, pins = requirement or (), pin or ()
-    site = collect(chosen, out, packages, python=python, mqtt=mqtt, find_links=find_links, pins=pins)
+    asked, pins = requirement or (), pin or ()
+    packages = [one for one in asked if one != "mqtt"]
+    site = collect(chosen, out, packages, python=python, mqtt="mqtt" in asked, find_links=find_links, pins=pins)
     names = ", ".join(f"{name} {version}" for name, version in site.interpreters.items())
     text = f"Collected {names} as {site.name} ({site.size} bytes) in {out}. Next: edgeveil flash ... --wheels {out}"
     print_done(text, {"folder": str(out), "interpreters": dict(site.interpreters)}, as_json=as_json)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
-from edgeveil.trainer.cli.common import Json, Trust, print_either, verified_bundle
+from edgeveil.trainer.cli.common import Json, Trust, print_either, seconds_of, verified_bundle
 from edgeveil.trainer.cli.tree import local
 
 
@@ -30,8 +31,10 @@ def collect(
         typer.Option(help="mean of vectors; the others of categories."),
     ],
     output: Annotated[str | None, typer.Option(help="The report to read, where the bundle sends several.")] = None,
-    reports: Annotated[int | None, typer.Option(min=1, help="Stop once so many reports are counted.")] = None,
-    seconds: Annotated[float | None, typer.Option(min=0, help="Stop listening to a broker after this time.")] = None,
+    until: Annotated[
+        list[str] | None,
+        typer.Option(help="Stop once so many reports are counted (1000), or stop listening after a time (60s, 30m)."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Estimate a mean, a histogram or quantiles from the private reports of many devices."""
@@ -41,8 +44,11 @@ def collect(
 
     opened = verified_bundle(bundle, trust)
     reading = reporting(opened, output)
-    feeds = open_feeds(sources, opened.manifest, reading, most=reports, seconds=seconds)
-    document = collect_reports(opened, reading, feeds, estimate, most=reports)
+    counts = [int(one) for one in until or () if re.fullmatch("[1-9][0-9]*", one)]
+    times = [seconds_of("--until", one) for one in until or () if not re.fullmatch("[1-9][0-9]*", one)]
+    most = min(counts, default=None)
+    feeds = open_feeds(sources, opened.manifest, reading, most=most, seconds=min(times, default=None))
+    document = collect_reports(opened, reading, feeds, estimate, most=most)
     print_either(document, "\n".join(_lines(document)), as_json=as_json)
 
 

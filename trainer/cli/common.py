@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import functools
 import inspect
 import json
@@ -42,13 +43,21 @@ Replace = Annotated[bool, typer.Option("--replace", help="Keep what is at --out 
 Bundle = Annotated[Path, typer.Argument(help="The sealed .veil file.")]
 RunOf = Annotated[Path | None, typer.Option("--run", help="Folder of the run; an export folder remembers its own.")]
 _ADDRESS = "user@host, an alias of ~/.ssh/config, ssh:// or serial://"
-On = Annotated[str, typer.Option("--on", metavar="BOARD", help=f"A name in boards.toml, {_ADDRESS}.")]
+On = Annotated[
+    str,
+    typer.Option("--on", metavar="BOARD", help=f"A name in boards.toml (or in the file EDGEVEIL_BOARDS), {_ADDRESS}."),
+]
 OptionalOn = Annotated[
-    str | None, typer.Option("--on", metavar="BOARD", help=f"A board: a name in boards.toml, {_ADDRESS}.")
+    str | None,
+    typer.Option(
+        "--on", metavar="BOARD", help=f"A board: a name in boards.toml (or in the file EDGEVEIL_BOARDS), {_ADDRESS}."
+    ),
 ]
 OneBoard = Annotated[str, typer.Argument(metavar="BOARD", help=f"A name in boards.toml, {_ADDRESS}.")]
+SITE = "EDGEVEIL_BOARDS"  # names the file of boards; of flash, bench and audit board, --boards is short for it
 Boards = Annotated[
-    Path | None, typer.Option("--boards", metavar="FILE", help="The site's boards; default: boards.toml here.")
+    Path | None,
+    typer.Option("--boards", metavar="FILE", envvar=SITE, help="The site's boards; default: boards.toml here."),
 ]
 AllowCommands = Annotated[
     bool, typer.Option("--allow-commands", help="Have the board run the commands that the TOML file of --for names.")
@@ -111,6 +120,16 @@ def workers(usual: int | None = None) -> dict[str, Any]:
     return {"jobs": None if jobs is None else int(jobs), "engine": match[1] or "processes"}
 
 
+def seconds_of(option: str, text: str) -> float:
+    """Seconds of a duration such as 30m, the value of ``option``. Raises ``BadInput``."""
+    from edgeveil.edge_runtime.cli.bundles import duration
+
+    try:
+        return duration(text)
+    except argparse.ArgumentTypeError as error:
+        raise BadInput(f"{option}: {error}.") from None
+
+
 def free_path(wanted: Path) -> Path:
     """``wanted``, or the first of NAME-2, NAME-3 and so on where nothing is: the default of ``--out``."""
     name, number = wanted, 2
@@ -171,22 +190,19 @@ def board_command(
 ) -> Callable[[Command], Command]:
     """Add the decorated function to ``app``; its parameter ``at`` becomes the name or address of a board.
 
-    ``on`` is that parameter, ``default`` its default. Those that take it as an option have ``--boards`` too: of the
-    others it is their group's.
+    ``on`` is that parameter, ``default`` its default. ``--boards`` is the group's, or short for ``SITE``.
     """
     kind, optional = inspect.Parameter.KEYWORD_ONLY, {} if default is ... else {"default": default}
     places = [inspect.Parameter("on", kind, annotation=on, **optional)]
-    if on is not OneBoard:
-        places.append(inspect.Parameter("boards", kind, annotation=Boards, default=None))
 
     def add(function: Command) -> Command:
         @functools.wraps(function)
         def command(context: typer.Context, **options: Any) -> None:
-            named, file = options.pop("on"), options.pop("boards", None) or context.obj
+            named, file = options.pop("on"), os.environ.get(SITE)
             if named is not None:
                 from edgeveil.devices.site import find
 
-                named = find(named, file, say)
+                named = find(named, context.obj or (Path(file) if file else None), say)
             function(at=named, **options)
 
         own = [p.replace(kind=kind) for p in inspect.signature(function, eval_str=True).parameters.values()]

@@ -154,9 +154,6 @@ def estimate(
     what: Annotated[Path, typer.Argument(help="A .veil bundle, an export folder, or one .tflite or .onnx file.")],
     profile: Annotated[str, typer.Option("--for", help="Board profile, by name or TOML file.")],
     trust: TrustForBundle = None,
-    measured: Annotated[
-        list[Path] | None, typer.Option(help="Your own results, of edgeveil-edge bench --json; may be repeated.")
-    ] = None,
     as_json: Json = False,
 ) -> None:
     """Show the networks measured on a board that are nearest by MACs, each with its source. Nothing is run.
@@ -166,9 +163,7 @@ def estimate(
     from edgeveil.devices import profiles, published
 
     board = profiles.load(profile, commands=True)  # nothing of it runs
-    found = published.for_profile(
-        macs_of(what, trust), board, published.published(), published.measured(measured or [])
-    )
+    found = published.for_profile(macs_of(what, trust), board, published.published())
     rows = [one.document() for one in found]
     head = f"{board.title}: measured by others, networks alone; those nearest by MACs"
     text = "\n".join([head, *(line for one in found for line in _near_lines(one))])

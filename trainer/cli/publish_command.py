@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import os
 from pathlib import Path
 from typing import Annotated
@@ -88,6 +89,13 @@ def table_alone(
         say(f"The publication is in {out}. Keep {key}{f' and {vault}' if vault else ''} to yourself.")
 
 
+class Accepted(str, enum.Enum):
+    """What a publication is made in spite of, where it is named."""
+
+    again = "again"
+    unaudited = "unaudited"
+
+
 @publish.command(
     "archive",
     epilog="Example: edgeveil publish archive mnist.veil --trust trust --in npz:recordings.npz --table visits.csv "
@@ -102,18 +110,18 @@ def archive(
     key: Annotated[Path, typer.Option(help="The master key of edgeveil pseudonym keygen.")],
     sign: Annotated[str, typer.Option(help="Signing key: a file or a pkcs11: URI.")],
     recipient: Annotated[str, typer.Option(help="Who gets it; two recipients have no pseudonym in common.")],
-    out: Annotated[Path, typer.Option(help="Folder to write; must be empty or not exist, unless --resume.")],
+    out: Annotated[Path, typer.Option(help="Folder to write; empty, new, or of the same publication, interrupted.")],
     vault: Annotated[Path | None, typer.Option(help="The vault of subjects; made where there is none.")] = None,
     ledger: Annotated[
         Path | None, typer.Option(help="Ledger to charge, for a bundle that counts what it tells.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue a publication that was broken off.")] = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Publish recordings a second time by a bundle that draws.")
-    ] = False,
-    unaudited: Annotated[
-        bool, typer.Option("--unaudited", help="Take a bundle that no one audited; the publication says so.")
-    ] = False,
+    accept: Annotated[
+        list[Accepted] | None,
+        typer.Option(
+            help="again: recordings that were published before, by a bundle that draws; unaudited: a bundle without an "
+            "audit, which the publication states. May be repeated."
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Publish recordings and their table: every frame perturbed, attacked as the plan asks, signed as a whole. Exit
@@ -140,15 +148,14 @@ def archive(
         jobs=work["jobs"],
         ledger=ledger,
         chunk_rows=int(os.environ.get("EDGEVEIL_CHUNK_ROWS", 0)) or None,
-        resume=resume,
-        again=again,
-        unaudited=unaudited,
+        again=Accepted.again in (accept or ()),
+        unaudited=Accepted.unaudited in (accept or ()),
     )
     try:
         with opened_vault(vault, master) as held:
             document = publish_archive(wanted, master, signer, held)
     except KeyboardInterrupt:
-        say("Interrupted. The same command with --resume goes on from here.")
+        say("Interrupted. The same command continues from here.")
         raise
     if as_json:
         print_json(document)

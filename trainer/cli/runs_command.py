@@ -94,35 +94,18 @@ def sweep(
     say(f"All figures are in {out / 'frontier.json'}. Open {' or '.join(map(str, pictures))}")
 
 
-@runs.command(
-    epilog="Examples: edgeveil run report runs/demo/run --export runs/demo/export --out report.html; "
-    "edgeveil run report bench --out docs/results/bench/report"
-)
+@runs.command(epilog="Example: edgeveil run report runs/demo/run --export runs/demo/export --out report.html")
 def report(
-    run: Annotated[Path, typer.Argument(help='Folder of a finished run, or the word "bench".')],
-    out: Annotated[
-        Path | None, typer.Option(help="The HTML page to write [default: RUN.html]; with bench, a folder.")
-    ] = None,
-    export: Annotated[
-        Path | None,
-        typer.Option(help="Its audited export folder [default: RUN-export]; with bench, folder of recorded audits."),
-    ] = None,
-    bench: Annotated[
-        Path | None,
-        typer.Option(help="bench.json of edgeveil-edge bench --json; with bench, folder of recorded results."),
-    ] = None,
+    run: Annotated[Path, typer.Argument(help="Folder of a finished run.")],
+    out: Annotated[Path | None, typer.Option(help="The HTML page to write [default: RUN.html].")] = None,
+    export: Annotated[Path | None, typer.Option(help="Its audited export folder [default: RUN-export].")] = None,
+    bench: Annotated[Path | None, typer.Option(help="bench.json of edgeveil-edge bench --json.")] = None,
     pictures: Annotated[
         bool, typer.Option("--pictures", help="Show raw samples next to perturbed ones: they are personal data.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Write one page that shows a run: numbers, curves and, if asked for, pictures; or tables of benchmarks."""
-    if run == Path("bench"):
-        from edgeveil.trainer.report.bench import write_bench_report
-
-        written = write_bench_report(bench or Path("docs/results/bench"), out or Path("bench-report"), privacy=export)
-        print_done(f"Wrote {', '.join(map(str, written))}.", {"wrote": [str(one) for one in written]}, as_json=as_json)
-        return
+    """Write one page that shows a run: numbers, curves and, if asked for, pictures."""
     export = export or run.with_name(f"{run.name}-export")
     if not export.is_dir():
         raise BadInput(f"The run's audited export folder was expected in {export}: give it with --export.")

@@ -133,7 +133,6 @@ def export(
     compiler_python: Annotated[
         Path | None, typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an export that was broken off.")] = False,
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
@@ -148,7 +147,7 @@ def export(
     samples = receiver_pool(Run.open(run), int(pool)) if pool else None
     if out is None:
         out = run.with_name(f"{run.name}-export") if run.name else Path("export")
-        out = out if resume or replace else free_path(out)
+        out = out if replace else free_path(out)
     folder = export_run(
         run,
         [name for name in profiles or () if name != "all"],
@@ -157,7 +156,6 @@ def export(
         emit=what,
         pool=samples,
         compiler_python=compiler_python,
-        resume=resume,
         replace=replace,
     )
     if as_json:

@@ -66,6 +66,15 @@ MOVED_OPTIONS = {
     "audit --on": ("audit board", "--on"),
     "audit --before": ("audit pairs", ""),
     "audit --after": ("audit pairs", ""),
+    "audit --resume": ("", ""),
+    "export --resume": ("", ""),
+    "publish archive --resume": ("", ""),
+    "bench --publish": ("", "--sustained publish"),
+    "board wheels --mqtt": ("", "--with mqtt"),
+    "local collect --reports": ("", "--until {}"),
+    "local collect --seconds": ("", "--until {}s"),
+    "publish archive --again": ("", "--accept again"),
+    "publish archive --unaudited": ("", "--accept unaudited"),
     "recipe new --data": ("", ""),
     **{f"recipe new --{key}": ("", f"--camera {name}={{}}") for key, name in CAMERA.items()},
     "key new --token": ("", ""),
@@ -78,8 +87,6 @@ MOVED_OPTIONS = {
     **{f"{verb} --{key}": ("", f"--series {key}={{}}") for verb in ("data inspect", "recipe new") for key in SERIES},
     "board probe --text": ("", ""),
     "doctor --on": ("", ""),
-    "run report --results": ("", "--bench"),
-    "run report --privacy": ("", "--export"),
     "--jobs": ("", "EDGEVEIL_JOBS={}"),
     "trust init --auditor": ("", "--key auditor={}"),
     "trust init --release": ("", "--key release={}"),
@@ -109,6 +116,7 @@ GONE = {
     "fleet status --reports": "edgeveil fleet status asks each board, and an MQTT sink publishes TOPIC/status; "
     "commit baecb1ef has it",
     "fleet status --silent-after": "watch the age of TOPIC/status at your broker; commit baecb1ef has it",
+    "board estimate --measured": "edgeveil-edge bench and edgeveil bench show your own results; commit baecb1ef has it",
     "board estimate --reference": "edgeveil board estimate shows the nearest published rows; commit baecb1ef has it",
     "flash --report-to": "an MQTT sink publishes TOPIC/status, and Mender and RAUC report updates; "
     "commit baecb1ef has it",
@@ -122,8 +130,14 @@ GONE = {
     **dict.fromkeys(
         ("fleet flash --most-failures", "fleet rollback --most-failures"), "write most_failures in boards.toml"
     ),
+    "bench --seconds": "leave it out: a turn takes 0.2 s, and more --rounds make the intervals narrower",
     "publish archive --artefact": "leave it out: the first artefact that runs here is taken",
     "update runtime --version": "leave it out: it is one more than that of the file at --out",
+    **dict.fromkeys(
+        ("run report bench", "run report --results", "run report --privacy"),
+        "tables and plots of recorded benchmarks were deleted: read the JSON of edgeveil-edge bench and of edgeveil "
+        "bench; commit baecb1ef has them",
+    ),
     "run report --bundle": "leave it out: edgeveil bundle inspect shows the hash of a bundle",
     "run sweep --kept": "give --json for the figures of one property; the picture shows all that were measured",
     **dict.fromkeys(
@@ -139,7 +153,7 @@ GONE = {
 }
 
 # Commands of edgeveil-edge that edgeveil has not; it has groups of these two names, for other things.
-RUNTIME = ("verify", "ledger", "inside", "camera", "install", "recover", "try", "policy", "mender", "rauc")
+RUNTIME = ("verify", "ledger", "record", "inside", "camera", "install", "recover", "try", "policy", "mender", "rauc")
 BOTH = ("run", "update")
 
 
@@ -186,8 +200,7 @@ class Commands(TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """As usual. Raises ``BadInput`` for a deleted command, or a deleted option of one."""
         path = f"{_path(ctx)} {args[0]}".strip()
-        options = [f"{path} {word.partition('=')[0]}" for word in args[1:] if word.startswith("--")]
-        for word in (path, *options):
+        for word in (path, *(f"{path} {word.partition('=')[0]}" for word in args[1:])):
             if word in GONE:
                 raise BadInput(f"edgeveil {word}: {GONE[word]}.")
         return super().resolve_command(ctx, args)
@@ -257,6 +270,9 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
     notes, variables = dict[str, None](), dict[str, str]()
     if words[:1] == ["audit"]:
         words = _workers(words, variables)
+    if words[0] in ("flash", "bench") or words[:2] == ["audit", "board"]:
+        words, file = _without(words, "--boards")
+        variables |= {f"EDGEVEIL_{name[2:].upper()}": value for name, value in file.items()}
 
     def note(old: str, new: str) -> None:
         notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
@@ -298,19 +314,25 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
 
 def _workers(words: list[str], variables: dict[str, str]) -> list[str]:
     """The words of an audit without ``--jobs`` and ``--engine``, which are short for EDGEVEIL_JOBS."""
-    given, out, left = dict[str, str](), list[str](), iter(words)
-    for word in left:
-        name, equals, value = word.partition("=")
-        if name in ("--jobs", "--engine"):
-            given[name] = value if equals else next(left, "")
-        else:
-            out.append(word)
+    out, given = _without(words, "--jobs", "--engine")
     engine = given.get("--engine", "processes")
     if engine not in ("processes", "ray"):
         raise BadInput(f"--engine: expected processes or ray; got {engine}.")
     if given:
         variables["EDGEVEIL_JOBS"] = f"{'' if engine == 'processes' else 'ray:'}{given.get('--jobs', '')}"
     return out
+
+
+def _without(words: list[str], *options: str) -> tuple[list[str], dict[str, str]]:
+    """The words without these options, and the value of each that was there."""
+    given, out, left = dict[str, str](), list[str](), iter(words)
+    for word in left:
+        name, equals, value = word.partition("=")
+        if name in options:
+            given[name] = value if equals else next(left, "")
+        else:
+            out.append(word)
+    return out, given
 
 
 class OfSite(Commands):

@@ -81,24 +81,20 @@ class KeptPieces:
 
 
 @contextmanager
-def kept_pieces(out: Path, made_by: Mapping[str, str], *, resume: bool) -> Iterator[KeptPieces]:
+def kept_pieces(out: Path, made_by: Mapping[str, str]) -> Iterator[KeptPieces]:
     """The pieces of an export into ``out``, which stay only where the block is interrupted, or killed.
 
-    Raises ``BadInput`` where an export to there was broken off, unless ``resume``.
+    Those of an interrupted export to there are taken.
     """
     kept = KeptPieces(out.with_name(f".{out.name}.kept"), made_by)
-    if len(kept) and not resume:
-        raise BadInput(
-            f"An export into {out} was broken off; {counted(len(kept), 'piece of it is', 'pieces of it are')} "
-            f"kept. Add --resume to continue it, or "
-            f"remove {kept.folder} to begin anew."
-        )
+    if len(kept):
+        say(f"Continuing an export that was interrupted: {kept.folder} has {counted(len(kept), 'piece')} of it.")
     try:
         yield kept
     except KeyboardInterrupt:
         say(
             f"{counted(len(kept), 'piece of the export is', 'pieces of the export are')} kept in {kept.folder}; "
-            f"the same command with --resume continues."
+            f"the same command continues."
         )
         raise
     except BaseException:
@@ -240,7 +236,6 @@ def export(
     emit: str = "frame",
     pool: np.ndarray | None = None,
     compiler_python: Path | None = None,
-    resume: bool = False,
     replace: bool = False,
     leave_out: bool = False,
 ) -> ExportFolder:
@@ -251,9 +246,9 @@ def export(
     ``"frame"``; ``"both"`` for the label of the run's head as well; or ``"code"`` for a cleaner or codebook that
     sends its code, of which the receiver makes x'; of a codebook's it draws from ``pool`` (codes, m, *shape), where
     that is given. ``compiler_python`` is the Python that has a board's compiler. After Ctrl-C what was made is kept
-    next to ``out``, and ``resume`` goes on from it. ``replace`` gives an earlier export there a dated name.
-    ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that says why. Raises
-    ``BadInput``, with the lint's findings where there are any.
+    next to ``out``, and the next export to there goes on from it. ``replace`` gives an earlier export there a dated
+    name. ``leave_out``: boards and artefacts that do not pass the lint are left out, each with a line that states why.
+    Raises ``BadInput``, with the lint's findings where there are any.
     """
     source, out = Run.open(Path(run)), Path(out)
     chosen = [board_profiles.load(name, commands=True) for name in dict.fromkeys(profiles)]
@@ -263,7 +258,7 @@ def export(
     check_compilers(chosen, compiler_python)
     with locked(out, "export"):
         check_place(out, replace=replace)
-        with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES), resume=resume) as kept:
+        with whole_steps() as check, kept_pieces(out, package_versions(PACKAGES)) as kept:
             how: dict[str, Any] = {"all_formats": all_formats, "emit": emit, "pool": pool, "python": compiler_python}
             how["leave_out"] = leave_out
             return _export(source, chosen, out, kept, check, **how)

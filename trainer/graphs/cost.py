@@ -23,7 +23,8 @@ from typing import Any
 import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.graphs.files import input_named, read, read_any_onnx, read_tflite
+from edgeveil.trainer.graphs import keras_file
+from edgeveil.trainer.graphs.files import read, read_any_onnx, read_tflite
 from edgeveil.trainer.graphs.macs import (
     PRODUCTS,
     Counted,
@@ -95,7 +96,7 @@ def model_file_cost(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = N
     """
     shapes = shapes or {}
     if path.suffix == ".keras":
-        model = read_keras(path, shapes)
+        model = keras_file.read(path, shapes)
         return _keras(model, counted_keras(model))
     if path.suffix not in (".tflite", ".onnx"):
         raise BadInput(f"A .tflite, .onnx, .keras or .veil file was expected; got {path}.")
@@ -212,31 +213,6 @@ def _peak(graph: Graph, groups: Mapping[int, int]) -> int:
         live += change[step]
         peak = max(peak, live)
     return peak
-
-
-def read_keras(path: Path, shapes: Mapping[str, tuple[int, ...]] | None = None) -> Any:
-    """A saved Keras model, without its optimiser. Raises ``BadInput`` where the file is none.
-
-    ``shapes`` gives inputs their sizes, the batch among them, by name.
-    """
-    import keras
-
-    import edgeveil.models.layers  # noqa: F401  registers its layers with Keras
-
-    try:
-        model = keras.saving.load_model(path, compile=False)
-        if not shapes:
-            return model
-        names = [one.name for one in model.inputs]
-        given = {input_named(name, names): shape for name, shape in shapes.items()}
-        sized = [keras.Input(batch_shape=given.get(one.name, one.shape), name=one.name) for one in model.inputs]
-        many = isinstance(model.input, list | tuple)
-        return keras.models.clone_model(model, input_tensors=sized if many else sized[0])
-    except (OSError, ValueError, TypeError) as error:
-        first = (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-        raise BadInput(
-            f"{path} cannot be read as a Keras model ({first}); write it with model.save(FILE.keras)."
-        ) from None
 
 
 def _keras_graph(model: Any, given: tuple[Tensor, ...] = ()) -> Graph:

@@ -6,33 +6,30 @@ nothing of it is ever unpickled.
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import importlib
 import inspect
 import json
 import re
-import runpy
 import sys
-import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.graphs.cost import read_keras
+from edgeveil.trainer.graphs import keras_file
+from edgeveil.trainer.graphs.keras_file import OURS, foreign_parts, tables
+from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
 
 TRIED = 6  # samples by which passes are compared
 OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
-OURS = "edgeveil.models.layers"
-# Layers with code of their own, and those that read files that their config names.
-FOREIGN = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer", "StringLookup", "IntegerLookup"}
-FOREIGN |= {"TextVectorization", "function"}
-PARTS = ("layers", "initializers", "regularizers", "constraints", "activations", "dtype_policies", "models")
-KERAS = ("keras.src.ops.", "keras.src.models.", "keras.src.layers.")
 
 
 @dataclass(frozen=True)
@@ -61,10 +58,13 @@ class Spec:
 
 
 class Own:
-    """A network by a function of the user's; it stands where a ``Network`` does. ``name`` is for messages."""
+    """A network by a function of the user's; it stands where a ``Network`` does. ``name`` is for messages.
 
-    def __init__(self, name: str, function: Callable[..., Any], kind: str) -> None:
-        self.name, self.function = name, function
+    ``folder`` is that of the user's file, whose other modules the function may import.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Any], kind: str, folder: Path | None = None) -> None:
+        self.name, self.function, self.folder = name, function, folder
         known = NETWORKS.kinds().items()
         self.another = next(name for name, one in known if one.facts.get("tried") == 1 and kind in one.facts["of"])
 
@@ -79,7 +79,8 @@ class Own:
         except (TypeError, ValueError):
             raise BadInput(f"{self.name}: a function of one argument was expected, build(spec).") from None
         try:
-            model = self.function(asked)
+            with _beside(self.folder):
+                model = self.function(asked)
         except Exception as error:
             file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
             raise BadInput(f"{self.name} fails for {asked}: {_of(error, file)}.") from None
@@ -112,18 +113,45 @@ def of_file(architecture: str, kind: str) -> Own | None:
     short = f"{path.name}:{name}"
     if not path.is_file():
         raise BadInput(f"{short}: a file was expected at {path}; there is none. It is needed to train.")
-    before = list(sys.path)
-    sys.path.insert(0, str(path.parent))
     try:
-        found = runpy.run_path(str(path), run_name=f"edgeveil_own_{path.stem}")
+        data = path.read_bytes()
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {reason(error)}.") from None
+    _announce(path, hashlib.sha256(data).hexdigest())
+    found: dict[str, Any] = {"__name__": f"edgeveil_own_{path.stem}", "__file__": str(path)}
+    try:
+        with _beside(path.parent):
+            exec(compile(data, str(path), "exec"), found)  # noqa: S102  the bytes whose hash was printed
     except (Exception, SystemExit) as error:
         raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.") from None
-    finally:
-        sys.path[:] = before
     if not callable(found.get(name)):
         known = sorted(one for one, value in found.items() if inspect.isfunction(value) and not one.startswith("_"))
         raise BadInput(f"{path} has no function {name}; it has {', '.join(known) or 'none'}.")
-    return Own(short, found[name], kind)
+    return Own(short, found[name], kind, path.parent)
+
+
+@functools.cache
+def _announce(path: Path, sha256: str) -> None:
+    """Print, once in a process, whose code is about to be run."""
+    say(f"Running code of the recipe: {path}, SHA-256 {sha256}.")
+
+
+@contextmanager
+def _beside(folder: Path | None) -> Iterator[None]:
+    """Modules of ``folder`` can be imported in the block, and are forgotten after it: another recipe has its own."""
+    if folder is None:
+        yield
+        return
+    before = list(sys.path)
+    sys.path.insert(0, str(folder))
+    importlib.invalidate_caches()  # a module may have been written a moment ago
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+        for name, module in list(sys.modules.items()):
+            if Path(getattr(module, "__file__", None) or "/").is_relative_to(folder):
+                del sys.modules[name]
 
 
 def checked(model: Any, name: str, spec: Spec) -> Any:
@@ -245,34 +273,6 @@ def _first_layer(model: Any, values: Sequence[np.ndarray], others: Sequence[np.n
     return "one of its layers"
 
 
-# What is in a model's config.
-
-
-def tables(config: Any) -> Iterator[dict[str, Any]]:
-    """Every table of a model's config, at any depth, but how it was compiled."""
-    if isinstance(config, dict):
-        yield config
-        config = [part for key, part in config.items() if key not in ("compile_config", "build_config")]
-    for part in config if isinstance(config, list) else ():
-        yield from tables(part)
-
-
-def foreign_parts(config: Any) -> str:
-    """The parts that are not of Keras' own layers, by class; empty where there are none."""
-    found = {
-        str(one["class_name"])
-        for one in tables(config)
-        if "class_name" in one and (one["class_name"] in FOREIGN or not _is_known(one.get("module")))
-    }
-    return ", ".join(sorted(found))
-
-
-def _is_known(module: Any) -> bool:
-    if module in (None, "keras", OURS) or module in {f"keras.{part}" for part in PARTS}:
-        return True
-    return str(module).startswith(KERAS)
-
-
 def _data_format(one: dict[str, Any]) -> Any:
     config = one.get("config")
     return config.get("data_format") if isinstance(config, dict) else None
@@ -290,26 +290,6 @@ def _of(error: BaseException, file: str = "") -> str:
     return f"{type(error).__name__}: {told[:200].rstrip('.')}{where}"
 
 
-# A model of a file.
-
-
-def read_given(path: Path) -> tuple[Any, Any]:
-    """A user's saved Keras model, and its config, which is looked at before Keras reads the file. Raises ``BadInput``
-    where that is none, or would run code of its own."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            config = json.loads(archive.read("config.json"))
-    except FileNotFoundError:
-        raise BadInput(f"A model was expected at {path}; there is no such file.") from None
-    except (zipfile.BadZipFile, KeyError, ValueError, OSError):
-        raise BadInput(
-            f"{path} is no file of model.save(FILE.keras), and nothing else is read, a pickle least of all."
-        ) from None
-    if foreign := foreign_parts(config):
-        raise BadInput(f"{path.name} has {foreign}, whose code would be run: build it of Keras' own layers.")
-    return read_keras(path), config
-
-
 class Trained:
     """The model of a ``[classifiers.target]``, for samples of ``spec`` and so many classes. Raises ``BadInput``."""
 
@@ -320,7 +300,7 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
-        self.model = checked(read_given(self.path)[0], self.path.name, Spec(shape, classes))
+        self.model = checked(keras_file.read(self.path), self.path.name, Spec(shape, classes))
 
     def classifier(self, section: Given) -> Any:
         """A model from the unit cube to logits, with what ``section`` states before the user's model."""

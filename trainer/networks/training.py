@@ -14,6 +14,7 @@ from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import atomic_path
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.interrupts import whole_steps
 from edgeveil.trainer.linear import LinearSection, linear_problem
@@ -99,7 +100,7 @@ def train_classifiers(run: Run) -> None:
     of_name = zip(NAMES, (dataset.y_names, dataset.z_names), (fit.y, fit.z), (choose.y, choose.z), strict=True)
     for number, (name, classes, labels, held) in enumerate(of_name):
         if name == "sensitive":
-            check_reads_y(run, keras.models.load_model(classifier_path(run, "target")))
+            check_reads_y(run, keras_file.read(classifier_path(run, "target")))
         if classifier_path(run, name).is_file():
             continue
         keras.utils.set_random_seed((run.recipe.seed + number) % 2**32)

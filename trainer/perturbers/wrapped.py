@@ -23,8 +23,8 @@ from edgeveil.models.filters import FUNCTIONS, OUTPUT, SAMPLE, Takes, ends, name
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
+from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.files import read
-from edgeveil.trainer.networks.own import read_given, tables
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.networks import PICKLES
@@ -334,7 +334,7 @@ def _keras(path: Path, spec: InputSpec) -> Any:
     """The Keras model of a file, with open sizes as the data have them."""
     import keras
 
-    model, config = read_given(path)
+    model, config = keras_file.read(path), keras_file.config(path)
     counts = [len(getattr(model, end, ())) for end in ("inputs", "outputs")]
     if counts != [1, 1]:
         raise BadInput(
@@ -358,7 +358,7 @@ def _keras(path: Path, spec: InputSpec) -> Any:
     if None in shape and len(shape) == len(spec.shape):
         sized = tuple(own if one is None else one for one, own in zip(shape, spec.shape, strict=True))
         model = keras.models.clone_model(model, input_tensors=keras.Input(sized, name=SAMPLE))
-        model.set_weights(read_given(path)[0].get_weights())
+        model.set_weights(keras_file.read(path).get_weights())
     network_macs(model)  # refuses what no board can be told the cost of
     return model
 
@@ -394,7 +394,7 @@ def _as_in_training(config: Any) -> list[str]:
     """The layers that a model's config calls with ``training=True``, by class and name."""
     return [
         f"{layer.get('class_name')} {layer.get('config', {}).get('name', '')!r}"
-        for layer in tables(config)
+        for layer in keras_file.tables(config)
         for node in layer.get("inbound_nodes") or ()
         if isinstance(node, dict) and node.get("kwargs", {}).get("training") is True
     ]

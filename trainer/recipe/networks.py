@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -53,7 +53,27 @@ def is_function(architecture: str) -> bool:
 def resolved(architecture: str, folder: Path) -> str:
     """An architecture with the file of a user's own, which is relative to the recipe's ``folder``."""
     own = own_function(architecture)
-    return architecture if own is None else f"{(folder / own[0].expanduser()).resolve()}:{own[1]}"
+    return architecture if own is None else f"{(folder / own[0]).resolve()}:{own[1]}"
+
+
+def code_in(section: Any) -> Iterator[str]:
+    """Each ``FILE.py:FUNCTION`` in a section of a recipe, at any depth."""
+    if isinstance(section, str) and own_function(section) is not None:
+        yield section
+    for part in section.values() if isinstance(section, dict) else section if isinstance(section, list) else ():
+        yield from code_in(part)
+
+
+def check_code(architecture: str, folder: Path, origin: str) -> None:
+    """Raise ``BadInput`` for code that lies outside the ``folder`` of its recipe: a recipe is passed on, and names what
+    is run."""
+    path = Path(architecture.rpartition(":")[0])
+    inside = (folder / path).resolve().is_relative_to(folder.resolve())
+    if path.is_absolute() or ".." in path.parts or path.parts[0].startswith("~") or not inside:
+        raise BadInput(
+            f'{origin}: code of the recipe\'s own folder was expected, as in "mine.py:build"; {architecture} leads out '
+            "of it. Copy the file next to the recipe, and name it so."
+        )
 
 
 def _name_or_own(value: Any, known: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +15,7 @@ from edgeveil.edge_runtime.manifest.count import check_count
 from edgeveil.trainer.recipe import messages
 from edgeveil.trainer.recipe.data_section import Data, Name, form_of
 from edgeveil.trainer.recipe.messages import nearest, sentence
-from edgeveil.trainer.recipe.networks import File, Section
+from edgeveil.trainer.recipe.networks import File, Section, check_code, code_in
 from edgeveil.trainer.recipe.perturber import KINDS, Perturber, either, every, of_kind, union
 from edgeveil.trainer.recipe.private import Head, Private, check_head, check_private
 from edgeveil.trainer.recipe.training_sections import (
@@ -164,7 +165,7 @@ class Recipe(Section):
         for section in (perturber, perturber.get("codebook", {})):
             if KINDS.find(section.get("kind", "")) is not None:
                 of_kind(section["kind"]).of_older_run(section)
-        return cls.parse(tomli_w.dumps(table), origin=str(path), folder=path.parent)
+        return cls.parse(tomli_w.dumps(table), origin=str(path), folder=path.parent, taken=None)
 
     @classmethod
     def text(cls, recipe: str | Path) -> str:
@@ -173,18 +174,33 @@ class Recipe(Section):
         return written_text(path, "A recipe")
 
     @classmethod
-    def parse(cls, text: str, *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
-        """A recipe from TOML text; its paths are relative to ``folder``. Raises ``BadInput`` that names the key."""
+    def parse(
+        cls, text: str, *, origin: str = "the recipe", folder: Path = Path(), taken: Collection[str] | None = ()
+    ) -> Recipe:
+        """A recipe from TOML text; its paths are relative to ``folder``. Raises ``BadInput`` that names the key.
+
+        ``taken`` is the code, as ``code()`` has it, that a caller has named already; None: all of it, in a text that
+        ``toml()`` wrote. Other code must lie in ``folder``.
+        """
         try:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise BadInput(f"{origin} is not valid TOML: {error}.") from None
-        return cls.of_table(table, origin=origin, folder=folder)
+        return cls.of_table(table, origin=origin, folder=folder, taken=taken)
 
     @classmethod
-    def of_table(cls, table: dict[str, Any], *, origin: str = "the recipe", folder: Path = Path()) -> Recipe:
+    def of_table(
+        cls,
+        table: dict[str, Any],
+        *,
+        origin: str = "the recipe",
+        folder: Path = Path(),
+        taken: Collection[str] | None = (),
+    ) -> Recipe:
         """As ``parse``, from the content of the TOML."""
         recipe = cls.check(table, origin=origin)
+        for code in () if taken is None else set(recipe.code()).difference(taken):
+            check_code(code, folder, origin)
         found: dict[str, Any] = {}
         if recipe.data.own is not None:
             own, path = recipe.data.own
@@ -194,6 +210,10 @@ class Recipe(Section):
         data = recipe.data.model_copy(update=found)
         parts = {"classifiers": recipe.classifiers.resolved(folder), "perturber": recipe.perturber.resolved(folder)}
         return recipe.model_copy(update={"data": data, **parts})
+
+    def code(self) -> list[str]:
+        """The code that it names, ``FILE.py:FUNCTION`` each."""
+        return list(code_in(self.model_dump(include={"classifiers", "perturber"})))
 
     def with_files(self) -> Recipe:
         """This recipe with a record of each file of a user's own, as it is now. Raises ``BadInput`` without one."""

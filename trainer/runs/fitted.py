@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import Pipeline
 from edgeveil.edge_runtime.stages import preprocess
 from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.recipe.messages import KINDS
 
@@ -178,9 +178,6 @@ class FittedPerturber:
     @classmethod
     def load(cls, folder: Path) -> FittedPerturber:
         """Read back what ``save`` wrote into ``folder``."""
-        import keras
-
-        importlib.import_module("edgeveil.models.layers")  # registers the layers that saved networks name
         text = json.loads((folder / "perturber.json").read_text())
         facts = text["perturber"]
         return cls(
@@ -189,7 +186,7 @@ class FittedPerturber:
             stages=tuple(text["stages"]),
             outputs=tuple(text["outputs"]),
             models={
-                name: keras.models.load_model(path)
+                name: keras_file.read(path)
                 if (path := folder / f"{name}.keras").is_file()
                 else GivenFile.load(path.with_suffix(".json"))
                 for name in text["models"]

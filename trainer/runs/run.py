@@ -37,6 +37,7 @@ from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets import slicing
 from edgeveil.trainer.datasets.base import PARTS, Dataset, Part, Slices
 from edgeveil.trainer.datasets.readings import UNREADABLE
+from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.results import set_aside
 
@@ -304,8 +305,6 @@ class Run:
 
     def classifiers(self) -> dict[str, Any]:
         """D_y and D_z: ``{"target": model, "sensitive": model}``, from the unit cube to logits."""
-        import keras
-
         paths = {name: self.folder / "classifiers" / f"{name}.keras" for name in ("target", "sensitive")}
         missing = [name for name, path in paths.items() if not path.is_file()]
         if missing:
@@ -313,7 +312,7 @@ class Run:
                 f"The run in {self.folder} has no {missing[0]} classifier yet: finish it with "
                 "`edgeveil train --resume`."
             )
-        return {name: keras.models.load_model(path) for name, path in paths.items()}
+        return {name: keras_file.read(path) for name, path in paths.items()}
 
     def perturber(self) -> Any:
         """The ``FittedPerturber`` of this run. Raises ``BadInput`` if it is not trained yet."""

@@ -117,9 +117,9 @@ def test_what_follows_y_alone_is_not_kept():
     y = rng.integers(0, 2, 500)
     a, b = 10 * y + rng.normal(size=500), 10 * y + rng.normal(size=500)
     assert np.corrcoef(a, b)[0, 1] > 0.9
-    assert abs(correlation(a, b, y, None)["correlation"]) < 0.1
-    assert correlation(a, 3 * a + y, y, None)["correlation"] == pytest.approx(1)
-    assert correlation(a, y * 1.0, y, None)["correlation"] == 0
+    assert abs(correlation(a, b, y, None).estimate) < 0.1
+    assert correlation(a, 3 * a + y, y, None).estimate == pytest.approx(1)
+    assert correlation(a, y * 1.0, y, None).estimate == 0
 
 
 def test_attributes_are_left_out_where_a_frame_is_nobodys():

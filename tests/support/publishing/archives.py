@@ -65,7 +65,7 @@ class Archive:
         words += ["--table", self["visits.csv"], "--plan", self["plan.toml"], "--key", self["pseudonyms.key"]]
         words += ["--vault", self["vault"], "--sign", self["keys/signing.key"], "--recipient", "university"]
         words += ["--chunk-rows", self.chunk_rows]
-        return list(map(str, [*words, "--out", self[out], "--unaudited", *options]))
+        return list(map(str, [*words, "--out", self[out], "--accept", "unaudited", *options]))
 
     def parts(self, out="out"):
         """The parts' bytes by name."""

@@ -229,7 +229,7 @@ def test_the_command_writes_a_report(tmp_path, capsys):
     [
         (("--before", "a.npz", "--after", "b.npz"), "BEFORE: an .npz file"),
         (("pairs", "a.npz", "b.npz"), "BEFORE: an .npz file"),
-        (("pairs", "a.npz", "b.npz", "--resume"), "name that folder"),
+        (("pairs", "a.npz", "b.npz", "--replace"), "name that folder"),
     ],
 )
 def test_the_command_says_what_is_wrong(words, text):

@@ -10,6 +10,7 @@ import referencing
 
 from edgeveil.edge_runtime.bundle.audit_schema_1 import as_schema_2
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.audit import findings as of
 from edgeveil.trainer.audit.card import card, current
 from edgeveil.trainer.audit.findings import Finding
 from edgeveil.trainer.audit.sections import certificate_section, pufferfish, retained
@@ -249,30 +250,32 @@ def test_strata_must_be_attributes():
 
 @pytest.fixture(scope="module")
 def useful() -> dict:
-    """Collateral utility where x' keeps y and size and carries nothing of z."""
+    """Collateral utility where x' keeps y and size and carries nothing of z: findings by output, name and question."""
     data = dataset(2400)
     frames = data.x.copy()
     frames[:, 1] = 0
     utility.EFFORT["test"] = utility.Effort(rows=1600, epochs=6)
-    found = retained.section(data, frames, "test", 0, named=("size",))
+    found = retained.section(retained.Asked(data, "parity", ("size",), "test", 0), frames)
     means = np.stack([data.x[data.y == label].mean(axis=0) for label in (0, 1)])[data.y].astype(np.float32)
-    return {**found, "beside": retained.label_only(data, means, data.y, "test", 0)}
+    found += retained.label_only(retained.Asked(data, "parity", (), "test", 0), means, data.y)
+    return {(one.of, one.name, one.question): one for one in found}
 
 
 def test_what_is_kept_of_a_third_attribute_is_found_and_label_only_keeps_none(useful):
-    read = useful["perturbed"]["read_from_it"]["attributes"]["size"]
-    floor = useful["beside"]["label_only_mean"]["read_from_it"]["attributes"]["size"]
-    assert read["low"] > 0.9
-    assert abs(floor["correlation"]) < 0.2
-    assert useful["attributes"]["size"] == {"classes": 0, "named_by_recipe": True}
-    assert useful["perturbed"]["train_on_it"]["y"]["accuracy"] > 0.9
-    assert useful["beside"]["raw"]["train_on_it"]["attributes"]["size"]["correlation"] > 0.9
+    read = useful[of.SENT, "read from it", "size"]
+    assert read.interval[0] > 0.9
+    assert read.more["named_by_recipe"]
+    assert abs(useful[of.LABEL_ONLY, "read from it", "size"].value) < 0.2
+    assert useful[of.SENT, "trained on it", "parity"].value > 0.9
+    assert useful[of.RAW, "trained on it", "size"].value > 0.9
+    assert (of.SENT, "read from it", "parity") not in useful  # y has its readers
 
 
 def test_a_discriminator_tells_means_and_not_donors(useful):
-    assert useful["beside"]["label_only_mean"]["told_apart"]["accuracy"] > 0.9
+    means, donors = (useful[side, "discriminator", "told apart from raw samples"] for side in (of.LABEL_ONLY, of.DONOR))
+    assert means.value > 0.9
     # Not one half: a donor that was shown to the discriminator as made is shown again.
-    assert useful["beside"]["label_only_donor"]["told_apart"]["accuracy"] < 0.65
+    assert donors.value < 0.65
 
 
 def test_a_correlations_interval_covers_and_widens_with_clusters():
@@ -282,13 +285,13 @@ def test_a_correlations_interval_covers_and_widens_with_clusters():
         a = rng.normal(size=80)
         b = 0.6 * a + 0.8 * rng.normal(size=80)
         found = utility.correlation(a, b, np.zeros(80, int), None)
-        hits += found["low"] < 0.6 < found["high"]
+        hits += found.low < 0.6 < found.high
     assert 180 <= hits <= 200
     a = np.repeat(rng.normal(size=40), 20)
     b = np.repeat(rng.normal(size=40), 20)
     y = np.zeros(800, int)
     alone, together = utility.correlation(a, b, y, None), utility.correlation(a, b, y, np.arange(800) // 20)
-    assert together["high"] - together["low"] > 3 * (alone["high"] - alone["low"])
+    assert together.high - together.low > 3 * (alone.high - alone.low)
 
 
 def test_the_diagnostic_is_that_of_one_model_and_never_a_guarantee():
@@ -357,8 +360,6 @@ def test_codes_that_nothing_holds_are_warned_of_where_the_bundle_is_for_a_camera
 
 
 def test_one_value_of_y_is_kept_and_the_fixed_reader_is_named():
-    found = retained.findings_of({"perturbed": learned_twice()}, "parity")
-    assert [one.name for one in found if one.question == "parity"] == ["trained on it"]
     audit = document()
     ours = [one["more"].get("kind") == "reader" and "of" not in one for one in audit["findings"]]
     audit["findings"] = [one for one, leave in zip(audit["findings"], ours, strict=True) if not leave]
@@ -371,12 +372,6 @@ def test_one_value_of_y_is_kept_and_the_fixed_reader_is_named():
     share, reader = "87.3 % [10.0 %, 90.0 %] of the time from what is sent", "the label that is sent"
     assert kept.startswith(f"parity is read right {share} (by {reader}; by D_y, which is fixed, 12.6 %")
     assert f"What is kept: {kept}" in summary(audit)
-
-
-def learned_twice():
-    """What ``retained`` measures of one kind of sample: y of clean ones, and y of those that are sent."""
-    right = {"y": {"accuracy": 0.9, "low": 0.8, "high": 0.95}, "attributes": {}}
-    return {"train_on_it": right, "read_from_it": right}
 
 
 def test_a_promise_that_is_none_is_a_warning_and_no_guarantee():

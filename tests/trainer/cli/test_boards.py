@@ -50,7 +50,7 @@ def test_every_command_for_a_board_takes_it_by_name(monkeypatch, capfd):
     for verb in ("flash", *BOARD, "bench", "audit board"):
         code, text, _ = run(*verb.split(), "--help")
         assert code == 0
-        assert ("BOARD" in text, "--boards FILE" in text) == (True, not verb.startswith("board")), verb
+        assert ("BOARD" in text, "EDGEVEIL_BOARDS" in text) == (True, not verb.startswith("board")), verb
         assert "Example" in text
     for group in ("board", "fleet"):
         assert "--boards FILE" in run(group, "--help")[1]

@@ -132,7 +132,7 @@ def test_a_subject_is_one_unit_whatever_it_sends(tmp_path, collected):
         (["--from", "csv:{folder}/words.csv", "--estimate", "mean"], "2 of another format"),
         (["--from", "npz:{folder}/r.npz", "--estimate", "histogram"], "ask for mean"),
         (["--from", "npz:{folder}/r.npz", "--estimate", "mean", "--output", "label"], "one of report"),
-        (["--from", "mqtt://localhost/hall", "--estimate", "mean"], "--reports N or --seconds S"),
+        (["--from", "mqtt://localhost/hall", "--estimate", "mean"], "--until 1000 (reports) or --until 60s"),
         (["--from", "http://localhost/hall", "--estimate", "mean"], "mqtt://HOST/TOPIC"),
     ],
 )

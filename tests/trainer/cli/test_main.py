@@ -20,7 +20,7 @@ from edgeveil.trainer.recipe.schema import ALIASES, Recipe
 from tests.support.small_runs import small_recipe
 
 # What is said of such a flag is the same in every command that has it.
-SHARED = {"--no-passphrase", "--boards", "--run"}
+SHARED = {"--no-passphrase", "--run"}
 
 
 def commands(group=None, name=""):
@@ -126,9 +126,8 @@ def test_the_runtimes_own_commands_are_those_that_edgeveil_lacks():
 
 
 def test_the_option_slots_are_few():
-    """--json and --help, which are of every verb, are not counted. 200 are asked for; --allow-commands and --new-ledger
-    came with the rules at every door, and 9 with wrap: what a given model expects is one of them, --takes."""
-    assert sum(1 for _ in flags()) <= 213
+    """--json and --help, which are of every verb, are not counted."""
+    assert sum(1 for _ in flags()) <= 200
 
 
 def test_every_verb_that_prints_facts_has_json():

@@ -56,14 +56,13 @@ def counted(monkeypatch):
 def test_what_was_made_is_not_made_again_and_the_result_is_the_same(run, whole, tmp_path, monkeypatch, capsys):
     out = tmp_path / "out"
     broken_off(monkeypatch, run, out, KeyboardInterrupt())
-    assert f"4 pieces of the export are kept in {tmp_path}/.out.kept; the same command with --resume" in (
+    assert f"4 pieces of the export are kept in {tmp_path}/.out.kept; the same command continues" in (
         capsys.readouterr().err
     )
     assert [path.name for path in tmp_path.iterdir()] == [".out.kept"]
-    with pytest.raises(BadInput, match=r"4 pieces of it are kept\. Add --resume"):
-        export(run.folder, BOARDS, out)
     done = counted(monkeypatch)
-    resumed = export(run.folder, BOARDS, out, resume=True)
+    resumed = export(run.folder, BOARDS, out)
+    assert f"Continuing an export that was interrupted: {tmp_path}/.out.kept has 4 pieces" in capsys.readouterr().err
     assert done == ["tflite-float32"]  # the one that had not been measured
     assert resumed.members == whole.members
     assert {**resumed.report, "run": ""} == {**whole.report, "run": ""}
@@ -102,7 +101,7 @@ def test_a_piece_is_of_all_that_it_depends_on_and_a_damaged_one_is_made_again(tm
 
 
 @pytest.mark.nightly  # by day in this process, above; and of a training in runs/test_train.py
-def test_ctrl_c_exits_130_and_resume_finishes(run, whole, tmp_path):
+def test_ctrl_c_exits_130_and_the_same_command_finishes(run, whole, tmp_path):
     words = [sys.executable, "-m", "edgeveil.trainer.cli.main", "export", str(run.folder)]
     words += ["--out", str(tmp_path / "out"), *(word for board in BOARDS for word in ("--for", board))]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
@@ -114,19 +113,16 @@ def test_ctrl_c_exits_130_and_resume_finishes(run, whole, tmp_path):
     assert process.returncode == 130, said
     assert " of the export " in said
     assert " kept in " in said
-    assert export(run.folder, BOARDS, tmp_path / "out", resume=True).members == whole.members
+    assert export(run.folder, BOARDS, tmp_path / "out").members == whole.members
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
 def test_kept_pieces_stay_where_the_process_was_killed(tmp_path):
-    with kept_pieces(tmp_path / "out", {}, resume=False) as kept:
+    with kept_pieces(tmp_path / "out", {}) as kept:
         kept.piece(lambda: {"n": np.array(1)}, "a")
         (tmp_path / "copy").write_bytes(next(kept.folder.iterdir()).read_bytes())  # as a kill would leave it
     kept.folder.mkdir()
     (tmp_path / "copy").rename(kept.folder / "a.npz")
-    with (
-        pytest.raises(BadInput, match=r"An export into .* was broken off; 1 piece of it is kept"),
-        kept_pieces(tmp_path / "out", {}, resume=False),
-    ):
-        pass
     assert len(kept) == 1
+    with kept_pieces(tmp_path / "out", {}) as kept:
+        assert len(kept) == 1

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import re
+import sys
 import zipfile
 
 import keras
@@ -16,6 +17,8 @@ from edgeveil.trainer.audit.audit import audit
 from edgeveil.trainer.audit.document import save
 from edgeveil.trainer.datasets.base import InputSpec
 from edgeveil.trainer.export.export import export
+from edgeveil.trainer.ext.sweep import point
+from edgeveil.trainer.ext.sweep.axes import with_settings
 from edgeveil.trainer.networks import training
 from edgeveil.trainer.networks.training import build, take_own
 from edgeveil.trainer.perturbers.prgan import Generator, build_generator
@@ -316,6 +319,84 @@ def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path,
 def test_a_section_of_a_trained_classifier(section, says):
     with pytest.raises(BadInput, match=says):
         small_recipe(None, classifiers={"architecture": "small", "target": section})
+
+
+# Whose code a recipe may run: of its own folder alone, shown before it runs, and apart from that of another recipe.
+
+
+def naming(architecture, folder, **more):
+    """A recipe in ``folder`` whose classifier is that code."""
+    table = json.loads(small_recipe("small.npz", kind="label-only").model_dump_json(exclude_none=True))
+    table["classifiers"]["architecture"] = architecture
+    return Recipe.of_table({**table, **more}, folder=folder)
+
+
+@pytest.mark.parametrize(
+    "place", ["{out}/mine.py", "../mine.py", "~/mine.py", "link.py", "linked/mine.py", "a/../../mine.py"]
+)
+def test_code_outside_of_the_recipes_folder_is_refused(place, tmp_path):
+    folder = tmp_path / "recipe"
+    folder.mkdir()
+    own(tmp_path, f"{BUILD}{END}")
+    (folder / "link.py").symlink_to(tmp_path / "mine.py")
+    (folder / "linked").symlink_to(tmp_path)
+    with pytest.raises(BadInput, match=r"code of the recipe's own folder was expected, .*\.py:build leads out"):
+        naming(f"{place.format(out=tmp_path)}:build", folder)
+    generator = {"kind": "prgan", "distance": 1.0, "generator": {"architecture": f"{place.format(out=tmp_path)}:build"}}
+    with pytest.raises(BadInput, match="code of the recipe's own folder was expected"):
+        naming("table1-wifi", folder, perturber=generator)
+    own(folder, f"{BUILD}{END}")
+    (folder / "inside.py").symlink_to("mine.py")
+    for name in ("mine.py", "inside.py"):
+        recipe = naming(f"{name}:build", folder)
+        assert with_settings(recipe, {"seed": 7}).code() == recipe.code() == [f"{folder.resolve()}/mine.py:build"]
+        with pytest.raises(BadInput, match="leads out of it"):
+            with_settings(recipe, {"classifiers.architecture": f"{tmp_path}/mine.py:build"})
+
+
+def test_the_code_of_a_runs_own_recipe_is_named_again(tmp_path):
+    own(tmp_path, f"{BUILD}{END}")
+    write_npz(tmp_path)
+    run = Run.create(tmp_path / "run", naming("mine.py:build", tmp_path))
+    assert Run.open(run.folder).recipe.code() == run.recipe.code()  # opened, and nothing is run
+    with pytest.raises(BadInput, match=r"run/recipe.toml: code of the recipe's own folder was expected"):
+        Recipe.find(run.folder / "recipe.toml")
+
+
+def test_a_sweep_runs_the_code_that_it_was_asked_for_and_not_that_of_a_folder_it_found(tmp_path):
+    own(tmp_path, f"{BUILD}{END}")
+    (tmp_path / "other.py").write_text("raise SystemExit('ran')\n")
+    write_npz(tmp_path)
+    recipe = naming("mine.py:build", tmp_path)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(point, "train_classifiers", lambda _: None)
+        found = point.shared_classifiers(recipe, tmp_path / "out", budget="full")
+    found.record(state="started")
+    stored = found.folder / "recipe.toml"
+    stored.write_text(stored.read_text().replace("mine.py:build", "other.py:build"))
+    point.shared_classifiers(recipe, tmp_path / "out", budget="full")
+    assert (found.folder / "classifiers" / "target.keras").is_file()
+
+
+def test_the_file_and_its_hash_are_printed_before_it_runs(tmp_path, capsys):
+    architecture = own(tmp_path, "raise ValueError('in the file')\n")
+    with pytest.raises(BadInput, match="in the file"):
+        build(architecture, PICTURES, 3)
+    digest = hashlib.sha256((tmp_path / "mine.py").read_bytes()).hexdigest()
+    assert f"Running code of the recipe: {tmp_path}/mine.py, SHA-256 {digest}." in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["at its head", "inside build()"])
+def test_modules_next_to_a_file_are_its_own(late, tmp_path):
+    before = list(sys.path)
+    for width in (3, 5):
+        folder = tmp_path / str(width)
+        folder.mkdir()
+        (folder / "sizes.py").write_text(f"WIDTH = {width}\n")
+        head, body = ("", "    from sizes import WIDTH\n") if late else ("from sizes import WIDTH\n", "")
+        code = f"{head}{BUILD}{body}    h = layers.Dense(WIDTH, name='own')(h)\n{END}"
+        assert build(own(folder, code), PICTURES, 3).get_layer("own").units == width
+        assert (sys.path, "sizes" in sys.modules) == (before, False)
 
 
 # The whole way.

@@ -17,7 +17,7 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.models.filters import FUNCTIONS, Takes, ends, otsu
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export import to_onnx, to_tflite
-from edgeveil.trainer.graphs.cost import read_keras
+from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.perturbers.wrapped import Wrapped
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.sealing import seal as seal_module
@@ -149,7 +149,7 @@ def test_it_ships_and_computes_what_it_did(model, board, takes, expected, as_it_
     file, takes = given / model, dict(takes)
     if model in ("blur.onnx", "blur.tflite"):
         to = to_onnx if file.suffix == ".onnx" else to_tflite
-        file.write_bytes(to.convert(read_keras(given / "blur.keras"), ["float32"])["float32"])
+        file.write_bytes(to.convert(keras_file.read(given / "blur.keras"), ["float32"])["float32"])
     exported = wrap(
         str(file) if file.exists() else model,
         str(given / "data.toml"),

@@ -8,7 +8,6 @@ import pytest
 
 from edgeveil.edge_runtime.sinks import open_sink
 from edgeveil.trainer.audit.card import SUBSTITUTED, card
-from edgeveil.trainer.report import bench as bench_page
 from edgeveil.trainer.report import card_markdown, frontier, pictures
 from edgeveil.trainer.report import frontier as page_facts
 from edgeveil.trainer.report.card_page import render
@@ -89,14 +88,6 @@ def test_a_card_fits_and_has_no_fault(browser, tmp_path):
     }
     (tmp_path / "card.html").write_text(render(card({**audit, "others": [audit]}, manifest)))
     assert found(browser, file_url(tmp_path / "card.html")) == NOTHING
-
-
-def test_the_page_of_benchmarks_fits_and_has_no_fault(browser, tmp_path):
-    wide = "## Measured\n\n| result | what it is called | verdict |\n| --- | --- | --- |\n" + (
-        f"| {'a-name ' * 12}| {'words ' * 40}| INVALID: {'busy ' * 30}|\n"
-    )
-    (tmp_path / "bench.html").write_text(bench_page.render(wide, {"Latency": ("a frame", b"<svg/>")}))
-    assert found(browser, file_url(tmp_path / "bench.html")) == NOTHING
 
 
 @pytest.mark.parametrize("of", [publication_documents.table, publication_documents.archive])

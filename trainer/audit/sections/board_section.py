@@ -14,7 +14,7 @@ from edgeveil.edge_runtime.manifest.manifest import parse
 from edgeveil.edge_runtime.pipeline.pipeline import load_pipeline
 from edgeveil.edge_runtime.stages import kind_of
 from edgeveil.trainer.attacks.families.networks import logits
-from edgeveil.trainer.audit.document import interval
+from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.audit.subject import ROWS_AT_ONCE, SENT, Perturbed, Subject, as_received, further_outputs
 from edgeveil.trainer.datasets.base import Dataset
@@ -110,15 +110,15 @@ def _replayed(subject: Subject, x: np.ndarray, drawn: Mapping[str, np.ndarray]) 
 def _compared(name: str, kind: str, here: np.ndarray, there: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
     """How many samples differ, the share with its interval, and a frame's largest difference."""
     other = (here != there).reshape(len(here), -1).any(axis=1)
-    share = interval(intervals.rate(other, cluster))
+    share, low, high = map(plain, intervals.rate(other, cluster))
     apart = np.abs(here.astype(np.float64) - there.astype(np.float64)).max() if kind == "frame" else None
     return {
         "what": name,
         "kind": kind,
         "differ": int(other.sum()),
-        "share": share["accuracy"],
-        "low": share["low"],
-        "high": share["high"],
+        "share": share,
+        "low": low,
+        "high": high,
         "max_abs": None if apart is None else round(float(apart), 6),
     }
 

@@ -7,20 +7,21 @@ leakage about it; the reader of the card decides whether that is a use or a harm
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from edgeveil.trainer.attacks.rows import places, to_learn
-from edgeveil.trainer.audit.document import interval, short, spread
-from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding
+from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
 from edgeveil.trainer.graphs.prediction import compile_built
 from edgeveil.trainer.measures import intervals
+from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
 from edgeveil.trainer.runs.run import Run
 
@@ -130,19 +131,18 @@ class Reader:
             found[p.name] = answers[f"p{i}"].argmax(axis=1) if p.classes else answers[f"p{i}"][:, 0]
         return found
 
-    def score(self, shown: Shown) -> dict[str, Any]:
-        """How well that is: ``{"y": rate, "attributes": {name: rate or correlation within y}}`` with 95 % intervals."""
+    def score(self, shown: Shown) -> Iterator[tuple[str | None, str, Interval]]:
+        """How well that is: of y (None) and of each property, the figure, a rate or a correlation within y."""
         read, data = self.read(shown), self._dataset
         cluster = None if data.cluster is None else data.cluster[shown.rows]
         y = data.y[shown.rows]
-        attributes = {}
+        yield None, "right", intervals.rate(read["y"] == y, cluster)
         for p in self._known:
             truth = p.values[shown.rows]
             if p.classes:
-                attributes[p.name] = interval(intervals.rate(read[p.name] == truth, cluster))
+                yield p.name, "right", intervals.rate(read[p.name] == truth, cluster)
             else:
-                attributes[p.name] = correlation(truth, read[p.name], y, cluster)
-        return {"y": interval(intervals.rate(read["y"] == y, cluster)), "attributes": attributes}
+                yield p.name, "correlation", correlation(truth, read[p.name], y, cluster)
 
     def _inputs(self, u: np.ndarray) -> np.ndarray:
         return ((u - self._mean) * self._scale).astype(np.float32)
@@ -150,10 +150,10 @@ class Reader:
 
 def discriminator_accuracy(
     dataset: Dataset, real: tuple[Shown, Shown], made: tuple[Shown, Shown], effort: Effort, seed: int
-) -> Any:
+) -> Interval:
     """How often a fresh discriminator tells ``made`` from ``real`` samples, (to learn on, to test on) of each.
 
-    0.5 is perfect; there are as many real ones as made ones. Returns a rate with its interval.
+    0.5 is perfect; there are as many real ones as made ones.
     """
     import keras
 
@@ -177,30 +177,26 @@ def discriminator_accuracy(
     model.fit(u[order], {"made": side[order]}, batch_size=batch, epochs=effort.epochs, verbose=0)
     answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
     cluster = None if dataset.cluster is None else dataset.cluster[rows]
-    return interval(intervals.rate(answers.argmax(axis=1) == side_test, cluster))
+    return intervals.rate(answers.argmax(axis=1) == side_test, cluster)
 
 
-def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray | None) -> dict[str, Any]:
+def correlation(a: np.ndarray, b: np.ndarray, y: np.ndarray, cluster: np.ndarray | None) -> Interval:
     """Correlation of a and b (n,) within y with its 95 % interval: Fisher's z, its variance from the influence of each
-    row, or of each cluster where given."""
+    row, or of each cluster where given. Ends that are not known are NaN."""
     a, b = residual(a, y), residual(b, y)
     scale = float(np.sqrt((a**2).mean() * (b**2).mean()))
     if scale < 1e-12:
-        return {"correlation": 0.0, "low": None, "high": None}
+        return Interval(0.0, np.nan, np.nan)
     r = float((a * b).mean()) / scale
     influence = a * b / scale - r * (a**2 / (a**2).mean() + b**2 / (b**2).mean()) / 2
     unit = np.arange(len(a)) if cluster is None else np.unique(cluster, return_inverse=True)[1].reshape(-1)
     totals = np.bincount(unit, weights=influence)
     if len(totals) < 3 or abs(r) > 1 - 1e-9:
-        return {"correlation": short(r), "low": None, "high": None}
+        return Interval(r, np.nan, np.nan)
     error = float(np.sqrt((totals**2).sum())) / len(a) / (1 - r**2)
     half = float(stats.t.ppf(0.975, len(totals) - 1)) * error
     middle = float(np.arctanh(r))
-    return {
-        "correlation": short(r),
-        "low": short(float(np.tanh(middle - half))),
-        "high": short(float(np.tanh(middle + half))),
-    }
+    return Interval(r, float(np.tanh(middle - half)), float(np.tanh(middle + half)))
 
 
 def residual(values: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -217,7 +213,7 @@ def chances(dataset: Dataset, known: list[Property]) -> Mapping[str, float]:
         if p.classes:
             counts = np.zeros((len(dataset.y_names), p.classes))
             np.add.at(counts, (dataset.y[training], p.values[training]), 1)
-            found[p.name] = short(float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean()))
+            found[p.name] = float((counts.argmax(axis=1)[dataset.y[test]] == p.values[test]).mean())
     return found
 
 
@@ -232,59 +228,98 @@ def _scaling(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
 
 ROUNDING = 1e-6  # of the unit cube
 SIMILARITY_ROWS = 2_000  # for pictures compared one by one
-MEANING = {
-    "train_on_it": "trained on perturbed samples (raw: on raw ones), tested on clean test samples",
-    "read_from_it": "trained and tested on perturbed samples: leakage about each property",
-    "kept": "correlation within y of a property of x with the same property of x'; label-only keeps 0",
-    "told_apart": "a fresh discriminator's accuracy, half real: 0.5 is perfect; for donors it proves nothing",
-}
+TRAINED = "trained on perturbed samples (raw: on raw ones), tested on clean test samples"
+READ = "trained and tested on perturbed samples: leakage about each property"
+KEPT = "correlation within y of a property of x with the same property of x'; label-only keeps 0"
+TOLD_APART = "a fresh discriminator's accuracy, half real: 0.5 is perfect; for donors it proves nothing"
+KIND = {"kind": "collateral"}
 
 
-def section(
-    dataset: Dataset, frames: np.ndarray, budget: str, seed: int, *, named: tuple[str, ...] = ()
-) -> dict[str, Any]:
-    """What the released frames (n, ...) of the rows of all slices, in their order, are still good for.
+@dataclass(frozen=True)
+class Asked:
+    """What is asked of each kind of data; ``y`` is the name of y.
 
     ``named`` are the properties that the recipe asks to keep; nothing was tuned for the others.
     """
-    effort, known = EFFORT[budget], properties(dataset, named=named)
-    shown = _by_slice(dataset, frames)
-    found = _row(dataset, shown, known, effort, seed)
-    test = dataset.part("test")
+
+    dataset: Dataset
+    y: str
+    named: tuple[str, ...]
+    budget: str
+    seed: int
+
+    @cached_property
+    def known(self) -> list[Property]:
+        """The properties."""
+        return properties(self.dataset, named=self.named)
+
+    def answered(
+        self, scores: Iterable[tuple[str | None, str, Interval]], name: str, of: str, text: str
+    ) -> Iterator[Finding]:
+        """What a reader says, as findings; of what is sent they have what y alone reaches."""
+        chance = chances(self.dataset, self.known) if of == SENT else {}
+        for question, figure, value in scores:
+            more = {**KIND, "named_by_recipe": True} if of == SENT and question in self.named else KIND
+            asked = self.y if question is None else question
+            facts: dict[str, Any] = {"of": of, "null": chance.get(asked), "text": text, "more": more}
+            yield Finding.measured(asked, name, figure, value, **facts)
+
+    def side(self, shown: Mapping[str, Shown], of: str) -> Iterator[Finding]:
+        """What samples made of the raw ones are good for: a reader learns on them, and a discriminator."""
+        dataset, effort = self.dataset, EFFORT[self.budget]
+        clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
+        reader = Reader(dataset, shown["learn"], self.known, effort, self.seed)
+        # Real samples to learn on are of the first slice, made ones of the second: no row is seen as both.
+        first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
+        half = len(clean.rows) // 2
+        order = np.random.default_rng([self.seed, 8]).permutation(len(clean.rows))
+        real, made = (
+            Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
+        )
+        yield from self.answered(reader.score(clean), "trained on it", of, TRAINED)
+        # Of what is sent y has its readers.
+        read = (one for one in reader.score(shown["test"]) if one[0] is not None)
+        yield from self.answered(read, "read from it", of, READ)
+        apart = discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, self.seed)
+        facts: dict[str, Any] = {"of": of, "null": 0.5, "text": TOLD_APART, "more": KIND}
+        yield Finding.measured("told apart from raw samples", "discriminator", "right", apart, **facts)
+
+
+def section(asked: Asked, frames: np.ndarray) -> list[Finding]:
+    """What the released frames (n, ...) of the rows of all slices, in their order, are still good for."""
+    dataset = asked.dataset
+    shown, test = _by_slice(dataset, frames), dataset.part("test")
     moved = (dataset.unit(test.x) - shown["test"].u).reshape(len(test), -1)
-    return {
-        "rows": {"training": min(effort.rows, len(shown["learn"].rows)), "test": len(test)},
-        "attributes": {p.name: {"classes": p.classes, "named_by_recipe": p.name in named} for p in known},
-        "chance": dict(chances(dataset, known)),
-        "perturbed": found,
-        "kept": correlations_with_intervals(dataset, test, frames[-len(test) :], named=named),
-        "distance": spread(intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)),
-        "alike": _similarity(dataset, test, shown["test"].u, seed),
-        "meaning": dict(MEANING),
-    }
+    kept = correlations_with_intervals(dataset, test, frames[-len(test) :], named=asked.named)
+    alike = {"distance": intervals.mean(np.linalg.norm(moved, axis=1), test.cluster)}
+    alike |= _similarity(dataset, test, shown["test"].u, asked.seed)
+    facts: dict[str, Any] = {"null": 0.0, "text": KEPT, "more": KIND}
+    return [
+        *asked.side(shown, SENT),
+        *(Finding.measured(name, "x to x'", "correlation", value, **facts) for name, value in kept.items()),
+        *(Finding.measured("likeness", name, "number", value, more=KIND) for name, value in alike.items()),
+    ]
 
 
-def label_only(
-    dataset: Dataset, means: np.ndarray, label: np.ndarray, budget: str, seed: int, *, named: tuple[str, ...] = ()
-) -> dict[str, dict[str, Any]]:
+def label_only(asked: Asked, means: np.ndarray, label: np.ndarray) -> list[Finding]:
     """The same networks on raw samples and on label-only, as its mean (``means``, frames of all rows) and as a donor.
 
     ``label`` (n,) is y-hat of the rows of all slices. A donor is a random training sample of class y-hat: it
-    shows how much of a row's figures is due to donors alone. ``named`` is as in ``section``.
+    shows how much of a row's figures is due to donors alone.
     """
-    effort, known = EFFORT[budget], properties(dataset, named=named)
-    rng = np.random.default_rng([seed, 7])
+    dataset = asked.dataset
+    rng = np.random.default_rng([asked.seed, 7])
     pool, drawn = dataset.part("perturber"), np.empty(len(label), np.int64)
     for value in np.unique(label):
         rows = pool.index[pool.y == value]
         drawn[label == value] = rng.choice(rows, int((label == value).sum()))
     raw = _by_slice(dataset, dataset.x[dataset.slices.rows()])
-    reader = Reader(dataset, raw["learn"], known, effort, seed)
-    return {
-        "raw": {"train_on_it": reader.score(raw["test"])},
-        "label_only_mean": _row(dataset, _by_slice(dataset, means), known, effort, seed),
-        "label_only_donor": _row(dataset, _by_slice(dataset, dataset.x[drawn]), known, effort, seed),
-    }
+    reader = Reader(dataset, raw["learn"], asked.known, EFFORT[asked.budget], asked.seed)
+    return [
+        *asked.answered(reader.score(raw["test"]), "trained on it", RAW, TRAINED),
+        *asked.side(_by_slice(dataset, means), LABEL_ONLY),
+        *asked.side(_by_slice(dataset, dataset.x[drawn]), DONOR),
+    ]
 
 
 def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()) -> dict[str, float]:
@@ -294,12 +329,12 @@ def correlations(dataset: Dataset, part: Part, frames: np.ndarray, *, named: tup
     sample of the data set (donors); else it is left out, because it is not known of a made frame.
     """
     found = correlations_with_intervals(dataset, part, frames, named=named)
-    return {name: value["correlation"] for name, value in found.items()}
+    return {name: plain(value.estimate) for name, value in found.items()}
 
 
 def correlations_with_intervals(
     dataset: Dataset, part: Part, frames: np.ndarray, *, named: tuple[str, ...] = ()
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Interval]:
     """As ``correlations``, each with its 95 % interval."""
     found = {}
     if shown := moments_of(dataset, named):
@@ -314,34 +349,15 @@ def correlations_with_intervals(
     return found
 
 
-def _row(
-    dataset: Dataset, shown: Mapping[str, Shown], known: list[Property], effort: Effort, seed: int
-) -> dict[str, Any]:
-    clean = Shown(dataset.unit(dataset.part("test").x), dataset.slices.test)
-    reader = Reader(dataset, shown["learn"], known, effort, seed)
-    # Real samples to learn on are of the first slice, made ones of the second: no row is seen as both.
-    first = Shown(dataset.unit(dataset.part("classifiers").x), dataset.slices.classifiers)
-    half = len(clean.rows) // 2
-    order = np.random.default_rng([seed, 8]).permutation(len(clean.rows))
-    real, made = (
-        Shown(of.u[rows], of.rows[rows]) for of, rows in ((clean, order[:half]), (shown["test"], order[half:]))
-    )
-    return {
-        "train_on_it": reader.score(clean),
-        "read_from_it": reader.score(shown["test"]),
-        "told_apart": discriminator_accuracy(dataset, (first, real), (shown["second"], made), effort, seed),
-    }
-
-
 def _by_slice(dataset: Dataset, frames: np.ndarray) -> dict[str, Shown]:
     rows, u = dataset.slices.rows(), dataset.unit(frames)
     return {name: Shown(u[at], rows[at]) for name, at in places(dataset)._asdict().items()}
 
 
-def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Any] | None:
-    """Mean SSIM and PSNR (dB) between pictures and what is sent in their place; None for vectors."""
+def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[str, Interval]:
+    """Mean SSIM and PSNR (dB) between pictures and what is sent in their place; none for vectors."""
     if dataset.input.kind != "image":
-        return None
+        return {}
     import tensorflow as tf
 
     some = np.random.default_rng([seed, 9]).permutation(len(test))[:SIMILARITY_ROWS]
@@ -351,7 +367,7 @@ def _similarity(dataset: Dataset, test: Part, u: np.ndarray, seed: int) -> dict[
     ssim = tf.image.ssim(before, after, 1.0, filter_size=side).numpy().astype(np.float64)
     error = ((before - after) ** 2).reshape(len(some), -1).mean(axis=1)
     psnr = -10 * np.log10(np.maximum(error, 1e-10))  # 100 dB where nothing was changed
-    return {"ssim": spread(intervals.mean(ssim, cluster)), "psnr_db": spread(intervals.mean(psnr, cluster))}
+    return {"ssim": intervals.mean(ssim, cluster), "psnr_db": intervals.mean(psnr, cluster)}
 
 
 def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
@@ -372,39 +388,6 @@ def _rows_of(dataset: Dataset, frames: np.ndarray) -> np.ndarray | None:
     return found[which.reshape(-1)]
 
 
-# By kind of data: whose output it is.
-SIDES = {"perturbed": SENT, "raw": RAW, "label_only_mean": LABEL_ONLY, "label_only_donor": DONOR}
-KIND = {"kind": "collateral"}
-
-
-def findings_of(found: Mapping[str, Any], y: str) -> list[Finding]:
-    """What ``section`` or ``label_only`` found, as findings: of y and of each property, then of the samples."""
-    chance, about = found.get("chance", {}), found.get("attributes", {})
-    made: list[Finding] = []
-    for side, of in SIDES.items():
-        row = found.get(side, {})
-        for key, name in (("train_on_it", "trained on it"), ("read_from_it", "read from it")):
-            # Of what is sent y has its readers; trained on it, y is read of clean samples.
-            of_y = {y: row[key]["y"]} if key in row and key == "train_on_it" else {}
-            for question, value in {**of_y, **row[key]["attributes"]}.items() if key in row else ():
-                named = {"named_by_recipe": True} if about.get(question, {}).get("named_by_recipe") else {}
-                facts = {"of": of, "null": chance.get(question), "text": MEANING[key], "more": {**KIND, **named}}
-                made.append(_finding(question, name, value, **facts))
-        if "told_apart" in row:
-            facts = {"of": of, "null": 0.5, "text": MEANING["told_apart"], "more": KIND}
-            made.append(_finding("told apart from raw samples", "discriminator", row["told_apart"], **facts))
-    for question, value in found.get("kept", {}).items():
-        made.append(_finding(question, "x to x'", value, null=0.0, text=MEANING["kept"], more=KIND))
-    alike = {"distance": found.get("distance"), **(found.get("alike") or {})}
-    return made + [_finding("likeness", name, value, more=KIND) for name, value in alike.items() if value is not None]
-
-
-def _finding(question: str, name: str, value: Mapping[str, Any], **facts: Any) -> Finding:
-    figures = {"accuracy": "right", "correlation": "correlation", "mean": "number"}
-    key = next(key for key in figures if key in value)
-    return Finding(question, name, figures[key], value[key], (value["low"], value["high"]), **facts)
-
-
 def named_by(run: Run) -> tuple[str, ...]:
     """The properties of a sample that a run's recipe asks to keep."""
     return tuple(getattr(run.recipe.perturber, "keep", ()))
@@ -421,6 +404,5 @@ class Collateral(Section):
         outputs = about.subject.manifest["outputs"]
         if not any(output["kind"] == "frame" or "decoder" in output for output in outputs):
             return []
-        named = named_by(about.run)
-        found = section(about.dataset, about.released.x, about.budget.name, about.seed, named=named)
-        return findings_of(found, about.target)
+        asked = Asked(about.dataset, about.target, named_by(about.run), about.budget.name, about.seed)
+        return section(asked, about.released.x)

@@ -141,7 +141,7 @@ def _open(
         return CsvFeed(rest, reporting.output, main, file=place)
     if kind in ("mqtt", "mqtts"):
         if most is None and seconds is None:
-            raise BadInput("A stream of reports has no end: say when to stop, with --reports N or --seconds S.")
+            raise BadInput("A stream of reports has no end: give --until 1000 (reports) or --until 60s.")
         return MqttFeed(text, Records(manifest, reporting.output), seconds=seconds)
     raise BadInput(f"Reports were expected from mqtt://HOST/TOPIC, npz:FILE or csv:-; got {kind}:.")
 

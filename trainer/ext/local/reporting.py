@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -20,24 +20,8 @@ from edgeveil.edge_runtime.stages.mechanism import Worth
 #
 # The mean of the values is the estimate, whatever the reports are: coordinates of x for a vector, for a category the
 # shares of all categories (a vector whose mean is a histogram). A decoder also knows which reports its mechanism makes:
-# another one was made up.
-
-
-class Decoder(Protocol):
-    """``width``: values of a report. ``spread`` (width,): the most by which two reports can differ in each value;
-    ``spread_up_to``: in the sum of the values up to each."""
-
-    width: int
-    spread: np.ndarray
-    spread_up_to: np.ndarray
-
-    def made(self, reports: np.ndarray) -> np.ndarray:
-        """Mask (n,) of the reports that the mechanism can make."""
-        ...
-
-    def values(self, reports: np.ndarray) -> np.ndarray:
-        """Float64 (n, width), of reports that it can make."""
-        ...
+# another one was made up. ``width`` are the values of a report, ``spread`` (width,) the most by which two reports can
+# differ in each, ``spread_up_to`` in the sum of the values up to each.
 
 
 class Linear:
@@ -52,7 +36,7 @@ class Linear:
         self.made = made
 
     def values(self, reports: np.ndarray) -> np.ndarray:
-        """As ``Decoder``."""
+        """Float64 (n, width), of reports that it can make."""
         return reports.astype(np.float64) @ self._weights + self._start
 
 
@@ -65,12 +49,15 @@ class Rows:
         self.spread, self.spread_up_to = np.ptp(table, axis=0), np.ptp(table.cumsum(axis=1), axis=0)
 
     def made(self, reports: np.ndarray) -> np.ndarray:
-        """As ``Decoder``."""
+        """Mask (n,) of the reports that the mechanism can make."""
         return (reports >= 0) & (reports < len(self._table))
 
     def values(self, reports: np.ndarray) -> np.ndarray:
-        """As ``Decoder``."""
+        """As of ``Linear``."""
         return self._table[reports]
+
+
+Decoder = Linear | Rows
 
 
 def decoder(worth: Worth) -> Decoder:

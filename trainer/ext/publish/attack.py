@@ -24,7 +24,8 @@ from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries, without_d_z
 from edgeveil.trainer.attacks.rows import FOLDS, Question, question_of_fresh
 from edgeveil.trainer.attacks.run_all import Ran, run, summed_up
-from edgeveil.trainer.audit.document import attacked, shorts
+from edgeveil.trainer.audit.document import attacked
+from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.pairs import FEWEST_OF_A_CLASS
 from edgeveil.trainer.audit.verdict import CANNOT_TELL, LEAKS, NOTHING_FOUND, judge
 from edgeveil.trainer.datasets.columns import FEW_CLASSES, Cells
@@ -238,7 +239,7 @@ def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> 
     findings = [one.as_json() for one in attacked(found, asked.sensitive)]
     return {
         "units": len(test),
-        "chance": shorts(found.chance._asdict())["majority"],
+        "chance": plain(found.chance._asdict())["majority"],
         "best": _kept(found.worst_adaptive),
         "adversaries": [_kept(row) for row in found.rows],
         "not_run": [left._asdict() for left in found.not_run],
@@ -248,7 +249,7 @@ def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> 
 
 
 def _kept(row: Row) -> dict[str, Any]:
-    return shorts({key: getattr(row, key) for key in KEPT})
+    return plain({key: getattr(row, key) for key in KEPT})
 
 
 def _worst(words: Sequence[str]) -> str:

@@ -75,7 +75,6 @@ class Wanted:
     artefact: str = "auto"
     ledger: Path | None = None
     chunk_rows: int | None = None
-    resume: bool = False
     again: bool = False
     unaudited: bool = False
 
@@ -133,8 +132,8 @@ class Opened:
         """Raise ``BadInput`` for a bundle that no one measured, unless that is to be said on the card."""
         if not self.perturber.info["audited"] and not unaudited:
             raise BadInput(
-                "This bundle was not audited: no one knows what its frames tell. Audit and seal it again, or add "
-                "--unaudited, which the publication then says."
+                "This bundle was not audited: what its frames give away is not known. Audit and seal it again, or "
+                "add --accept unaudited, which the publication then states."
             )
 
     def require_fit(self, uri: str) -> None:
@@ -235,7 +234,7 @@ def _answers(run: Run, jobs: Sequence[Job], *, done: int) -> Iterator[dict[str, 
                 return
     raise DeviceFailed(
         f"{len(waiting)} of {len(jobs)} chunks were not made: their workers died {TRIES} times. Run the same command "
-        "with --resume, with a lower EDGEVEIL_JOBS if memory was short."
+        "again, with a lower EDGEVEIL_JOBS if memory was short."
     )
 
 
@@ -348,6 +347,6 @@ def _machine(bundle: Path, sealed: str, trust: Path, artefact: str, uri: str) ->
     if key not in _opened:
         pipeline = Opened.of(bundle, trust, artefact=artefact)
         if pipeline.bundle.manifest_sha256 != sealed:
-            raise BadInput("The bundle is another one than at the start. Put the former back, and add --resume.")
+            raise BadInput("The bundle is another one than at the start. Put the former back.")
         _opened[key] = _Machine(pipeline, uri)
     return _opened[key]

@@ -49,11 +49,6 @@ _NO_FRAMES = """\
 # most_dropped = 0.0  # share of the frames that may be lost
 """
 _FRAMES = """\
-# [frames]            # for recordings next to the table (edgeveil publish archive)
-# key = ""            # the column that names a row's frame: a file, or a number from 0
-# most_dropped = 0.0  # share of the frames that may be lost
-"""
-_FRAMES = """\
 [frames]
 {key}  # {why}
 most_dropped = 0.0  # share of the frames that may be lost

@@ -16,7 +16,7 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from edgeveil.trainer.ext.publish.recordings import open_frames
 from edgeveil.trainer.ext.publish.vault import Publication, Vault
 from edgeveil.trainer.report import card_markdown
 from edgeveil.trainer.results import locked
+from edgeveil.trainer.sealing.keys import Signer
 
 WORK, STATE, DOCUMENT, SUFFIX = "work", "state.json", "publication.json", ".drawn"
 State = dict[str, Any]
@@ -54,22 +55,19 @@ def begin(out: Path, state: State) -> None:
     write_atomic(out / WORK / STATE, json.dumps(state, sort_keys=True).encode())
 
 
-def require_unused(out: Path) -> None:
-    """Raise ``BadInput`` where something is in the folder."""
-    if (out / WORK / STATE).is_file():
-        raise BadInput(f"{out} holds a publication that is not done yet: add --resume, or give another folder.")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise BadInput(f"{out} is not empty: a publication is never written over another. Give another folder.")
+def begun(out: Path, state: State) -> State:
+    """The state of the publication that was interrupted there, or ``state`` where the folder is new or empty.
 
-
-def require_same(out: Path, state: State) -> State:
-    """The state at the start. Raises ``BadInput`` where there is none, or where it was another."""
-    if (out / DOCUMENT).is_file() and not (out / WORK / STATE).is_file():
-        raise BadInput(f"The publication in {out} is done. Check it with edgeveil publish verify, without --resume.")
+    Raises ``BadInput`` where it was of other inputs, and where the folder holds anything else.
+    """
+    if not (out / WORK / STATE).is_file():
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise BadInput(f"{out} is not empty: a publication is never written over another. Give another folder.")
+        return state
     try:
         was: State = json.loads((out / WORK / STATE).read_bytes())
     except (OSError, ValueError):
-        raise BadInput(f"{out} holds no publication that was begun: leave out --resume.") from None
+        raise BadInput(f"{out / WORK / STATE} cannot be read. Give another folder.") from None
     for name in state.keys() - {"id"}:
         if was.get(name) != state[name]:
             raise BadInput(
@@ -91,7 +89,7 @@ class Drawn:
             if any(one["archive"] == archive for one in listed if one != entry) and not again:
                 raise BadInput(
                     "These recordings were published before by a bundle that draws: a second time reveals more of "
-                    "them. Add --again if you want that."
+                    "them. Add --accept again if you want that."
                 )
             listed[:] = [one for one in listed if one != entry] + [entry]
 
@@ -148,20 +146,13 @@ KIND, FORMATS, SIGNED = "publication", (1, 2), "publication.signed.json"  # 1: t
 _FROM_STATEMENT = ("generalised", "loss", "unique_before", "columns", "limits")
 
 
-class Signer(Protocol):
-    """The maker's key."""
-
-    def envelope(self, kind: str, document: Mapping[str, Any]) -> bytes:
-        """A document in a signed envelope of that kind."""
-
-
 def publish_archive(wanted: Wanted, key: MasterKey, signer: Signer, vault: Vault | None = None) -> dict[str, Any]:
     """Write the parts, their cards and ``publication.json``, whose content is returned.
 
     Raises ``BadInput``: then nothing is written and the vault is as it was. ``LimitNotMet`` where too many frames were
     dropped, the parts have less than the plan asks for, or attacks may learn more than it allows, ``BadInput`` where
     what was written cannot be attacked, and ``PrivacyStop``: then all that was written is gone, and the vault is as it
-    was. A run that ends otherwise (Ctrl-C, a full disk, workers that die) can be continued by ``resume``.
+    was. A run that ends otherwise (Ctrl-C, a full disk, workers that die) is continued by the same call.
     """
     if not wanted.recipient.strip():
         raise BadInput("A recipient was expected; the name is empty. One publication has one recipient.")
@@ -192,11 +183,7 @@ class _Publishing:
 
     def run(self) -> dict[str, Any]:
         """Everything, or what is not done yet."""
-        state = self._state()
-        if self._wanted.resume:
-            state = require_same(self._out, state)
-        else:
-            require_unused(self._out)
+        state = begun(self._out, self._state())
         prepared, shown = self._prepared()
         rows = np.flatnonzero(shown.rows)
         rows = rows[np.argsort(self._frame[rows])]

@@ -114,7 +114,7 @@ def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
             if not isinstance(section, dict):
                 raise BadInput(f"{key}: {part} of {recipe.name} is a value, not a section. Write the keys before it.")
         section[last] = value
-    return Recipe.of_table(table, origin=recipe.name)
+    return Recipe.of_table(table, origin=recipe.name, taken=recipe.code())
 
 
 def has(recipe: Recipe, key: str) -> bool:
@@ -168,7 +168,7 @@ class Task:
         from edgeveil.trainer.tensorflow_quiet import load_tensorflow
 
         load_tensorflow()
-        recipe = Recipe.parse(self.recipe, origin=self.name)
+        recipe = Recipe.parse(self.recipe, origin=self.name, taken=None)
         return measure_point(recipe, floor=self.floor, out=out, budget=self.budget, attacks=self.attacks)
 
 

@@ -24,6 +24,7 @@ from edgeveil.trainer.attacks.problem import BUDGETS, Problem
 from edgeveil.trainer.attacks.protocol import Adversary
 from edgeveil.trainer.attacks.registry import adversaries
 from edgeveil.trainer.audit.document import environment, interval
+from edgeveil.trainer.audit.findings import plain
 from edgeveil.trainer.audit.floor import examine, raw_rates
 from edgeveil.trainer.audit.sections.retained import correlations
 from edgeveil.trainer.audit.subject import perturb_with
@@ -77,6 +78,7 @@ def shared_classifiers(recipe: Recipe, out: Path, *, budget: str) -> Run:
         if not (folder / "run.json").is_file():
             Run.create(folder, recipe, budget=budget)
         run = Run.open(folder)
+        run.recipe = shared.with_files()  # not what is stored there, which may name other code
         if run.facts["state"] != "classifiers":
             (train_linear if recipe.classifiers.architecture == "linear" else train_classifiers)(run)
             run.record(state="classifiers")
@@ -132,7 +134,7 @@ def measure(
     made = [one.as_json() for one in audited.findings("y", "z")]
     judged = {"findings": made, "data": {"sensitive": "z", "rows": {"test": len(part)}, "clusters": clusters}}
     asked = {} if limits is None else limits_of(limits)
-    return _plain(
+    return plain(
         {
             **document,
             "perturber": fitted.kind,
@@ -211,14 +213,3 @@ def _locked(folder: Path) -> Iterator[None]:
     with Path(f"{folder}.lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
-
-
-def _plain(value: Any) -> Any:
-    """``value`` as JSON values; NaN and infinity become null."""
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    if isinstance(value, (float, np.floating)):
-        return round(float(value), 6) if np.isfinite(value) else None
-    return value

@@ -84,7 +84,7 @@ def made(tmp_path_factory):
         patch.setattr(training_spending, "STEPS", 4000)
         patch.setattr(training_spending, "MEANS", 200)
         patch.setattr(head_spending, "FITS", 90)
-        patch.setattr(retained, "section", lambda *_, **__: {})
+        patch.setattr(retained, "section", lambda *_, **__: [])
         short_audit.shuffle_less(patch)
         floor = about_label_only(audit_documents.document())  # cheap
         document = audit(folder / "export", artefact="tflite-int8", spending=True, label_only=floor)

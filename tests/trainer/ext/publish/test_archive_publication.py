@@ -139,7 +139,7 @@ def test_who_was_erased_meanwhile_is_not_published(own, monkeypatch):
     with Vault(own["vault"], open_key(own["pseudonyms.key"])) as vault:
         vault.erase("visitor", "person 003")
     with pytest.raises(BadInput, match="1 person was erased since this publication was begun"):
-        own.published(resume=True)
+        own.published()
     assert not own["out"].exists()
     assert rows_in(own, "subject") == 0
 
@@ -175,15 +175,13 @@ def test_a_resumed_one_makes_no_chunk_twice(own, monkeypatch):
     seen = []
     right = frames.work_chunk
     monkeypatch.setattr(frames, "work_chunk", lambda **a: seen.append(a["number"]) or right(**a))
-    with pytest.raises(BadInput, match="not done yet: add --resume"):
-        own.published()
-    own.published(resume=True)
+    own.published()
     assert 0 not in seen
     assert seen == sorted(seen)
     own.published("straight")
     assert own.parts() == own.parts("straight")
-    with pytest.raises(BadInput, match="is done"):
-        own.published(resume=True)
+    with pytest.raises(BadInput, match="not empty"):
+        own.published()
 
 
 def test_a_damaged_chunk_is_made_again(own, monkeypatch):
@@ -191,14 +189,14 @@ def test_a_damaged_chunk_is_made_again(own, monkeypatch):
     (chunk,) = own["out/work"].glob("chunk-00000-*.npy")
     data = chunk.read_bytes()
     chunk.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
-    own.published(resume=True)
+    own.published()
     own.published("straight")
     assert own.parts() == own.parts("straight")
 
 
 def test_broken_off_at_the_end_it_is_noted_once(own, monkeypatch):
     broken_off_at_the_end(own, monkeypatch)
-    own.published(resume=True)
+    own.published()
     assert rows_in(own, "publication") == 1
 
 
@@ -227,14 +225,14 @@ def test_what_changed_meanwhile_is_not_gone_on_with(own, monkeypatch, change, sa
     else:
         changes = {"recipient": "ministry"} if change == "recipient" else {"chunk_rows": 65}
     with pytest.raises(BadInput, match=said):
-        own.published(resume=True, **changes)
+        own.published(**changes)
     assert {path.name: path.stat().st_ino for path in own["out/work"].glob("chunk-*.npy")} == there
 
 
 def test_a_second_publication_by_a_bundle_that_draws_is_asked_for(tmp_path, monkeypatch):
     own = archives.make(tmp_path, bundle=bundles.laplace_example())
     broken_off(own, monkeypatch)
-    own.published(resume=True)  # the same one
+    own.published()  # the same one
     with pytest.raises(BadInput, match="published before by a bundle that draws"):
         own.published("again")
     assert not own["again"].exists()

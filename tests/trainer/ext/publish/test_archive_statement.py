@@ -143,7 +143,7 @@ def test_a_resumed_one_draws_nothing_twice(own, monkeypatch):
         own.published()
     drawn = json.loads(own["out/work/statistics.json"].read_bytes())
     monkeypatch.setattr(of_files, "attack", right)
-    assert own.published(resume=True)["statistics"] == drawn
+    assert own.published()["statistics"] == drawn
     assert own.published("other")["statistics"] != drawn
 
 
@@ -154,7 +154,7 @@ def test_broken_off_at_the_end_it_says_what_was_signed(own, monkeypatch):
         raise Broken  # an attack that learns again may find something else than was signed
 
     monkeypatch.setattr(publishing, "rest_of_statement", again)
-    assert own.published(resume=True)["unique_after"] == 0
+    assert own.published()["unique_after"] == 0
     assert verify_publication(own["out"], own.made.trust)["k"] >= 3
 
 
@@ -164,7 +164,7 @@ def test_what_was_signed_already_goes_where_a_limit_is_not_met(own, monkeypatch)
     right = reader.alike
     monkeypatch.setattr(reader, "alike", lambda *a, **k: [*right(*a, **k), {right(*a, **k)[0].pop()}])
     with pytest.raises(LimitNotMet, match="k = 1"):
-        own.published(resume=True)
+        own.published()
     assert not own["out"].exists()
 
 
@@ -176,7 +176,7 @@ def test_another_version_does_not_go_on(own, monkeypatch):
     state = json.loads(own["out/work/state.json"].read_bytes())
     own["out/work/state.json"].write_text(json.dumps({**state, "EdgeVeil version": "0.0.1"}))
     with pytest.raises(BadInput, match="the EdgeVeil version has changed"):
-        own.published(resume=True)
+        own.published()
 
 
 def test_what_cannot_be_attacked_leaves_nothing(tmp_path):

@@ -74,16 +74,14 @@ def test_two_jobs_make_what_one_makes(archive):
 
 @pytest.mark.parametrize("shares", [(0.5,), pytest.param((0.2, 0.5, 0.8), marks=pytest.mark.nightly)], ids=len)
 def test_killed_and_gone_on_with(archive, shares):
-    options = []
     for share in shares:
-        child = started(archive, "killed", *options)
+        child = started(archive, "killed")
         wait_for(archive["killed"], round(share * CHUNKS), child)
         os.killpg(child.pid, signal.SIGKILL)
         ended(child)
         assert not archive["killed/publication.json"].exists()
-        options = ["--resume"]
     before = {path.name: path.stat().st_ino for path in chunks(archive["killed"])}
-    child = started(archive, "killed", "--resume", "--json")
+    child = started(archive, "killed", "--json")
     code, out, err = ended(child)
     assert code == 0, err
     assert len(before) >= round(shares[-1] * CHUNKS)
@@ -116,10 +114,10 @@ def test_ctrl_c_is_130_and_what_was_drawn_stays_drawn(tmp_path):
     child.send_signal(signal.SIGINT)
     code, _, err = ended(child)
     assert code == 130
-    assert "with --resume goes on" in err
+    assert "The same command continues" in err
     assert not [pid for pid in workers if Path(f"/proc/{pid}/cmdline").exists()]
     drawn = {frame.tobytes() for path in chunks(own["out"]) for frame in np.load(path)["frame"]}
     assert drawn
-    own.published("out", chunk_rows=256, resume=True)
+    own.published("out", chunk_rows=256)
     there = [pyarrow.parquet.read_table(path).column("frame").to_pylist() for path in sorted(own["out"].glob("part-*"))]
     assert drawn <= {frame for many in there for frame in many}

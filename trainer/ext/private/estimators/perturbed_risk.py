@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import numpy as np
 from scipy.special import expit
@@ -48,24 +48,8 @@ def drawn(mistakes: Sequence[int], epsilon: float, noise: Noise) -> int:
 
 # Convex losses of a margin with bounded slope and curvature, as private risk minimisation needs them.
 #
-# Each has |l'| <= 1 and |l''| <= ``curvature`` (Chaudhuri, Monteleoni and Sarwate 2011, sections 3.4).
-
-
-class Loss(Protocol):
-    """l, l' and l'' of margins (n,)."""
-
-    @property
-    def curvature(self) -> float:
-        """The largest l''."""
-
-    def value(self, margin: np.ndarray) -> np.ndarray:
-        """l."""
-
-    def slope(self, margin: np.ndarray) -> np.ndarray:
-        """l'."""
-
-    def bend(self, margin: np.ndarray) -> np.ndarray:
-        """l''."""
+# Each has |l'| <= 1 and |l''| <= ``curvature`` (Chaudhuri, Monteleoni and Sarwate 2011, sections 3.4), and gives l, l'
+# and l'' of margins (n,).
 
 
 class Logistic:
@@ -109,6 +93,9 @@ class Huber:
     def bend(self, margin: np.ndarray) -> np.ndarray:
         """l'', one of its two values at the ends of the parabola."""
         return (np.abs(1 - margin) <= self.h) / (2 * self.h)
+
+
+Loss = Logistic | Huber
 
 
 # The minimum of a regularised risk with a random linear term, to a gradient of nearly nothing.
