@@ -44,7 +44,7 @@ class VideoSource(Source):
 
     def _begin(self, *, realtime: bool, repeat: bool) -> None:
         self._open()
-        self._fps = self._film.get(self._cv2.CAP_PROP_FPS) or FPS
+        self.fps = self._film.get(self._cv2.CAP_PROP_FPS) or FPS
         count = int(self._film.get(self._cv2.CAP_PROP_FRAME_COUNT))
         self._count = count if count > 0 else None
         self.size = None if repeat else self._count
@@ -70,7 +70,7 @@ class VideoSource(Source):
             return None
         index, self._next, self._place = self._next, self._next + 1, self._place + 1
         if self._pace:
-            self._pace.wait(index / self._fps)
+            self._pace.wait(index / self.fps)
         return RawFrame(picture, index, now_ns())
 
     def _picture(self) -> Optional[np.ndarray]:

@@ -14,16 +14,16 @@ from edgeveil.trainer.cli.common import Json, free_path, passphrase_of, print_do
 from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
-Source = Annotated[str, typer.Argument(help="A .npz, .csv or .parquet file, or a folder of pictures or recordings.")]
+Source = Annotated[
+    str, typer.Argument(help="A .npz, .csv or .parquet file, a film, a folder of pictures or recordings.")
+]
 Target = Annotated[
     str | None, typer.Option(help="Column of y, which is kept. Left out: an image's folder; of an .npz its array y.")
 ]
 Sensitive = Annotated[str | None, typer.Option(help="Column of z, which is hidden; of an .npz its array z.")]
 Subject = Annotated[str | None, typer.Option(help="Column that says whose sample it is.")]
 Session = Annotated[str | None, typer.Option(help="Column that says which recording it is from.")]
-Labels = Annotated[
-    Path | None, typer.Option(help="images, csv:FOLDER: CSV with a column file and those named (DIR/labels.csv).")
-]
+Labels = Annotated[Path | None, typer.Option(help="images, video, csv:FOLDER: CSV with a column file and those named.")]
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]

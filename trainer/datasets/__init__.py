@@ -11,10 +11,10 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
 from edgeveil.trainer.datasets.columns import load_table, read_recordings
-from edgeveil.trainer.datasets.loaders import image_folder, npz, recordings
+from edgeveil.trainer.datasets.loaders import films, image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range
-from edgeveil.trainer.recipe.data_section import SETS, Data, Series
+from edgeveil.trainer.recipe.data_section import PICTURES, SETS, Data, Series
 
 if TYPE_CHECKING:
     from edgeveil.trainer.recipe.schema import Recipe
@@ -117,12 +117,13 @@ def own(recipe: Recipe, kind: str, path: Path) -> Readings:
     data, capture = recipe.data, recipe.capture
     if data.series is not None:
         return _own_series(data, kind, path, data.series)
-    if data.columns is not None and kind != "images":
+    if data.columns is not None and kind not in PICTURES:
         if capture is not None:
             raise BadInput("`[capture]` makes samples of a sensor's frames, and a table has none: leave it out.")
         return load_table(kind, path, data.columns)
     if data.columns is not None and data.labels is not None:
-        return image_folder.load(path, Path(data.labels), data.columns, capture)
+        load_pictures = films.load if kind == "video" else image_folder.load
+        return load_pictures(path, Path(data.labels), data.columns, capture)
     readings = npz.load(path, wanted=data.wanted)
     return readings if capture is None else captured(readings, capture)
 

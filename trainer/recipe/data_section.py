@@ -92,8 +92,10 @@ class Series(Section):
 
 # The data sets that come along, and those of installed packages. Of their classes only the literals are read here.
 SETS = Registry("edgeveil.trainer.datasets.loaders", key="names", group="edgeveil.datasets", word="data set")
-OWN = ("npz", "images", "csv", "parquet")  # the user's own data, as KIND:PATH
-OWN_FORMS = '"npz:FILE", "images:DIR", "csv:FILE" or "parquet:FILE"'
+OWN = ("npz", "images", "video", "csv", "parquet")  # the user's own data, as KIND:PATH
+OWN_FORMS = '"npz:FILE", "images:DIR", "video:FILE", "csv:FILE" or "parquet:FILE"'
+PICTURES = ("images", "video")  # whose labels are in a CSV of their own
+FILMS = ("mp4", "avi", "mkv", "mov", "webm", "m4v", "mpg")  # endings by which a film is known without its kind
 NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 
 Name = Annotated[str, Field(pattern=NAME)]
@@ -116,6 +118,7 @@ class Columns(Section):
 def form_of(path: Path) -> str | None:
     """How a file of data is named, as KIND:PATH; None for what is none."""
     kind = path.suffix[1:].lower()
+    kind = "video" if kind in FILMS else kind
     return f"{kind}:{path}" if path.is_file() and kind in OWN else None
 
 
@@ -141,8 +144,8 @@ class Data(Section):
     source: str = Field(
         description='"digits" (in scikit-learn), "mnist", "wifi", "wifi-strength", "faces", "depth", "scene", "wq", '
         '"utd-mhad", "wrist" (files that you download once), "overhead" (simulated), or your own, relative to the '
-        'recipe: "npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "csv:FILE", '
-        '"parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
+        'recipe: "npz:FILE" with arrays x, y, z (and labels), "images:DIR" with a folder for each class, "video:FILE" '
+        'or a folder of films, "csv:FILE", "parquet:FILE"; of series, "csv:FOLDER" with a file for each recording.'
     )
     kind: Literal["series"] | None = Field(
         default=None,
@@ -207,7 +210,7 @@ class Data(Section):
         default=None,
         min_length=1,
         description="images, and series of csv whose files do not say it: a CSV, relative to the recipe, with a column "
-        '"file" (a path below the folder) and those of `columns`.',
+        '"file" (a path below the folder) and those of `columns`; video: with "start" and "end" (seconds) too.',
     )
     columns: Columns | None = Field(default=None, description="images, csv, parquet: which columns say what.")
     series: Series | None = Field(default=None, description="What the steps of a series are, and its windows.")
@@ -271,14 +274,14 @@ class Data(Section):
         kind = self.own[0] if self.own else ""
         if self.series is not None and kind == "csv":
             return self._columns_of_recordings()
-        named = kind in ("images", "csv", "parquet")
+        named = kind in (*PICTURES, "csv", "parquet")
         if named != (self.columns is not None):
             wanted = "a section [data.columns]" if named else "no section [data.columns]"
             raise ValueError(f'{wanted} with `source = "{self.source}"`')
-        if (kind == "images") != (self.labels is not None):
-            wanted = "`labels`, the CSV with z of each picture," if kind == "images" else "no `labels`"
+        if (kind in PICTURES) != (self.labels is not None):
+            wanted = "`labels`, the CSV with z of each picture," if kind in PICTURES else "no `labels`"
             raise ValueError(f'{wanted} with `source = "{self.source}"`')
-        if kind in ("csv", "parquet") and self.columns is not None and self.columns.target is None:
+        if kind in ("video", "csv", "parquet") and self.columns is not None and self.columns.target is None:
             raise ValueError("`columns.target`, the column of y")
         return self
 

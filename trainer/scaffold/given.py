@@ -13,10 +13,10 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.capture import FITS
 from edgeveil.trainer.datasets.columns import csv_files, listed, read_table
-from edgeveil.trainer.datasets.loaders import image_folder
+from edgeveil.trainer.datasets.loaders import films, image_folder
 from edgeveil.trainer.datasets.loaders.npz import header
 from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, channels_first
-from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, SETS, form_of
+from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, PICTURES, SETS, form_of
 
 # What a person says of a series on the command line: how fast its steps come, and what its channels are.
 
@@ -153,7 +153,8 @@ class Given:
 
     def labels_file(self) -> Path:
         """The CSV about a folder of pictures."""
-        return self.path / LABELS if self.labels is None else self.labels.expanduser()
+        usual = self.path.with_suffix(".csv") if self.path.is_file() else self.path / LABELS
+        return usual if self.labels is None else self.labels.expanduser()
 
 
 def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None, str | None]:
@@ -186,7 +187,7 @@ def data_section(given: Given) -> dict[str, Any]:
             given, ("subject", "session", "labels", "leave_out"), "an .npz file has arrays: x, y, z, subject, session"
         )
         return section
-    if kind == "images":
+    if kind in PICTURES:
         _refuse(given, ("leave_out",), "pictures have no columns of features")
         section["labels"] = str(given.labels_file().resolve())
     elif series is not None:
@@ -219,7 +220,7 @@ def capture_section(given: Given) -> dict[str, Any] | None:
     )
     if given.fit not in (None, *FITS) or (given.fit and given.crop == PEOPLE):
         raise BadInput(f"--camera fit: expected {' or '.join(FITS)}, without crop=people; got {given.fit}.")
-    if given.kind == "images" and given.fit is None:
+    if given.kind in PICTURES and given.fit is None:
         high, wide, *last = _first_picture(given).shape
         sides = [wide, high, *(last or [1])]
         if sides != [columns, rows, channels]:
@@ -312,6 +313,8 @@ def _dtype(given: Given) -> str:
 
 
 def _first_picture(given: Given) -> np.ndarray:
+    if given.kind == "video":
+        return films.first_frame(given.path)
     pictures = image_folder.find(given.path)
     return np.asarray(next(pictures[np.array([0])]))
 
@@ -331,10 +334,10 @@ def _refuse(given: Given, names: tuple[str, ...], reason: str) -> None:
 
 
 def _columns(given: Given) -> str:
-    path = given.labels_file() if given.kind == "images" or given.labels else given.path
+    path = given.labels_file() if given.kind in PICTURES or given.labels else given.path
     if is_folder(given.kind, path):
         path = next(iter(csv_files(path)), path)
-    table = read_table("csv" if given.kind == "images" else given.kind, path)
+    table = read_table("csv" if given.kind in PICTURES else given.kind, path)
     return f"{path} has the columns {listed(table.columns)}."
 
 

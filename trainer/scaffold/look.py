@@ -15,9 +15,10 @@ from edgeveil.edge_runtime.sources.picture_size import orientation
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
-from edgeveil.trainer.datasets.loaders import image_folder, npz
+from edgeveil.trainer.datasets.loaders import films, image_folder, npz
 from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
+from edgeveil.trainer.recipe.data_section import PICTURES
 from edgeveil.trainer.scaffold import new
 from edgeveil.trainer.scaffold.given import EXAMPLE, Given, is_folder, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
@@ -83,7 +84,7 @@ def look(given: Given) -> Found:
     """Read data and say what they hold. Raises ``BadInput`` for what cannot be read at all."""
     if given.steps.given() or is_folder(given.kind, given.path):
         return _series(given)
-    return {"npz": _npz, "images": _images, "csv": _table, "parquet": _table}[given.kind](given)
+    return {"npz": _npz, "images": _images, "video": _films, "csv": _table, "parquet": _table}[given.kind](given)
 
 
 def next_command(given: Given, found: Found) -> str:
@@ -92,8 +93,8 @@ def next_command(given: Given, found: Found) -> str:
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
     words += [*given.steps.given(), *(f"--leave-out {shlex.quote(name)}" for name in given.leave_out)]
     named = {name for one in found.labels for name in one.could_be}
-    needed = {"csv": ("target", "sensitive"), "parquet": ("target", "sensitive"), "images": ("sensitive",)}
-    words += [f"--{name} COLUMN" for name in needed.get(given.kind, ()) if flags[name] is None and named]
+    needed = {"npz": (), "images": ("sensitive",)}.get(given.kind, ("target", "sensitive"))
+    words += [f"--{name} COLUMN" for name in needed if flags[name] is None and named]
     if given.subject is given.session is None and _subjects(given, found.labels):
         words.append("[--subject COLUMN]")
     if given.kind == "images" and found.shape is not None:
@@ -106,11 +107,11 @@ def unnamed_subjects(given: Given) -> list[str]:
     recordings = is_folder(given.kind, given.path)
     if given.kind == "npz" or recordings or given.subject is not None or given.session is not None:
         return []
-    table = read_table("csv", given.labels_file()) if given.kind == "images" else read_table(given.kind, given.path)
+    table = read_table("csv", given.labels_file()) if given.kind in PICTURES else read_table(given.kind, given.path)
     found = _subjects(given, _columns(table))
     if not found:
         return []
-    part = "" if given.kind == "images" else " It is a part of x now."
+    part = "" if given.kind in PICTURES else " It is a part of x now."
     return [
         f"{listed(found)} could say whose a sample is: name it with --subject, or samples of one person are in "
         f"training and in the test, and every number flatters.{part}"
@@ -214,6 +215,22 @@ def _images(given: Given) -> Found:
     notes = pictures.notes()
     notes += [f"{counted(turned, 'picture')} turned as EXIF says, which a board does too"] if turned else []
     return Found(given.source, "images", len(pictures), "pictures", shape, dtype, low, high, labels, notes, wrong)
+
+
+def _films(given: Given) -> Found:
+    table = read_table("csv", given.labels_file())
+    picture = films.first_frame(given.path)
+    named = given.target is not None and given.sensitive is not None
+    return Found(
+        given.source,
+        "video",
+        table.rows,
+        "stretches of films, from start to end",
+        *_samples(picture[None]),
+        _columns(Table(table.path, {n: c for n, c in table.columns.items() if n not in films.OF_FILMS})),
+        [] if named else ["name the column to keep with --target and the one to hide with --sensitive"],
+        _wrong(given) if named else [],
+    )
 
 
 def _table(given: Given) -> Found:

@@ -98,7 +98,19 @@ def test_plumbing_is_hidden_but_there(capsys):
     with pytest.raises(SystemExit):
         edge.main(["--help"])
     shown = set(re.findall(r"^    ([a-z]\S*)", capsys.readouterr().out, re.M))
-    assert shown == {"run", "verify", "bench", "install", "update", "rollback", "status", "releases", "trust", "ledger"}
+    assert shown == {
+        "run",
+        "verify",
+        "bench",
+        "install",
+        "update",
+        "rollback",
+        "status",
+        "releases",
+        "trust",
+        "ledger",
+        "record",
+    }
     with pytest.raises(SystemExit) as ended:
         edge.main(["mender", "--help"])
     assert ended.value.code == 0
