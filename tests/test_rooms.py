@@ -31,14 +31,14 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        83_761,
+        83_742,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
         "wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
     ),
-    "spine lines": Budget(74_447, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(74_430, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         423,
         400,
