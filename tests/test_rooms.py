@@ -31,14 +31,14 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        83_742,
+        83_708,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
         "wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
     ),
-    "spine lines": Budget(74_430, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(74_396, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         423,
         400,
@@ -50,11 +50,11 @@ BUDGETS = {
     "modules under 40 lines": Budget(2, 0, "Modules that several packages import and none of them owns."),
     "modules over 500 lines": Budget(0, 0, "The target."),
     "scripts lines": Budget(
-        7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
+        7_399, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
     "words of docs": Budget(61_172, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
     "tests lines": Budget(
-        74_849,
+        74_843,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",
