@@ -31,14 +31,15 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        84_390,
+        84_680,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
-        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
+        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused; 280 the "
+        "quick run, cross-validation and settled averages of `recipe new`.",
     ),
-    "spine lines": Budget(75_030, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(75_320, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         425,
         400,
@@ -52,9 +53,9 @@ BUDGETS = {
     "scripts lines": Budget(
         7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
-    "words of docs": Budget(61_230, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
+    "words of docs": Budget(61_260, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
     "tests lines": Budget(
-        75_150,
+        75_280,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",
