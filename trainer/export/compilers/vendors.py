@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices import profiles as boards
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.errors import BadInput
