@@ -68,6 +68,22 @@ def normed_mlp(features: int, classes: int) -> keras.Model:
     return keras.Model(vector, layers.Dense(classes, name="logits")(x))
 
 
+def windows(features: int, classes: int) -> keras.Model:
+    """For vectors that are windows of a sensor, one step after the other or one channel after the other.
+
+    A kernel of 48 and a stride of 12 keep in step with 1, 2, 3, 4, 6 or 12 channels of a step.
+    """
+    vector = keras.Input((features,), name="features")
+    x = _normed(
+        layers.Conv2D(48, (48, 1), strides=(12, 1), padding="same", use_bias=False),
+        layers.Reshape((features, 1, 1))(vector),
+    )
+    while x.shape[1] > 8:
+        x = layers.Dropout(0.15)(_normed(layers.Conv2D(64, (5, 1), strides=(2, 1), padding="same", use_bias=False), x))
+    x = layers.Dropout(0.4)(layers.Flatten()(x))
+    return keras.Model(vector, layers.Dense(classes, name="logits")(x))
+
+
 def normed_cnn(shape: tuple[int, int, int], classes: int, *, width: int = 24) -> keras.Model:
     """``small`` with batch norm after every layer but the last, for pictures of weak contrast or of measurements.
 

@@ -239,8 +239,8 @@ def _board(profile: Profile) -> Iterator[str]:
         commands.append(f"edgeveil board wheels {profile.name} --out wheels")
     form = next((forms()[backend.device] for backend in profile.backends if backend.device in forms()), None)
     if form is not None and form.requantised:
-        how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else " --compiler-python PYTHON"
-        commands.append(f"edgeveil export RUN --for {profile.name}{how} --out EXPORT")
+        how = "" if COMPILERS[profile.compiler or ""].facts.get("program") else "EDGEVEIL_COMPILER_PYTHON=PYTHON "
+        commands.append(f"{how}edgeveil export RUN --for {profile.name} --out EXPORT")
         commands.append("edgeveil seal EXPORT --key KEY --out BUNDLE")
     commands.append(f"edgeveil flash BUNDLE --on ssh://USER@HOST --for {profile.name} --trust TRUST")
     yield from (f"{number}. `{command}`" for number, command in enumerate(commands, 1))

@@ -120,10 +120,10 @@ def _recipe(
     if isinstance(data, Recipe):
         found = data
     elif ":" in (source := data_at(data)):
-        text, notes = compose(Given(source, target, sensitive), out.absolute(), kind="wrapped")
-        for note in notes:
+        draft = compose(Given(source, target, sensitive), out.absolute(), kind="wrapped")
+        for note in draft.notes:
             say(note)
-        found = Recipe.parse(text, folder=out.absolute().parent)
+        found = draft.recipe(draft.untried())
     else:
         found = Recipe.find(data)
     table = {key: value for key, value in found.model_dump(exclude_none=True).items() if key not in _OF_ITS_PERTURBER}

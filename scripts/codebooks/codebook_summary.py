@@ -119,9 +119,11 @@ def pooled(
 
 
 def _attacked_tracks(fit: Tracks, test: Tracks, classes: tuple[int, int], codes: int) -> dict[str, Any]:
-    """``sequences.summed``, with the interval of its AUC where z has two classes."""
+    """The sum of log-posteriors on the tracks ``test``, with intervals of its AUC: by tracks; of z == 1 within y."""
     p = sequences.log_posteriors(fit, test, classes=classes, codes=codes)
-    found = sequences.judged(p, test)
+    area = attack_metrics.auc_interval(p, test.y, test.z)
+    found = {"tracks": len(test), "accuracy": attack_metrics.accuracy(p, test.z), "auc": area.estimate}
+    found |= {"auc_low": area.low, "auc_high": area.high}
     if classes[1] > 2:
         return found
     area = attack_metrics.area_within_y(p[:, 1], test.y, test.z == 1)

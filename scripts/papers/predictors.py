@@ -22,15 +22,7 @@ from edgeveil.trainer.datasets.loaders.mulan import MultiTarget
 from edgeveil.trainer.linear import Cleaner, algorithm1, approximate, exact, homogeneous, least_squares, scale_for
 from edgeveil.trainer.measures import predictor_metrics
 from edgeveil.trainer.measures.intervals import mean
-from edgeveil.trainer.measures.predictor_metrics import (
-    BoostedRefit,
-    LinearRefit,
-    binary,
-    e_utility,
-    leak,
-    mean_auc,
-    promised,
-)
+from edgeveil.trainer.measures.predictor_metrics import BoostedRefit, LinearRefit, binary, e_utility, mean_auc, promised
 from scripts import record
 
 EPS = 0.01  # per wanted label
@@ -78,12 +70,17 @@ class Split(NamedTuple):
     def worth(self, predicted: np.ndarray) -> dict[str, float]:
         """e_privacy and CP of predictions (test rows, confidential labels)."""
         at_mean = self.hidden[self.train].mean(axis=0)
-        found = leak(predicted, self.x[self.test] @ self.a_c, self.hidden[self.test], at_mean)
-        return {"e_privacy": found.e_privacy, "cp": found.complete_privacy}
+        return leak(predicted, self.x[self.test] @ self.a_c, self.hidden[self.test], at_mean)
 
     def refit(self, cleaned: np.ndarray) -> np.ndarray:
         """The attack's predictions: a linear model learned from cleaned training rows."""
         return LinearRefit(cleaned[self.train], self.hidden[self.train]).predict(cleaned[self.test])
+
+
+def leak(predicted: np.ndarray, on_raw: np.ndarray, truth: np.ndarray, at_mean: np.ndarray) -> dict[str, float]:
+    """e_privacy and CP of predictions (n, labels), next to those of raw vectors and of the mean."""
+    worse = np.abs(predicted - truth) > np.abs(at_mean - truth)
+    return {"e_privacy": float(np.mean((predicted - on_raw) ** 2)), "cp": float(worse.mean())}
 
 
 def splits(data: MultiTarget, wanted: int, count: int, *, any_labels: bool = False) -> Iterator[Split]:
@@ -149,7 +146,7 @@ def figure_3(split: Split, eps: float, seed: int) -> dict[str, float]:
         utility.append(e_utility(split.a_d, split.x[split.test], noisy).mean() / split.a_d.shape[1])
         at_mean = split.hidden[split.train].mean(axis=0)
         of_all = leak(everywhere @ split.a_c, split.x @ split.a_c, split.hidden, at_mean)
-        cp_all_rows.append(of_all.complete_privacy)
+        cp_all_rows.append(of_all["cp"])
         privacy.append(laplace["e_privacy"])
         cp.append(laplace["cp"])
     attack = split.worth(split.refit(cleaned(split, eps)[1]))

@@ -18,11 +18,10 @@ import tomllib
 
 from edgeveil.edge_runtime.cli import main as edge
 from edgeveil.trainer.recipe.schema import ALIASES, Recipe
-from edgeveil.trainer.scaffold import first_look
 from tests.support import once, programs
 from tests.support.checkout import PACKAGES, ROOT
 from tests.support.output import in_process
-from tests.support.trial import short_audit
+from tests.support.trial import no_trial, short_audit
 from tests.walk import examples, own_data
 
 TABLE = tomllib.loads((ROOT / "tests/walk/examples.toml").read_text())
@@ -155,7 +154,7 @@ def _sh(script: str, here: Path) -> tuple[int, str, str]:
 def ours(monkeypatch, capfd):
     """A function that runs a line of one of our programs, with ``< FILE`` or ``> FILE``, in this process."""
     short_audit.shorten(monkeypatch, families=short_audit.FEW)
-    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
+    no_trial.shorten(monkeypatch)
     workstation = in_process(monkeypatch, capfd)
 
     def board(*words):

@@ -9,7 +9,6 @@ sees that a person's codes repeat. A forest on the code at each time also sees t
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy import special
@@ -17,7 +16,7 @@ from scipy import special
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.attacks.families.code_counts import shrunk
 from edgeveil.trainer.attacks.families.estimator import predicted
-from edgeveil.trainer.measures.attack_metrics import FLOOR, accuracy, auc_interval, counted_prior
+from edgeveil.trainer.measures.attack_metrics import FLOOR, counted_prior
 
 LENGTHS = (1, 4, 16, 64, 256)  # releases of one track that are asked about
 MOST_CODES_IN_PAIRS = 64
@@ -82,21 +81,6 @@ def log_posteriors(
     np.add.at(counts, (np.repeat(fit.y, t), fit.code.reshape(-1), np.repeat(fit.z, t)), 1.0)
     ratio = np.log(shrunk(counts, prior, weight)) - np.log(prior)[:, None, :]
     return special.softmax(np.log(prior)[test.y] + ratio[test.y[:, None], test.code].sum(axis=1), axis=1)
-
-
-def summed(fit: Tracks, test: Tracks, *, classes: tuple[int, int], codes: int) -> dict[str, Any]:
-    """``tracks``, ``accuracy`` and ``auc`` of the sum of log-posteriors learned on ``fit``, on the tracks ``test``.
-
-    ``auc_low`` and ``auc_high`` are the ends of its 95 % interval by tracks.
-    """
-    return judged(log_posteriors(fit, test, classes=classes, codes=codes), test)
-
-
-def judged(p: np.ndarray, test: Tracks) -> dict[str, Any]:
-    """The same of P(z | y, codes) (tracks, classes of z)."""
-    area = auc_interval(p, test.y, test.z)
-    ends = {"auc": area.estimate, "auc_low": area.low, "auc_high": area.high}
-    return {"tracks": len(test), "accuracy": accuracy(p, test.z), **ends}
 
 
 def added_up(p: np.ndarray, prior: np.ndarray, tracks: Tracks) -> np.ndarray:

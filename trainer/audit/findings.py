@@ -14,25 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, FIGURES, LABEL_ONLY, RAW, SENT, Figure
+from edgeveil.edge_runtime.bundle.audit_figures import ATTACKS, DONOR, FIGURES, LABEL_ONLY, RAW, SENT
 from edgeveil.trainer.measures.intervals import Interval
-
-__all__ = [
-    "DONOR",
-    "FIGURES",
-    "FIXED",
-    "LABEL_ONLY",
-    "RAW",
-    "SENT",
-    "UNATTACKED",
-    "Answer",
-    "Figure",
-    "Finding",
-    "answers",
-    "as_findings",
-    "findings",
-]
-
 
 UNATTACKED = "outlets"  # the kind of findings that name outlets which were not attacked
 FIXED = "D_y"  # the reader of y that learned on raw samples

@@ -130,13 +130,13 @@ def export(
             "typical ones that x' would show.",
         ),
     ] = "frame",
-    compiler_python: Annotated[
-        Path | None, typer.Option(help="Python that has the board's compiler: of rknn-toolkit2, for a Rockchip board.")
-    ] = None,
     replace: Replace = False,
     as_json: Json = False,
 ) -> None:
-    """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras."""
+    """Export a run as TFLite and ONNX for boards, checked for each and compared with Keras.
+
+    EDGEVEIL_COMPILER_PYTHON names the Python that has a board's compiler: of rknn-toolkit2, for a Rockchip board.
+    """
     from edgeveil.trainer.export.export import export as export_run
     from edgeveil.trainer.perturbers.codebook.synthesis import receiver_pool
     from edgeveil.trainer.runs.run import Run
@@ -155,7 +155,7 @@ def export(
         all_formats="all" in (profiles or ()),
         emit=what,
         pool=samples,
-        compiler_python=compiler_python,
+        compiler_python=Path(compiler) if (compiler := os.environ.get("EDGEVEIL_COMPILER_PYTHON")) else None,
         replace=replace,
     )
     if as_json:

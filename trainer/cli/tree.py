@@ -69,6 +69,7 @@ MOVED_OPTIONS = {
     "audit --resume": ("", ""),
     "export --resume": ("", ""),
     "publish archive --resume": ("", ""),
+    "export --compiler-python": ("", "EDGEVEIL_COMPILER_PYTHON={}"),
     "bench --publish": ("", "--sustained publish"),
     "board wheels --mqtt": ("", "--with mqtt"),
     "local collect --reports": ("", "--until {}"),

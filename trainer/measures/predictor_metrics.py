@@ -1,6 +1,6 @@
 """The metrics of linear cleaners as paper 000 defines them, and others that show what those miss.
 
-``e_utility`` and ``e_privacy`` compare predictions on cleaned vectors with predictions on raw ones; *complete privacy*
+``e_utility`` and e_privacy compare predictions on cleaned vectors with predictions on raw ones; *complete privacy*
 (CP) is the share of (vector, confidential label) pairs that are predicted worse than by always guessing the label's
 mean. CP has no zero: a predictor that overfits is worse than the mean on raw data too. So ``mean_auc`` measures how
 well each label can still be ranked, and a nonlinear refit what a linear one misses.
@@ -9,26 +9,8 @@ well each label can still be ranked, and a nonlinear refit what a linear one mis
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
-
-
-class Leak(NamedTuple):
-    """Means over (vector, label) pairs: ``e_privacy`` in units of the labels squared, ``complete_privacy`` a share."""
-
-    e_privacy: float
-    complete_privacy: float
-
-
-def leak(predicted: np.ndarray, on_raw: np.ndarray, truth: np.ndarray, at_mean: np.ndarray) -> Leak:
-    """The privacy of confidential labels against predictions (n, labels): more is more private.
-
-    ``on_raw`` (n, labels) is the adversary's prediction from the raw vectors, ``truth`` (n, labels) the labels,
-    ``at_mean`` (labels,) the prediction from the mean feature vector of the training rows.
-    """
-    worse = np.abs(predicted - truth) > np.abs(at_mean - truth)
-    return Leak(float(np.mean((predicted - on_raw) ** 2)), float(worse.mean()))
 
 
 def e_utility(a_d: np.ndarray, x: np.ndarray, cleaned: np.ndarray) -> np.ndarray:

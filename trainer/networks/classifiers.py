@@ -83,6 +83,24 @@ class Table1Wifi(Classifier):
     another = "normed-mlp"
 
 
+class Windows(Classifier):
+    """Strided convolutions over a vector in its order, for windows of a sensor that were laid flat."""
+
+    names = ("windows",)
+    architecture = "classifiers.windows"
+    of = ("vector",)
+    tried = 3
+    least = 96
+    another = "normed-mlp"
+
+    @classmethod
+    def build(cls, spec: InputSpec, *, settings: int | None, classes: int = 0, noise: int = 0) -> Any:
+        """See ``Network``. Raises ``BadInput`` below 96 features."""
+        if spec.shape[0] < cls.least:
+            raise BadInput(f'"windows" needs at least {cls.least} features; got {spec.shape[0]}. Take "normed-mlp".')
+        return super().build(spec, settings=settings, classes=classes)
+
+
 class Series(Classifier):
     """Strided convolutions over time."""
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
@@ -275,6 +276,10 @@ def train_one(
         optimizer.apply(tape.gradient(loss, model.trainable_variables), model.trainable_variables)
         return loss
 
+    @tf.function(reduce_retracing=True)
+    def settle(rows: tf.Tensor) -> None:
+        model(tf.gather(inputs, rows), training=True)
+
     last = log.checkpoint(stage, model=model, optimizer=optimizer)
     best = log.checkpoint(f"{stage}-best", model=model)
     facts = last.restore() or {"epoch": 0, "best": None, "accuracy": 0.0, "since": 0}
@@ -285,6 +290,9 @@ def train_one(
             rng = np.random.default_rng([seed, epoch])
             order = rng.permutation(len(labels))[: steps * batch].reshape(steps, batch)
             losses = [float(step(tf.constant(rows), tf.constant(rng.integers(-shift, shift + 1, 2)))) for rows in order]
+            if epoch * steps < SETTLING:
+                with averages_anew(model):
+                    settle(tf.constant(order.reshape(-1)[:SETTLE]))
             loss, accuracy = evaluate(model, *choose)
             if not np.isfinite([loss, *losses]).all():
                 raise LimitNotMet(
@@ -310,6 +318,29 @@ def train_one(
                 break
     best.restore()
     return facts["accuracy"]
+
+
+SETTLING = 200  # steps, before which the averages of batch norm lag behind weights that change fast
+SETTLE = 512  # rows from which they are taken anew
+
+
+@contextmanager
+def averages_anew(model: Any) -> Iterator[None]:
+    """Within the block, a pass in training mode replaces the averages of each batch norm by its statistics.
+
+    A network of few steps reads well in training and nothing in use, where its averages are still those of its start.
+    """
+    from keras import layers
+
+    normed = [layer for layer in model._flatten_layers() if isinstance(layer, layers.BatchNormalization)]
+    usual = [layer.momentum for layer in normed]
+    try:
+        for layer in normed:
+            layer.momentum = 0.0
+        yield
+    finally:
+        for layer, momentum in zip(normed, usual, strict=True):
+            layer.momentum = momentum
 
 
 def evaluate(model: Any, u: np.ndarray, labels: np.ndarray) -> tuple[float, float]:

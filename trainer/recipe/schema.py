@@ -243,6 +243,7 @@ class Recipe(Section):
                 "rows": quick.rows if full.rows is None else min(quick.rows, full.rows),
                 "classifier_epochs": min(quick.classifier_epochs, full.classifier_epochs),
                 "epochs": min(quick.epochs, full.epochs),
+                "batch": quick.batch or full.batch,
             }
         )
         return self.model_copy(update={"budget": cut})

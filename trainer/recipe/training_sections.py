@@ -43,9 +43,9 @@ class Classifiers(Section):
 
     architecture: Architecture = Field(
         description="`table1-*` are Table 1 of the paper; `small` and `normed-cnn` suit any image; `normed-mlp` and "
-        "`table1-wifi` are for vectors; `normed-*` have batch norm, for data of any scale. `series` (strided "
-        "convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y sees the output "
-        "of the kept operator. Or your own: `mine.py:build`."
+        "`table1-wifi` are for vectors, `windows` for flat windows; `normed-*` have batch norm, for data of any scale. "
+        "`series` (strided convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y "
+        "sees the output of the kept operator. Or your own: `mine.py:build`."
     )
     look: float | None = Field(
         default=None,
@@ -92,6 +92,7 @@ class Quick(Section):
     rows: int = Field(default=3000, ge=100, description="At most this many rows of data.")
     classifier_epochs: int = Field(default=3, ge=1, description="Epochs of D_y and of D_z.")
     epochs: int = Field(default=3, ge=1, description="Epochs of the perturber.")
+    batch: int | None = Field(default=None, ge=2, description="Rows per training step. Left out: as in the full one.")
 
 
 class Spending(Section):

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.edge_runtime.util.atomic import write_atomic
 from edgeveil.trainer import datasets
 from edgeveil.trainer.attacks.problem import FEWEST_ROWS, FEWEST_UNITS
@@ -112,13 +115,15 @@ USES_OF_THREE = (
     "for the classifiers, the perturber and the test; too few for a fourth, so adversaries learn on folds of the test"
 )
 STEPS = {"classifiers": 1500, "perturber": 2500}  # training steps that suit small data sets
+QUICK_ROWS, QUICK_STEPS = 3000, {"classifiers": 400, "perturber": 500}
+LABEL_ONLY = "label-only"  # the kind that is left where another one does not keep y
 
 TEMPLATE = Path(__file__).with_name("recipe.template").read_text(encoding="utf-8")
 
 
 FLOOR = (
-    "The accuracy that D_y must keep on validation: ten points below the look's, better than guessing. Raise it to "
-    "what your use needs."
+    "The accuracy of y by the best reader on validation: ten points below what was seen (more where rows are few), "
+    "better than guessing. Raise it to what your use needs."
 )
 ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 
@@ -127,11 +132,50 @@ CAPTURE = """
 """
 
 
+@dataclass(frozen=True)
+class Draft:
+    """A recipe at ``out`` without what is tried: ``fields`` of the template, and those ``of`` each kind, the usual one
+    first. ``look`` is the trees' at y and z, ``tried`` the networks."""
+
+    out: Path
+    fields: Mapping[str, Any]
+    of: Mapping[str, Mapping[str, Any]]
+    look: Mapping[str, first_look.Look]
+    tried: Sequence[first_look.Tried]
+    network: str
+    notes: tuple[str, ...]
+
+    def text(self, kind: str, network: str, reads: float, limit: float) -> str:
+        """The recipe's text, with what D_y is held to and the limit of y."""
+        linear = of_kind(kind).unbounded
+        reported = self.of[kind]["floor_is"] is ONE_REPORT
+        return TEMPLATE.format(
+            **self.fields,
+            **self.of[kind],
+            classifier="linear" if linear else network,
+            seen=""
+            if linear
+            else f"\nlook = {reads:.3f}          # of y; training stops where D_y lies ten points below",
+            floor=0.01 if reported else limit,
+        )
+
+    def untried(self) -> str:
+        """The text of the usual kind, with what the trees' look allows."""
+        on_y = self.look["y"]
+        limit = first_look.floor(on_y.accuracy, on_y.chance)
+        return self.text(next(iter(self.of)), self.network, on_y.accuracy, limit)
+
+    def recipe(self, text: str) -> Recipe:
+        """The recipe of a text, to be checked or tried."""
+        return Recipe.parse(text, origin=str(self.out), folder=self.out.parent)
+
+
 def write_recipe(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, ...]:
     """Write a recipe for the data with that kind of perturber (None: the usual one) to ``out``, which must not exist.
 
-    ``trial``: try small classifiers for at most a minute and take the one that reads y best. Returns what a person
-    should know, in sentences. Raises ``BadInput``.
+    ``trial``: try small classifiers, take the one that reads y best, make a quick run and set the limits by it.
+    Returns what a person should know, in sentences. Raises ``BadInput``, and ``LimitNotMet`` where no quick run keeps
+    y: nothing is written then.
     """
     out = Path(out)
     _ = given.kind  # raises for what is no data of one's own
@@ -139,13 +183,48 @@ def write_recipe(given: Given, out: Path, *, kind: str | None = None, trial: boo
         raise BadInput(f"--out: expected a name that ends in .toml; got {out}.")
     if out.exists():
         raise BadInput(f"{out} exists; it is not overwritten. Choose another --out, or remove it.")
-    text, notes = compose(given, out, kind=kind, trial=trial)
+    draft = compose(given, out, kind=kind, trial=trial)
+    text, notes = _quickly(draft) if trial else (draft.untried(), draft.notes)
+    draft.recipe(text)
     write_atomic(str(out), text.encode())
     return notes
 
 
-def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> tuple[str, tuple[str, ...]]:
-    """The text of a recipe at ``out``, and what a person should know of it, in sentences."""
+def _quickly(draft: Draft) -> tuple[str, tuple[str, ...]]:
+    """The text of the first kind and network whose quick run keeps y, with the limits that it showed, and the notes.
+
+    Raises ``LimitNotMet`` where none does.
+    """
+    on_y, tried, runs = draft.look["y"], draft.tried, list[first_look.Seen]()
+    reads = first_look.expected(on_y, tried)
+    least = first_look.least_kept(max(on_y.accuracy, reads), on_y.chance)
+    near = [one.architecture for one in tried if one.accuracy > tried[0].accuracy - first_look.LOOK_POINTS]
+    with tempfile.TemporaryDirectory() as folder:
+        trained = dict[str, Path]()
+        for kind, network in itertools.product(draft.of, near[:2] or [draft.network]):
+            first = draft.text(kind, network, reads, first_look.floor(reads, on_y.chance))
+            place = Path(folder, f"{kind}-{network}")
+            seen = first_look.quick_run(draft.recipe(first), place, trained.get(network))
+            if seen is None:
+                continue
+            runs.append(seen)
+            if not of_kind(kind).unbounded:
+                trained.setdefault(network, place)
+            if seen.kept >= least or draft.of[kind]["floor_is"] is ONE_REPORT:
+                limit = first_look.floor(seen.kept, on_y.chance, seen.rows)
+                return draft.text(kind, network, min(reads, seen.raw), limit), (*draft.notes, _sentence(seen, limit))
+    raise first_look.none_kept(on_y, tried, runs)
+
+
+def _sentence(seen: first_look.Seen, limit: float) -> str:
+    return (
+        f"A quick run ({title(seen.kind).lower()}, {seen.architecture}) keeps y in {seen.kept:.1%} of {seen.rows} rows "
+        f"(by {seen.reader}); the limit is {limit:.0%}."
+    )
+
+
+def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = False) -> Draft:
+    """The recipe that the data are to have. Raises ``LimitNotMet`` where a trial shows that none would keep y."""
     if kind is not None:
         messages.refuse_old(kind, messages.KINDS, "--kind: the perturber kind")
         if KINDS.find(kind) is None:
@@ -155,76 +234,89 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
     dataset, file = datasets.load(guess), given.path
     stream = guess.capture is not None or (guess.data.series is not None and guess.data.series.hop is not None)
     check(dataset)
-    notes = _notes(given, dataset)
+    notes, kinds = _notes(given, dataset), [kind or LABEL_ONLY]
     if kind is None:
         kind, reason = usual(dataset, stream=stream)
+        kinds = list(dict.fromkeys([kind, LABEL_ONLY]))
         notes = (f"The perturber is {title(kind).lower()}: {reason}. Another is asked for with --kind.", *notes)
-    of = of_kind(kind)
-    section = of.draft(kind, dataset, apart=_apart(dataset), stream=stream)
-    trained = of.trained
     names = {"y": guess.data.target, "z": guess.data.sensitive}
-    both = (("y", dataset.y_names), ("z", dataset.z_names))
-    look = {label: first_look.with_forest(dataset, label, all_) for label, all_ in both}
+    apart = _apart(dataset)
     fitted = 0.8 * len(dataset.slices.perturber)
-    batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
-    per_epoch = max(1, int(fitted // batch))
-    epochs = {part: int(np.clip(round(steps / per_epoch), 5, 150)) for part, steps in STEPS.items()}
-    spec, image, linear = dataset.input, dataset.input.kind == "image", of.unbounded
-    reported = of.reports and spec.kind == "vector"  # of others, the class is reported
+    spec, image, linear = dataset.input, dataset.input.kind == "image", of_kind(kinds[0]).unbounded
+    drafts = {one: of_kind(one).draft(one, dataset, apart=apart, stream=stream) for one in kinds}
+    batch, epochs = _budget(fitted, STEPS)
+    quick_batch, quick_epochs = _budget(min(fitted, 0.8 * QUICK_ROWS / len(PARTS)), QUICK_STEPS)
     shift = int(image and np.dtype(spec.dtype).kind in "iu")  # the border of a measurement is no black
+    both = (("y", dataset.y_names), ("z", dataset.z_names))
+    told = of_data(dataset)
+    if trial and (hidden := _told(dataset)):
+        raise LimitNotMet(f"No recipe is written: {hidden[0]}")
+    look = {label: first_look.with_trees(dataset, label, all_) for label, all_ in both}
     tried = []
     if trial and not linear:
         tried = first_look.with_networks(dataset, batch=batch, epochs=epochs["classifiers"], shift=shift)
-    reads = first_look.expected(look["y"], tried)
+    if trial:
+        first_look.refuse_hopeless(look["y"], tried)
     seen = first_look.notes(look["y"], look["z"], tried, untried=not (trial or linear))
-    notes = (*notes, *of_data(dataset), *seen)
     about = guess.data.labels
-    text = TEMPLATE.format(
-        name=json.dumps(f"{_name(file)}-{kind}"),
-        target=names["y"],
-        sensitive=names["z"],
-        turned="\n# Its pictures have channels first; they are turned round, as cameras give them."
+    fields = {
+        "target": names["y"],
+        "sensitive": names["z"],
+        "turned": "\n# Its pictures have channels first; they are turned round, as cameras give them."
         if turned_round(given)
         else "",
-        kind='kind = "series"\n' if guess.data.kind else "",
-        series=_section("data.series", guess.data.series),
-        labels="" if about is None else f"labels = {_quoted(_from(out.parent, Path(about)))}\n",
-        columns=_section("data.columns", guess.data.columns),
-        capture=CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
-        title=title(kind),
-        file=re.sub(r"[^\w .-]", "_", file.name),
-        rows=len(dataset.y),
-        spec=spec,
-        on_y=look["y"],
-        on_z=look["z"],
-        slices=", ".join(str(len(dataset.part(part))) for part in PARTS if len(dataset.part(part))),
-        uses=USES if len(dataset.slices.attack) else USES_OF_THREE,
-        cut=f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
-        source=_quoted(f"{given.kind}:{_from(out.parent, file)}"),
-        range=_range(spec, kind, captured=guess.capture is not None),
-        family=_family(dataset, names) if of.hides_more else "",
-        y=_key(dataset.y_names[0]),
-        z=_key(dataset.z_names[0]),
-        p=float(dataset.theta[0, 0]),
-        remark=_remark(look),
-        tried="".join(f"#   y: {one.accuracy:.1%} by the network {one.architecture}\n" for one in tried),
-        classifier="linear" if linear else tried[0].architecture if tried else first_look.candidates(spec.kind)[0],
-        seen="" if linear else f"\nlook = {reads:.3f}          # of y; training stops where D_y lies ten points below",
-        shift="\nshift = 1             # pixels that training images are moved by; 0 where position matters"
+        "kind": 'kind = "series"\n' if guess.data.kind else "",
+        "series": _section("data.series", guess.data.series),
+        "labels": "" if about is None else f"labels = {_quoted(_from(out.parent, Path(about)))}\n",
+        "columns": _section("data.columns", guess.data.columns),
+        "capture": CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
+        "file": re.sub(r"[^\w .-]", "_", file.name),
+        "rows": len(dataset.y),
+        "spec": spec,
+        "on_y": look["y"],
+        "on_z": look["z"],
+        "slices": ", ".join(str(len(dataset.part(part))) for part in PARTS if len(dataset.part(part))),
+        "uses": USES if len(dataset.slices.attack) else USES_OF_THREE,
+        "cut": f"no {dataset.cluster_kind} in two of them" if dataset.cluster_kind else "cut row by row",
+        "unseen": f"over whole {dataset.cluster_kind}s" if dataset.cluster_kind else "by rows",
+        "source": _quoted(f"{given.kind}:{_from(out.parent, file)}"),
+        "y": _key(dataset.y_names[0]),
+        "z": _key(dataset.z_names[0]),
+        "p": float(dataset.theta[0, 0]),
+        "remark": _remark(look),
+        "tried": "".join(f"#   y: {one.accuracy:.1%} by the network {one.architecture}\n" for one in tried),
+        "shift": "\nshift = 1             # pixels that training images are moved by; 0 where position matters"
         if shift
         else "",
-        patience="" if linear else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
-        perturber=section,
-        classifier_epochs=1 if linear else epochs["classifiers"],
-        epochs=epochs["perturber"] if trained else 1,
-        batch=batch,
-        quick_classifier_epochs=1 if linear else max(3, epochs["classifiers"] // 4),
-        quick_epochs=max(3, epochs["perturber"] // 5) if trained else 1,
-        floor_is=ONE_REPORT if reported else FLOOR,
-        floor=0.01 if reported else first_look.floor(reads, look["y"].chance),
-    )
-    Recipe.parse(text, origin=str(out), folder=out.parent)
-    return text, notes
+        "batch": batch,
+        "quick_batch": quick_batch,
+    }
+    of = {
+        one: {
+            "name": json.dumps(f"{_name(file)}-{one}"),
+            "title": title(one),
+            "range": _range(spec, one, captured=guess.capture is not None),
+            "family": _family(dataset, names) if of_kind(one).hides_more else "",
+            "patience": "" if of_kind(one).unbounded else f"\npatience = {max(5, epochs['classifiers'] // 4)}",
+            "perturber": section,
+            "classifier_epochs": 1 if of_kind(one).unbounded else epochs["classifiers"],
+            "epochs": epochs["perturber"] if of_kind(one).trained else 1,
+            "quick_classifier_epochs": 1 if of_kind(one).unbounded else quick_epochs["classifiers"],
+            "quick_epochs": quick_epochs["perturber"] if of_kind(one).trained else 1,
+            # of others than vectors, the class is reported
+            "floor_is": ONE_REPORT if of_kind(one).reports and spec.kind == "vector" else FLOOR,
+        }
+        for one, section in drafts.items()
+    }
+    network = tried[0].architecture if tried else first_look.candidates(spec)[0]
+    return Draft(out, fields, of, look, tried, network, (*notes, *told, *seen))
+
+
+def _budget(fitted: float, steps: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+    """The batch and the epochs of each part that make so many steps over ``fitted`` rows."""
+    batch = 128 if fitted >= 4096 else 64 if fitted >= 256 else 16
+    per_epoch = max(1, int(fitted // batch))
+    return batch, {part: int(np.clip(round(count / per_epoch), 3, 150)) for part, count in steps.items()}
 
 
 def usual(dataset: Dataset, *, stream: bool = False) -> tuple[str, str]:
@@ -290,7 +382,7 @@ def _family(dataset: Dataset, names: Mapping[str, str]) -> str:
 def _remark(look: Mapping[str, first_look.Look]) -> str:
     what = {"y": "there may be little to keep", "z": "there may be little to hide"}
     return "".join(
-        f"\n# The forest does no better than guessing {label}: {what[label]}, or it takes a network."
+        f"\n# Trees do no better than guessing {label}: {what[label]}, or it takes a network."
         for label, seen in look.items()
         if seen.blind
     )

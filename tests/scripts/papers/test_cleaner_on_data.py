@@ -8,7 +8,8 @@ import pytest
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets.loaders import scene, wq
 from edgeveil.trainer.linear import algorithm1, approximate, exact, homogeneous, least_squares
-from edgeveil.trainer.measures.predictor_metrics import LinearRefit, e_utility, leak, promised
+from edgeveil.trainer.measures.predictor_metrics import LinearRefit, e_utility, promised
+from scripts.papers.predictors import leak
 
 pytestmark = pytest.mark.data
 
@@ -63,7 +64,7 @@ def test_scene_3_3_over_three_splits(sets):
         at_mean = hidden[train].mean(axis=0)
         none = leak(cleaned[test] @ operator[:, 3:], on_raw, hidden[test], at_mean)
         attack = leak(LinearRefit(cleaned[train], hidden[train]).predict(cleaned[test]), on_raw, hidden[test], at_mean)
-        found.append([*none, *attack])
+        found.append([*none.values(), *attack.values()])
     e_none, cp_none, e_attack, _ = np.mean(found, axis=0)
     assert e_none == pytest.approx(1.28, abs=0.05)
     assert cp_none == pytest.approx(0.805, abs=0.01)

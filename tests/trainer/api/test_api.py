@@ -19,11 +19,10 @@ import edgeveil
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.export.folder import ExportFolder
 from edgeveil.trainer.runs.run import Run
-from edgeveil.trainer.scaffold import first_look
 from edgeveil.trainer.sealing.seal import keygen, seal
 from tests.support import once
 from tests.support.checkout import ROOT
-from tests.support.trial import short_audit
+from tests.support.trial import no_trial, short_audit
 
 CALLS = ("load_recipe", "new_recipe", "train", "export", "audit", "open_bundle", "wrap")
 RUNTIME = ("PerturbedFrame", "Perturber", "RawFrame", "EdgeVeilError", "FrameDropped")
@@ -162,7 +161,7 @@ def here(notebook):
 @pytest.mark.parametrize("shown_by", [here, pytest.param(in_a_kernel, marks=pytest.mark.nightly)])
 def test_the_notebook_runs_on_what_the_demo_left(shown_by, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
+    no_trial.shorten(monkeypatch)
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs/demo").symlink_to(once.demo()[0])
     for name in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR"):

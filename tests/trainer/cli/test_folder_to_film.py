@@ -13,10 +13,9 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.recipe.schema import Recipe
-from edgeveil.trainer.scaffold import first_look
 from tests.support import network_receivers
 from tests.support.output import edgeveil
-from tests.support.trial import short_audit
+from tests.support.trial import no_trial, short_audit
 from tests.trainer.datasets.made_pictures import cv2, write_film, write_folder
 
 pytestmark = pytest.mark.slow
@@ -34,7 +33,7 @@ def shorter(path):
 def little(monkeypatch):
     """Adversaries and readers with hardly any training: this is about the way, not about the numbers."""
     short_audit.shorten(monkeypatch, families=short_audit.FEW)
-    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
+    no_trial.shorten(monkeypatch)
 
 
 @pytest.mark.parametrize("audited", [False, pytest.param(True, marks=pytest.mark.nightly)])

@@ -1,21 +1,23 @@
 """``recipe new`` tries small networks on y, says what data cannot support, and leaves a figure for training."""
 
+import re
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer.cli import main
-from edgeveil.trainer.datasets.base import Slices
+from edgeveil.trainer.datasets.base import Dataset, InputSpec, Slices
 from edgeveil.trainer.recipe.schema import Recipe
 from edgeveil.trainer.scaffold import first_look
 from edgeveil.trainer.scaffold import new as data_limits
-from edgeveil.trainer.scaffold.first_look import Look, Tried, expected, notes
+from edgeveil.trainer.scaffold.first_look import Look, Seen, Tried, expected, notes
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look
 from edgeveil.trainer.scaffold.new import write_recipe
 from tests.support.small_runs import ROWS, write_npz
+from tests.support.trial import no_trial
 
 
 def new(path, out, **words):
@@ -25,16 +27,84 @@ def new(path, out, **words):
 
 
 def test_networks_are_tried_and_the_best_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(first_look, "TRIAL_S", 0.0)  # an epoch of each
-    path = write_npz(tmp_path, x=np.random.default_rng(0).normal(size=(ROWS, 8, 8)).astype(np.float32))
-    recipe, said = new(path, tmp_path / "mine.toml", trial=True)
+    no_trial.shorten(monkeypatch)
+    y = np.random.default_rng(1).integers(0, 2, ROWS)
+    x = np.random.default_rng(0).normal(size=(ROWS, 8, 8)) + 2 * y[:, None, None]
+    recipe, said = new(write_npz(tmp_path, x=x.astype(np.float32), y=y), tmp_path / "mine.toml", trial=True)
     text = (tmp_path / "mine.toml").read_text()
     assert recipe.classifiers.architecture in ("normed-cnn", "small")
     assert f"The recipe has {recipe.classifiers.architecture}." in said
     for name in ("normed-cnn", "small"):
         assert f"by the network {name}" in text
-    assert "A random forest reads y in" in said  # nothing is there to read
-    assert "had been trained to the end" in said
+    assert recipe.limits.target_accuracy == pytest.approx(0.87)  # ten points below what the quick run kept
+    assert "keeps y in 97.0% of 80 rows (by D_y); the limit is 87%." in said
+
+
+def test_what_nothing_reads_and_what_y_tells_is_refused_with_its_figures(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [Tried("normed-mlp", 0.51)])
+    x = np.random.default_rng(0).normal(size=(ROWS, 8)).astype(np.float32)
+    with pytest.raises(
+        LimitNotMet, match=r"y cannot be read from x\. A .* reads it in [0-9.]+%, normed-mlp in .* guessing"
+    ):
+        new(write_npz(tmp_path, x=x), tmp_path / "mine.toml", trial=True)
+    z = np.where(np.arange(ROWS) % 50, np.arange(ROWS) % 2, 1 - np.arange(ROWS) % 2)
+    with pytest.raises(LimitNotMet, match=r"No recipe is written: y alone tells z in 9[0-9.]+% of rows"):
+        new(write_npz(tmp_path, y=np.arange(ROWS) % 2, z=z), tmp_path / "mine.toml", trial=True)
+    assert not (tmp_path / "mine.toml").exists()
+
+
+def seen(kept, kind="codebook", network="normed-mlp"):
+    """What a quick run showed."""
+    return Seen(kind, network, kept, "the label that is sent", 40, 0.9)
+
+
+def test_where_a_run_does_not_keep_y_the_next_network_and_the_next_kind_are_tried(tmp_path, monkeypatch):
+    tried = []
+
+    def quick_run(recipe, folder, classifiers=None):
+        tried.append((recipe.perturber.kind, recipe.classifiers.architecture, classifiers and classifiers.name))
+        return seen(0.9 if recipe.perturber.kind == "label-only" else 0.6, *tried[-1][:2])
+
+    monkeypatch.setattr(
+        first_look, "with_networks", lambda *_, **__: [Tried("normed-mlp", 0.95), Tried("table1-wifi", 0.9)]
+    )
+    monkeypatch.setattr(first_look, "quick_run", quick_run)
+    recipe, _ = new(write_npz(tmp_path), tmp_path / "mine.toml", trial=True)
+    assert tried == [
+        ("codebook", "normed-mlp", None),
+        ("codebook", "table1-wifi", None),
+        ("label-only", "normed-mlp", "codebook-normed-mlp"),
+    ]
+    assert (recipe.perturber.kind, recipe.limits.target_accuracy) == ("label-only", 0.8)
+    monkeypatch.setattr(first_look, "quick_run", lambda recipe, *_: seen(0.6))
+    with pytest.raises(LimitNotMet, match=r"the best of 2 quick runs, codebook .* keeps y in 60\.0% of 40 rows"):
+        new(write_npz(tmp_path), tmp_path / "other.toml", trial=True, kind="codebook")
+    assert not (tmp_path / "other.toml").exists()
+
+
+def test_a_real_quick_run_shows_what_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: [Tried("normed-mlp", 0.97)])
+    recipe, said = new(write_npz(tmp_path), tmp_path / "mine.toml", trial=True, kind="label-only")
+    kept = float(re.search(r"A quick run \(label-only, .*keeps y in ([0-9.]+)%", said)[1]) / 100
+    assert kept > 0.9
+    assert recipe.limits.target_accuracy == pytest.approx(first_look.floor(kept, 0.5, 20), abs=0.06)
+
+
+@pytest.mark.slow
+def test_a_flat_window_is_read_by_convolutions():
+    """A burst anywhere in 96 steps of 2 channels: no vector network finds it, and `windows` does."""
+    rng = np.random.default_rng(0)
+    y, at = rng.integers(0, 2, 600), rng.integers(0, 80, 600)
+    x = rng.normal(0.5, 0.1, (600, 96, 2)).astype(np.float32)
+    for row in range(600):
+        x[row, at[row] : at[row] + 12, y[row]] += np.sin(np.arange(12)) * 0.4
+    spec = InputSpec("vector", (192,), "float32", 0.0, 1.0)
+    slices = Slices(np.arange(300), np.arange(300, 600), np.arange(0))
+    ones = np.ones((2, 1))
+    dataset = Dataset("made", x.reshape(600, -1), y, 0 * y, ("a", "b"), ("c",), ones, spec, slices)
+    tried = first_look.with_networks(dataset, batch=32, epochs=40, shift=0)
+    assert tried[0].architecture == "windows"
+    assert tried[0].accuracy > tried[1].accuracy + 0.1
 
 
 def test_without_a_trial_it_has_the_forests_figure(tmp_path):
@@ -47,6 +117,7 @@ def test_without_a_trial_it_has_the_forests_figure(tmp_path):
 
 def test_the_flag_reaches_it(tmp_path, monkeypatch):
     path, asked = write_npz(tmp_path), []
+    no_trial.shorten(monkeypatch)
     monkeypatch.setattr(first_look, "with_networks", lambda *_, **__: asked.append(1) or [Tried("table1-wifi", 0.9)])
     for name, more in (("one", []), ("two", ["--no-trial"])):
         words = ["recipe", "new", f"npz:{path}", "--out", str(tmp_path / f"{name}.toml"), *more]
@@ -73,7 +144,7 @@ def test_what_training_is_held_to(tried, wanted):
 
 def test_a_forest_that_reads_more_than_any_network_is_said():
     said = "\n".join(notes(FOREST, FOREST, [Tried("a", 0.5)]))
-    assert "No network here reads y as a random forest does (70.0%)" in said
+    assert "No network here reads y as a random forest can (70.0%)" in said
     assert "No network" not in "\n".join(notes(FOREST, FOREST, [Tried("a", 0.65)]))
 
 

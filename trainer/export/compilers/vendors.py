@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from edgeveil.devices import profiles as boards
 from edgeveil.devices.profiles import Profile
 from edgeveil.edge_runtime.device import forms
 from edgeveil.edge_runtime.errors import BadInput
@@ -29,7 +28,7 @@ class Compiler:
     """The interface of a compiler, and the defaults of one.
 
     ``devices`` are the words of --device that it compiles for (their formats: ``edge_runtime.device``). ``program`` is
-    looked for on PATH; one without is a package of the Python that --compiler-python names. ``makes_for`` is its
+    looked for on PATH; one without is a package of the Python that EDGEVEIL_COMPILER_PYTHON names. ``makes_for`` is its
     accelerator, with its article.
     """
 
@@ -91,12 +90,6 @@ def check_compilers(profiles: Sequence[Profile], python: Path | None) -> None:
         return
     known = [kind.name for kind in everyone() if kind.facts.get("program") is None]
     wanted = {profile.compiler for profile in profiles} & set(known)
-    if not wanted:
-        fitting = ", ".join(name for name in boards.names() if boards.load(name).compiler in known)
-        raise BadInput(
-            f"--compiler-python is the Python that has {' or '.join(known)}: name a board with --for that it compiles "
-            f"for ({fitting}), or leave it out."
-        )
     for name in sorted(filter(None, wanted)):
         COMPILERS[name].load()().version(python)
 
@@ -119,7 +112,7 @@ def compile_for(
 
 def _compiled(compiler: Compiler, device: str, one: Artefact, ready: Quantising, python: Path | None) -> Compiled:
     if compiler.program is None:
-        place, why = python, f"no Python with {compiler.name} was named (--compiler-python)"
+        place, why = python, f"no Python with {compiler.name} was named (EDGEVEIL_COMPILER_PYTHON)"
     else:
         program = shutil.which(compiler.program)
         place, why = (Path(program) if program else None), f"{compiler.program} not on PATH"

@@ -49,7 +49,7 @@ def units(published: Published, y: np.ndarray, z: np.ndarray) -> Units:
         labels = (_usual(y, person), z[first])
         count = np.log(often)[:, None].astype(np.float32)
         of_columns = np.concatenate([*_moments(cells, person), count], axis=1)
-        views = {"columns": _vector(of_columns, *labels, None)}
+        views = {"columns": _view(of_columns, *labels, None)}
         if frame is None:
             return Units("person", views, None)
         mean, deviation = _moments(values[frame], person)
@@ -61,7 +61,7 @@ def units(published: Published, y: np.ndarray, z: np.ndarray) -> Units:
         beside += [part[person] for one in values.values() for part in _moments(one, person)]
         cells = np.concatenate([cells, *(part[person] for part in _moments(cells, person))], axis=1)
     cluster = person if int(often.max()) > 1 else None
-    views = {"columns": _vector(cells, y, z, cluster)}
+    views = {"columns": _view(cells, y, z, cluster)}
     if frame is not None:
         views |= _both(published.outputs[frame], (y, z), cluster, _joined(beside), cells)
     return Units("row", views, None)
@@ -78,11 +78,9 @@ def _both(
     return {"frames": _view(x, *labels, cluster, also), "both": _view(x, *labels, cluster, side)}
 
 
-def _vector(x: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None) -> View:
-    return _view(x, y, z, cluster, None)
-
-
-def _view(x: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None, also: np.ndarray | None) -> View:
+def _view(
+    x: np.ndarray, y: np.ndarray, z: np.ndarray, cluster: np.ndarray | None, also: np.ndarray | None = None
+) -> View:
     if x.ndim not in (2, 4):
         x = x.reshape(len(x), -1)
     shown = None if also is None else _standard(also)

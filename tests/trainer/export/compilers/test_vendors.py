@@ -155,8 +155,7 @@ def test_a_wrong_python_ends_the_export_with_one_sentence_and_nothing_made(run, 
         assert isinstance(done.exception, BadInput)
         assert says in str(done.exception)
         assert not (tmp_path / "out").exists()
-    with pytest.raises(BadInput, match="name a board with --for that it compiles for"):
-        check_compilers([load("workstation")], other)
+    check_compilers([load("workstation")], other)  # it is asked where a board needs it
 
 
 @pytest.fixture
