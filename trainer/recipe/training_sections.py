@@ -43,9 +43,9 @@ class Classifiers(Section):
 
     architecture: Architecture = Field(
         description="`table1-*` are Table 1 of the paper; `small` and `normed-cnn` suit any image; `normed-mlp` and "
-        "`table1-wifi` are for vectors, `windows` for flat windows; `normed-*` have batch norm, for data of any scale. `series` (strided "
-        "convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y sees the output "
-        "of the kept operator. Or your own: `mine.py:build`."
+        "`table1-wifi` are for vectors, `windows` for flat windows; `normed-*` have batch norm, for data of any scale. "
+        "`series` (strided convolutions over time) is for series; `linear` (least squares) is for cleaners; there D_y "
+        "sees the output of the kept operator. Or your own: `mine.py:build`."
     )
     look: float | None = Field(
         default=None,
