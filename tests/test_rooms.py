@@ -31,15 +31,15 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        84_500,
+        84_560,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
-        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused; 110 "
-        "where code of a recipe may lie, and one reader of Keras files.",
+        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused; 160 "
+        "where code of a recipe may lie, one reader of Keras files, and models as objects.",
     ),
-    "spine lines": Budget(75_140, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(75_190, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         426,
         400,
@@ -55,7 +55,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(61_310, 60_000, "The target; 1,310 words are the pages and keys of own networks and wrap."),
     "tests lines": Budget(
-        75_410,
+        75_440,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",
