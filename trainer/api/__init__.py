@@ -108,6 +108,19 @@ def _address(data: "Any", place: "Path") -> str:
     return f"{file.suffix[1:]}:{file}"
 
 
+def _saved(model: "Any", file: "Path", *, replace: bool) -> "Path":
+    """The ``file`` of a Keras model, which is written. Raises ``BadInput`` where it exists, or the model is none."""
+    from edgeveil.edge_runtime.errors import BadInput
+
+    if not hasattr(model, "save"):
+        raise BadInput(f"A Keras model was expected; got {type(model).__module__}.{type(model).__qualname__}.")
+    if file.exists() and not replace:
+        raise BadInput(f"{file} exists and is not overwritten. Name another folder.")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    model.save(file)
+    return file
+
+
 def load_recipe(recipe: "str | Path", settings: "Mapping[str, Any] | None" = None) -> "Recipe":
     """Read and check a recipe: what is trained on which data.
 
@@ -136,13 +149,16 @@ def train(
     resume: bool = False,
     replace: bool = False,
     classifiers: "str | Path | None" = None,
+    target: "Any" = None,
+    sensitive: "Any" = None,
 ) -> "Run":
     """Train the classifiers and the perturber that a recipe describes, as ``edgeveil train`` does.
 
     ``recipe`` is a recipe or what ``load_recipe`` takes. ``out`` is the folder of the run; it must not exist, unless
     ``resume`` continues from its last checkpoint or ``replace`` gives an earlier run a dated name. ``budget`` is
     ``"full"``, or ``"quick"`` for a trial. ``classifiers`` is the folder of a run whose classifiers to take: the same
-    data, slices and seed.
+    data, slices and seed. ``target`` and ``sensitive`` are Keras models that you have trained as D_y and D_z: they are
+    saved next to ``out``, and take samples from 0 to 1, or as ``[classifiers.target]`` of the recipe states.
 
     Returns the run: ``run.folder``, ``run.recipe``, ``run.facts`` (run.json). Raises ``BadInput``, and ``LimitNotMet``
     if no checkpoint reaches the recipe's limits under the full budget: the run is then complete.
@@ -154,12 +170,18 @@ def train(
     """
     from pathlib import Path
 
+    from edgeveil.trainer.ext.sweep.axes import with_settings
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.train import train as train_recipe
 
+    found, place, given = recipe if isinstance(recipe, Recipe) else Recipe.find(recipe), Path(out), {}
+    for name, model in (("target", target), ("sensitive", sensitive)):
+        if model is not None:
+            file = _saved(model, place.with_name(f"{place.name}-{name}.keras"), replace=replace or resume)
+            given[f"classifiers.{name}.trained"] = str(file.resolve())
     return train_recipe(
-        recipe if isinstance(recipe, Recipe) else Recipe.find(recipe),
-        Path(out),
+        with_settings(found, given) if given else found,
+        place,
         budget=budget,
         resume=resume,
         replace=replace,
@@ -231,17 +253,12 @@ def wrap(
     """
     from pathlib import Path
 
-    from edgeveil.edge_runtime.errors import BadInput
     from edgeveil.trainer.recipe.schema import Recipe
     from edgeveil.trainer.wrap import wrap as wrap_model
 
     place = Path(out)
-    if hasattr(model, "save"):
-        file = place.with_suffix(".keras")
-        if file.exists() and not replace:
-            raise BadInput(f"{file} exists and is not overwritten. Name another export folder.")
-        model.save(file)
-        model = file
+    if not isinstance(model, str | Path):
+        model = _saved(model, place.with_suffix(".keras"), replace=replace)
     return wrap_model(
         str(model),
         data if isinstance(data, str | Recipe) else _address(data, place),

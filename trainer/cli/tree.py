@@ -250,6 +250,16 @@ class Program(Commands):
             ctx.call_on_close(lambda name=name, before=before: _restore(name, before))
         return super().parse_args(ctx, words)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """As usual. Raises ``BadInput`` that names the groups which have a command of that name, if this has none."""
+        word = args[0]
+        if word not in self.commands and word not in GONE:
+            groups = [name for name, one in self.commands.items() if word in getattr(one, "commands", ())]
+            if groups:
+                meant = " or ".join(f"edgeveil {name} {word}" for name in groups)
+                raise BadInput(f"There is no command edgeveil {word}; did you mean {meant}?")
+        return super().resolve_command(ctx, args)
+
 
 def _is_the_runtimes(words: list[str]) -> bool:
     """Whether these words follow ``run`` or ``update`` of the runtime: a bundle, or an option first."""

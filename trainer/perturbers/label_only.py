@@ -10,7 +10,8 @@ class passes randomised response first, and all that leaves is made of its answe
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -19,9 +20,11 @@ from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.stages.channel import channel_of
 from edgeveil.trainer.datasets.base import Dataset, InputSpec
 from edgeveil.trainer.datasets.slicing import fit_and_validation
+from edgeveil.trainer.networks.base import network
 from edgeveil.trainer.perturbers.base import Goal
 from edgeveil.trainer.perturbers.codebook.stream_codes import donors_within, draw_stage
 from edgeveil.trainer.perturbers.codebook.synthesis import check_consent
+from edgeveil.trainer.recipe import networks as recipe_networks
 from edgeveil.trainer.recipe.perturber import Perturber
 from edgeveil.trainer.recipe.private import Private
 from edgeveil.trainer.recipe.training_sections import MOST_EPSILON, Budget
@@ -33,6 +36,12 @@ if TYPE_CHECKING:
 SENT = "label"  # the class that leaves, and what pictures are drawn of
 
 
+if TYPE_CHECKING:
+    Shipped = str
+else:
+    Shipped = Annotated[(Literal["target", "small", "table1-wifi"], *recipe_networks.OR_OWN)]
+
+
 class LabelOnly(Perturber):
     """The floor: only the predicted y is sent, drawn as that class's mean training sample or as a donor's."""
 
@@ -42,9 +51,10 @@ class LabelOnly(Perturber):
     private_slices = ("perturber",)
 
     kind: Literal["label-only"] = Field(description="The predicted label is sent and nothing else.")
-    network: Literal["target", "small", "table1-wifi"] = Field(
+    network: Shipped = Field(
         default="target",
-        description="The classifier that ships: D_y itself, or one of its own, trained on the second slice.",
+        description="The classifier that ships: D_y itself, or one of its own, trained on the second slice: named, or "
+        "yours, `mine.py:build`.",
     )
     width: int = Field(default=16, ge=1, le=512, description="Channels of the first layer; `small` only.")
     picture: Literal["mean", "donor"] = Field(
@@ -61,6 +71,20 @@ class LabelOnly(Perturber):
         "about its reading by a factor of at most e^alpha. Goes with `[spending]`. Left out: the class is sent as it "
         "is.",
     )
+
+    def resolved(self, folder: Path) -> LabelOnly:
+        """See ``Perturber.resolved``."""
+        return self.model_copy(update={"network": recipe_networks.resolved(self.network, folder)})
+
+    def files(self) -> list[Path]:
+        """See ``Perturber.files``."""
+        own = recipe_networks.file_of(self.network)
+        return [] if own is None else [own]
+
+    def check(self, dataset: Dataset) -> None:
+        """See ``Perturber.check``."""
+        if self.files():
+            network(self.network, dataset.input).build(dataset.input, settings=None, classes=len(dataset.y_names))
 
     @property
     def own_network(self) -> bool:

@@ -84,11 +84,11 @@ def _name_or_own(value: Any, known: Callable[[Any], Any]) -> Any:
     return value
 
 
+OR_OWN: Any = (WrapValidator(_name_or_own), PlainSerializer(str, return_type=str))
 if TYPE_CHECKING:
     Architecture = str
     Generator = str
 else:
-    OR_OWN = WrapValidator(_name_or_own), PlainSerializer(str, return_type=str)
     Architecture = Annotated[(Literal[(*networks("classifier"), "linear")], *OR_OWN)]
     Generator = Annotated[(Literal[networks("generator")], *OR_OWN)]
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import tomllib
 
+import edgeveil
 from edgeveil.edge_runtime.cli.main import main
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.audit.audit import audit
@@ -397,6 +398,42 @@ def test_modules_next_to_a_file_are_its_own(late, tmp_path):
         code = f"{head}{BUILD}{body}    h = layers.Dense(WIDTH, name='own')(h)\n{END}"
         assert build(own(folder, code), PICTURES, 3).get_layer("own").units == width
         assert (sys.path, "sizes" in sys.modules) == (before, False)
+
+
+# Models as objects, and label-only with a network of one's own.
+
+
+def test_models_are_given_as_objects(coloured, tmp_path, monkeypatch):
+    given = dict(np.load(coloured / "small.npz"))
+    given["x"][..., 2] = np.where(given["z"], 230, 25)[:, None, None]
+    np.savez(tmp_path / "small.npz", **given)
+    recipe = small_recipe(tmp_path / "small.npz", kind="label-only", classifiers={"architecture": "small"})
+    monkeypatch.setattr("edgeveil.trainer.train._train", lambda run: run)
+    run = edgeveil.train(recipe, tmp_path / "run", target=reader(), sensitive=reader(channel=2))
+    assert set(run.facts["classifiers"]) == {"target", "sensitive"}
+    assert run.facts["classifiers"]["target"] == {"validation_accuracy": 1.0}
+    assert sorted(one.name for one in tmp_path.glob("*.keras")) == ["run-sensitive.keras", "run-target.keras"]
+    with pytest.raises(BadInput, match=r"run-target.keras exists and is not overwritten"):
+        edgeveil.train(recipe, tmp_path / "run", target=reader())
+    with pytest.raises(BadInput, match=r"A Keras model was expected; got builtins.dict"):
+        edgeveil.train(recipe, tmp_path / "other", target={})
+
+
+def test_label_only_ships_a_network_of_ones_own(tmp_path):
+    write_npz(tmp_path)
+    own(tmp_path, f"{BUILD}    h = layers.Dense(3, name='mine')(h)\n{END}")
+    table = json.loads(small_recipe("small.npz", kind="label-only", epochs=1).model_dump_json(exclude_none=True))
+    table["perturber"]["network"] = "mine.py:build"
+    recipe = Recipe.of_table(table, folder=tmp_path)
+    assert recipe.code() == [f"{tmp_path.resolve()}/mine.py:build"]
+    run = train(recipe, tmp_path / "run", budget="quick")
+    (record,) = run.recipe.files
+    assert record.text is not None
+    (network,) = run.perturber().models.values()
+    assert "mine" in json.dumps(network.get_config())
+    table["perturber"]["network"] = "mine:build"
+    with pytest.raises(BadInput, match=r"a function of a file, as in"):
+        Recipe.of_table(table, folder=tmp_path)
 
 
 # The whole way.
