@@ -204,7 +204,7 @@ def _column(one: Dict[str, Any], _document: Any) -> Table:
         own.update(decimal=field.one_of(DECIMAL), thousands=field.one_of(THOUSANDS))
     if kind == "date":
         own["days"] = field.one_of(DAYS)
-    if kind != "one-hot":
+    if kind in KINDS and kind != "one-hot":
         own.update(fill=field.real(null=True), flag=field.truth())
     return dict({"name": field.text(), "kind": field.one_of(KINDS)}, **own)
 
