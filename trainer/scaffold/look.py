@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -223,8 +224,10 @@ def _table(given: Given) -> Found:
     named = given.target is not None and given.sensitive is not None
     notes = ["name the column to keep with --target and the one to hide with --sensitive"]
     if named:
-        rules = data_section(given)["columns"].get("encode", {})
-        notes = [described(name, one) for name, one in rules.items()]
+        notes = []
+        with suppress(BadInput):  # which `_wrong` says
+            rules = data_section(given)["columns"].get("encode", {})
+            notes = [described(name, one) for name, one in rules.items()]
     return Found(
         given.source,
         given.kind,
