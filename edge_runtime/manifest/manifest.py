@@ -49,6 +49,7 @@ class Input(NamedTuple):
     sensor: Optional[str] = None
     series: Optional[Sampling] = None  # of a series alone
     features: Optional[Tuple[str, ...]] = None  # names of a vector's, where its samples were rows of a table
+    table: Optional[Mapping[str, Any]] = None  # how a row's cells become them (``manifest.columns``)
 
 
 class Stage(object):
@@ -318,7 +319,7 @@ def _made(of: Any, entry: Optional[Mapping[str, Any]], **parts: Any) -> Any:
 
 def parse_input(entry: Mapping[str, Any]) -> Input:
     """The record of ``input``."""
-    keys = ("name", "kind", "shape", "dtype", "low", "high", "sensor", "features")
+    keys = ("name", "kind", "shape", "dtype", "low", "high", "sensor", "features", "table")
     given = dict(
         {"name": "", "kind": "", "low": None, "high": None}, **{key: entry[key] for key in keys if key in entry}
     )
@@ -369,14 +370,16 @@ def expected(spec: Input, capture: Optional[CaptureRules]) -> Dict[str, Any]:
     ``kind`` is "image" with ``shape`` (height, width, channels), "vector" with (features,), or "series" with (steps,
     channels), where the frames are whole windows; one step of a series is a vector. ``dtype``; ``unit_mm``, the
     millimetres of one step of a depth sample, or None; ``access_points``, in order, or None; ``tick_hz``, the ticks
-    per second, or None. A vector may have ``features``, the names of its columns. ``any_size``: the frames may have
-    another height and width, which the capture's ``fit`` brings to these.
+    per second, or None. A vector may have ``features``, the names of its columns, and ``table``. ``any_size``: the
+    frames may have another height and width, which the capture's ``fit`` brings to these.
     """
     frame: Any = spec if capture is None else capture.frame
     shape, kind = list(frame.shape), "vector" if len(frame.shape) == 1 else "image"
     if spec.kind == "series" and capture is None:
         kind = "series"
-    named = {} if capture is not None or spec.features is None else {"features": list(spec.features)}
+    named: Dict[str, Any] = {}
+    if capture is None and spec.features is not None:
+        named = {"features": list(spec.features), "table": spec.table}
     return {
         "kind": kind,
         "shape": shape + [1] if len(shape) == 2 and kind == "image" else shape,

@@ -10,6 +10,7 @@ import re
 from typing import Any, Dict, Iterable, List, Mapping, Set
 
 from edgeveil.edge_runtime.kinds import formats
+from edgeveil.edge_runtime.manifest import columns
 from edgeveil.edge_runtime.manifest.capture import CAPTURE, SERIES, pipeline_sha256, series_problems
 from edgeveil.edge_runtime.manifest.dataflow import COMPILED, DTYPES, KEY, Dataflow, compiled_problems
 from edgeveil.edge_runtime.manifest.detector import MAX_BUNDLE_BYTES, MAX_MEMBERS, checked_name, detector_field
@@ -52,7 +53,7 @@ def member(folder: str = "") -> Field:
 def _input(source: Dict[str, Any], _document: Any) -> Table:
     if source.get("kind") == "vector":
         names = {"features?": lambda vector, _: field.each(field.text(), *vector["shape"] * 2, rule=_apart)}
-        return dict(_INPUT, **names)
+        return dict(_INPUT, **names, **{"table?": columns.TABLE})
     return dict(_INPUT, series=field.record(SERIES)) if source.get("kind") == "series" else _INPUT
 
 

@@ -15,6 +15,7 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, SourceFailed
 from edgeveil.edge_runtime.frames import RawFrame
+from edgeveil.edge_runtime.manifest.columns import Encoder, reader_of
 from edgeveil.edge_runtime.manifest.manifest import Sampling
 from edgeveil.edge_runtime.sources import arff
 from edgeveil.edge_runtime.sources.arff import SubjectColumn
@@ -45,8 +46,9 @@ class LinesSource(Source):
     """Numbers between commas. ``index`` of a frame is its line, counted from 1.
 
     Empty lines are skipped. A first line without any number has the names of the columns: where the bundle names its
-    ``features``, they are taken by name. ``subject_column``, from 1, says whose line it is: it is no feature, and the
-    frame's ``track`` is a number for it.
+    ``features``, they are taken by name. Where it has an ``input.table``, the first line must name the columns of that,
+    and their cells are encoded (``manifest.columns``). ``subject_column``, from 1, says whose line it is: it is no
+    feature, and the frame's ``track`` is a number for it.
     """
 
     schemes = ("csv",)
@@ -71,6 +73,11 @@ class LinesSource(Source):
         self._names = True  # whether the first line may still be one of names
         self._mark = b""  # what parts the cells; empty until the first line
         self._wanted: Optional[Sequence[Optional[str]]] = spec.get("features")
+        self._table: Optional[Encoder] = reader_of(spec.get("table"))
+        if self._table is not None:
+            self._wanted = self._table.columns
+            if subject_column is not None:
+                raise BadInput("--subject-column is for numbers, and this bundle encodes columns by their names")
         self._order: Optional[List[int]] = None  # of the columns, where it is another than that of the features
 
     @classmethod
@@ -88,6 +95,8 @@ class LinesSource(Source):
         first, self._number = self._number + 1, self._number + len(lines)
         if not lines:
             return []
+        if self._table is not None:
+            return self._encoded(self._table, lines, first)
         lines = self._commas(lines)
         tracks: Sequence[int] = [0] * len(lines)
         if self._subject is not None:
@@ -107,15 +116,47 @@ class LinesSource(Source):
 
     def _commas(self, lines: List[bytes]) -> List[bytes]:
         """The lines with commas between their cells, without the mark of UTF-8 and Excel's line."""
-        if not self._mark:
-            lines[0] = lines[0][len(MARK) :] if lines[0].startswith(MARK) else lines[0]
-            said = SEP.fullmatch(lines[0].decode("latin-1").strip("\r"))
-            lines[0] = b"" if said else lines[0]
-            first = next((line for line in lines if line.strip()), b"")
-            self._mark = (said.group(1) if said else separator([first.decode("latin-1")])).encode("latin-1")
+        self._find_mark(lines)
         if self._mark == b",":
             return lines
         return [line.replace(b",", b"?").replace(self._mark, b",") for line in lines]  # 1,5 is no number here
+
+    def _find_mark(self, lines: List[bytes]) -> None:
+        """Find what parts the cells, once, and empty the lines that are none of the table."""
+        if self._mark:
+            return
+        lines[0] = lines[0][len(MARK) :] if lines[0].startswith(MARK) else lines[0]
+        said = SEP.fullmatch(lines[0].decode("latin-1").strip("\r"))
+        lines[0] = b"" if said else lines[0]
+        first = next((line for line in lines if line.strip()), b"")
+        self._mark = (said.group(1) if said else separator([first.decode("latin-1")])).encode("latin-1")
+
+    def _encoded(self, table: Encoder, lines: List[bytes], first: int) -> List[RawFrame]:
+        """The rows of these lines as vectors; those that do not fit are refused. Raises ``BadInput``: other names."""
+        self._find_mark(lines)
+        numbers, rows = [], []
+        for number, line in enumerate(lines, first):
+            try:
+                cells = _cells(line.decode("utf-8"), self._mark.decode("latin-1")) if line.strip() else []
+            except UnicodeDecodeError:
+                self._refused.append((number, "it is no UTF-8 text"))
+                continue
+            if cells and self._names:
+                self._by_name(cells)
+                self._names = False
+            elif cells and len(cells) != len(table.columns):
+                problem = "{} cells, and {} were expected".format(len(cells), len(table.columns))
+                self._refused.append((number, problem))
+            elif cells:
+                numbers.append(number)
+                rows.append(cells)
+        if not rows:
+            return []
+        columns = list(zip(*rows))
+        x, wrong = table.encode(columns if self._order is None else [columns[place] for place in self._order])
+        captured = now_ns()
+        self._refused += [(numbers[row], wrong[row]) for row in sorted(wrong)]
+        return [RawFrame(x[row], number, captured, 0) for row, number in enumerate(numbers) if row not in wrong]
 
     def refused(self) -> List[Tuple[int, str]]:
         """The lines refused since the last call: a list of (number, what is wrong with it)."""
@@ -241,7 +282,7 @@ class ArffSource(LinesSource):
     subjects = False
 
     def __init__(self, path: str, spec: Sensor) -> None:
-        LinesSource.__init__(self, path, spec)
+        LinesSource.__init__(self, path, dict(spec, table=None))
         self._names, self._mark = False, b","
         self._attributes = arff.read_header(self._header())
         if len(self._attributes) != self._features:
@@ -272,12 +313,12 @@ class ArffSource(LinesSource):
         return row if row is None else self._check_row([row[place] for place in self._order or range(len(row))])
 
 
-def _cells(text: str) -> List[str]:
+def _cells(text: str, mark: str = ",") -> List[str]:
     """The cells of a line, some of them perhaps in quotes."""
-    cells = text.split(",")
+    cells = text.split(mark)
     if '"' in text:
         try:
-            cells = next(csv.reader([text.strip()]))
+            cells = next(csv.reader([text.strip("\r\n" if mark == "\t" else None)], delimiter=mark))
         except csv.Error:  # a NUL
             pass
     return [unicodedata.normalize("NFC", cell.strip()) for cell in cells]

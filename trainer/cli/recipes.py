@@ -27,6 +27,9 @@ Labels = Annotated[Path | None, typer.Option(help="images, video, csv:FOLDER: CS
 LeaveOut = Annotated[
     list[str] | None, typer.Option(help="csv, parquet: a column that is no part of x. May be repeated.")
 ]
+Missing = Annotated[
+    list[str] | None, typer.Option(help='csv, parquet: a word for an empty cell, such as "NA". May be repeated.')
+]
 Series = Annotated[
     list[str] | None,
     typer.Option(
@@ -57,6 +60,7 @@ def new(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
+    missing: Missing = None,
     camera: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,7 +82,7 @@ def new(
     from edgeveil.trainer.scaffold.new import write_recipe
 
     words = (target, sensitive, subject, session, labels, tuple(leave_out or ()), *camera_of(camera or ()))
-    given = Given(data_at(source), *words, Steps.parse(series or ()))
+    given = Given(data_at(source), *words, Steps.parse(series or ()), tuple(missing or ()))
     out = out or free_path(Path(f"{given.path.stem}.toml"))
     notes = [*write_recipe(given, out, kind=kind, trial=trial), *unnamed_subjects(given)]
     notes.append(f"Wrote {out}. Read it, then: {shlex.join(['edgeveil', 'train', str(out)])}")
@@ -141,6 +145,7 @@ def look(
     session: Session = None,
     labels: Labels = None,
     leave_out: LeaveOut = None,
+    missing: Missing = None,
     series: Series = None,
     as_json: Json = False,
 ) -> None:
@@ -151,7 +156,8 @@ def look(
     from edgeveil.trainer.scaffold.look import next_command
 
     steps = Steps.parse(series or ())
-    given = Given(data_at(source), target, sensitive, subject, session, labels, tuple(leave_out or ()), steps=steps)
+    words = (target, sensitive, subject, session, labels, tuple(leave_out or ()))
+    given = Given(data_at(source), *words, steps=steps, missing=tuple(missing or ()))
     found = look_at(given)
     print_view(found, as_json=as_json)
     if found.wrong:

@@ -10,7 +10,8 @@ import numpy as np
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.trainer.datasets import prior, slicing
 from edgeveil.trainer.datasets.base import Dataset, Known, Sampling, Slices, units_of
-from edgeveil.trainer.datasets.columns import load_table, read_recordings
+from edgeveil.trainer.datasets.columns import read_recordings
+from edgeveil.trainer.datasets.encoding import load_table
 from edgeveil.trainer.datasets.loaders import films, image_folder, npz, recordings
 from edgeveil.trainer.datasets.loaders.captured import captured
 from edgeveil.trainer.datasets.readings import OF_PEOPLE, OF_RELEASES, Readings, input_spec, without_range

@@ -122,6 +122,7 @@ class InputSpec:
     series: Sampling | None = None  # of a series alone
     extremes: bool = field(default=False, compare=False)
     features: tuple[str, ...] | None = None  # names of a vector's, where its samples were rows of a table
+    table: Mapping[str, Any] | None = None  # how the cells of a row become these, as a manifest has it
 
     @property
     def plural(self) -> str:
@@ -134,10 +135,11 @@ class InputSpec:
         return np.ones(()) if self.low is None or self.high is None else np.subtract(self.high, self.low)
 
     def as_json(self) -> dict[str, Any]:
-        """The manifest's ``input`` without its name; where there is no ``series`` or ``features``, there is no key."""
+        """The manifest's ``input`` without its name; what is None of the last three has no key."""
         facts: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         del facts["extremes"]
-        return {key: value for key, value in facts.items() if value is not None or key not in ("series", "features")}
+        optional = ("series", "features", "table")
+        return {key: value for key, value in facts.items() if value is not None or key not in optional}
 
     @classmethod
     def from_json(cls, facts: Mapping[str, Any]) -> InputSpec:

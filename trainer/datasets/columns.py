@@ -19,7 +19,6 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput, reason
 from edgeveil.edge_runtime.sources.text import SEP, separator
-from edgeveil.trainer.datasets.readings import Readings, checked_samples, labelled
 from edgeveil.trainer.recipe.data_section import Columns
 from edgeveil.trainer.recipe.messages import nearest
 
@@ -36,9 +35,10 @@ def nfc(text: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """One column: ``values`` (rows,) int64, float64 or text, and which of them are ``missing`` (rows,).
+    """One column: ``values`` (rows,) of whole numbers, of floats or of text (objects), and which are ``missing``.
 
     ``texts`` (rows,) are the cells of numbers that are not all there, whole and in their one spelling: 007 is not 7.
+    None where a file holds numbers and no text.
     """
 
     values: np.ndarray
@@ -51,7 +51,9 @@ class Column:
     @property
     def classes(self) -> np.ndarray:
         """Identifiers, classes and codes (rows,): as they are written, never by a number that two of them share."""
-        return self.values if self.texts is None else self.texts.astype(str)
+        if self.texts is not None:
+            return self.texts.astype(str)
+        return self.values.astype(str) if self.values.dtype.kind in "fO" else self.values
 
     @property
     def has_fractions(self) -> bool:
@@ -127,15 +129,24 @@ def read_table(kind: str, path: Path, missing: Iterable[str] | None = None) -> T
     """A ``csv`` or ``parquet`` file; what ``missing`` names is an empty cell, and no other word is. Raises
     ``BadInput``."""
     gone = {"", *map(nfc, missing or ())}
-    return Table(path, {name: _column(cells, gone) for name, cells in read_cells(kind, path).items()})
+    if kind != "parquet":
+        return Table(path, {name: _column(cells, gone) for name, cells in read_cells(kind, path).items()})
+    columns = _arrow_columns(_there(path))
+    return Table(path, {name: _of_arrow(one, gone, f'{path}: column "{name}"') for name, one in columns.items()})
 
 
 def read_cells(kind: str, path: Path) -> Cells:
     """The same as text, in which 007 is not 7; an empty text where a cell is null. Raises ``BadInput``."""
+    if kind != "parquet":
+        return _csv(_there(path))
+    return {name: _texts(one, f'{path}: column "{name}"') for name, one in _arrow_columns(_there(path)).items()}
+
+
+def _there(path: Path) -> Path:
     if not path.is_file():
         there = "it is a folder" if path.is_dir() else "there is no such file"
         raise BadInput(f"Expected a table in {path}; {there}. Correct its path.")
-    return _parquet(path) if kind == "parquet" else _csv(path)
+    return path
 
 
 def listed(names: Iterable[str], *, most: int = 12) -> str:
@@ -204,7 +215,7 @@ def _whole(rows: Any, width: int, path: Path) -> Iterator[list[str]]:
             yield row
 
 
-def _parquet(path: Path) -> Cells:
+def _arrow_columns(path: Path) -> dict[str, Any]:
     try:
         parquet = importlib.import_module("pyarrow.parquet")
     except ImportError:
@@ -220,7 +231,27 @@ def _parquet(path: Path) -> Cells:
     if not table.num_rows:
         raise BadInput(f"{path} has no rows. Add rows.")
     names = _checked_names([str(name) for name in table.column_names], path)
-    return {name: _texts(column, f'{path}: column "{name}"') for name, column in zip(names, table.columns, strict=True)}
+    return dict(zip(names, table.columns, strict=True))
+
+
+def _of_arrow(column: Any, gone: Collection[str], where: str) -> Column:
+    """Numbers as they are stored, all else by its different texts. Raises ``BadInput``, which names the row."""
+    kind = str(column.type)
+    if re.fullmatch(r"u?int\d+|float|double", kind) and all(_number(word) is None for word in gone):
+        missing = np.asarray(column.is_null())
+        values = np.asarray(column.fill_null(0))
+        if values.dtype.kind == "f":
+            missing |= np.isnan(values)
+            values = np.where(missing, values.dtype.type(0), values) if missing.any() else values
+        most = np.abs(values).max()
+        if not missing.all() and np.isfinite(most) and (kind != "uint64" or most < 2**63):
+            return Column(values.astype(np.int64) if _is_whole(values) else values, missing)
+    with suppress(Exception):  # a type of which pyarrow makes no dictionary, or a cell that cannot be read
+        coded = column if kind.startswith("dictionary") else column.dictionary_encode()
+        coded = coded.unify_dictionaries().combine_chunks()
+        texts = [*_texts(coded.dictionary, where), ""]
+        return _coded(texts, np.asarray(coded.indices.fill_null(len(texts) - 1)), gone)
+    return _column(_texts(column, where), gone)
 
 
 def _texts(column: Any, where: str) -> list[str]:
@@ -249,16 +280,29 @@ def _values(column: Any) -> Iterator[Any]:
 
 
 def _column(cells: Sequence[str], gone: Collection[str]) -> Column:
-    cells = [cell.strip() for cell in cells]
-    missing = np.array([cell in gone for cell in cells])
-    numbers = [0.0 if gone else _number(cell) for cell, gone in zip(cells, missing, strict=True)]
-    if None in numbers or missing.all():
-        return Column(np.array(cells), missing)
-    values = np.array(numbers, np.float64)
-    if (values == np.rint(values)).all() and np.abs(values).max() < 2**53:
-        values = values.astype(np.int64)
-    same = all(str(value) == cell for value, cell in zip(values.tolist(), cells, strict=True))
-    return Column(values, missing, None if same and values.dtype.kind == "i" else np.array(cells, object))
+    place = {cell: number for number, cell in enumerate(dict.fromkeys(cells))}
+    return _coded([*place], np.fromiter(map(place.__getitem__, cells), np.int64, len(cells)), gone)
+
+
+def _coded(texts: Sequence[str], codes: np.ndarray, gone: Collection[str]) -> Column:
+    """The column whose cells are ``texts`` at the places ``codes`` (rows,)."""
+    texts = [text.strip() for text in texts]
+    absent = np.array([text in gone for text in texts])
+    numbers = [0.0 if gone else _number(text) for text, gone in zip(texts, absent, strict=True)]
+    cells, missing = np.array(texts, object), absent[codes]
+    used = np.bincount(codes, minlength=len(texts)) > 0  # of a dictionary, perhaps not all
+    if missing.all() or any(number is None for number, one in zip(numbers, used, strict=True) if one):
+        return Column(cells[codes], missing)
+    values = np.array([number or 0.0 for number in numbers], np.float64)
+    values = values.astype(np.int64) if _is_whole(values[used]) else values
+    shown = values.tolist()
+    same = values.dtype.kind == "i" and all(str(shown[at]) == texts[at] for at in np.flatnonzero(used))
+    return Column(values[codes], missing, None if same else cells[codes])
+
+
+def _is_whole(values: np.ndarray) -> bool:
+    """Whether int64 has each of them, exactly."""
+    return values.dtype.kind != "f" or bool((values == np.rint(values)).all() and np.abs(values).max() < 2**53)
 
 
 def _number(cell: str) -> float | None:
@@ -269,54 +313,10 @@ def _number(cell: str) -> float | None:
     return value if math.isfinite(value) and "_" not in cell else None
 
 
-def load_table(kind: str, path: Path, columns: Columns) -> Readings:
-    """The samples of a user's own table, ``csv:FILE`` or ``parquet:FILE``, one a row. Raises ``BadInput``.
-
-    Columns that are neither y, z, subject, session nor left out are the features of x, float32, in the file's order.
-    """
-    table = read_table(kind, path, columns.missing)
-    table.column(columns.target or "", "data.columns.target")
-    of_roles = labels(table, columns)
-    x, names = features(table, columns)
-    named = names if all(name.isprintable() and len(name) <= 200 for name in names) else None  # as a manifest has them
-    return labelled(checked_samples(x, path), "vector", of_roles, path, features=named)
-
-
 def labels(table: Table, columns: Columns) -> dict[str, tuple[str, np.ndarray]]:
     """Column and values (rows,) of each role that has one. Raises ``BadInput``."""
     roles = ((role, getattr(columns, role)) for role in ("target", "sensitive", "subject", "session"))
     return {role: (name, table.classes(name, f"data.columns.{role}")) for role, name in roles if name is not None}
-
-
-def features(table: Table, columns: Columns) -> tuple[np.ndarray, tuple[str, ...]]:
-    """x (rows, features) float32 and its columns. Raises ``BadInput`` for a feature of text or with cells missing."""
-    roles = {columns.target, columns.sensitive, columns.subject, columns.session}
-    for name in columns.leave_out or ():
-        table.column(name, "data.columns.leave_out")
-    other = {nfc(name) for name in (*roles, *(columns.leave_out or ())) if name}
-    names = [name for name in table.columns if name not in other]
-    for problem in table.unnamed(names):
-        raise BadInput(problem)
-    if not names:
-        raise BadInput(f"{table.path}: no column is left for x: all {len(table.columns)} have another role.")
-    if empty := [name for name in names if table.columns[name].missing.all()]:
-        raise BadInput(f'{table.path}: "{empty[0]}" is empty in every row: leave it out, --leave-out {empty[0]!r}.')
-    words = [name for name in names if not table.columns[name].is_number]
-    if words:
-        whose = "" if columns.subject is not None else " What says whose a row is goes to --subject."
-        raise BadInput(
-            f"{table.path}: x takes numbers, and {listed(words)} hold{'s' if len(words) == 1 else ''} text"
-            f"{table.columns[words[0]].first_text()}. Correct it, leave out with "
-            f"{' '.join(f'--leave-out {name!r}' for name in words[:3])}, or encode as numbers.{whose}"
-        )
-    gone = {name: int(table.columns[name].missing.sum()) for name in names if table.columns[name].missing.any()}
-    if gone:
-        worst = max(gone, key=lambda name: gone[name])
-        raise BadInput(
-            f'{table.path}: {len(gone)} of {len(names)} features have empty cells, "{worst}" {gone[worst]} of '
-            f"{table.rows} rows. Fill them, drop these rows, or leave the columns out."
-        )
-    return np.stack([table.columns[name].values for name in names], axis=1).astype(np.float32), tuple(names)
 
 
 # Recordings: a file each, with a time column and one for each channel; y and z are columns of every file, the same in

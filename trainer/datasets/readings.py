@@ -37,8 +37,9 @@ class Readings:
     ``subject`` and ``session`` (N,) number the person and the recording of a row, if these are known.
     ``attributes`` are further known properties by name, float64 (N,): what else a perturber may keep, or leak.
     ``known`` are all labels by name, those of y and z among them.
-    ``consent`` (N,) bool says whether a row may be shown in place of another. ``features`` name x's columns.
-    ``test`` (N,) bool: the rows that the data themselves keep for the test.
+    ``consent`` (N,) bool says whether a row may be shown in place of another. ``features`` name x's columns;
+    ``table`` is how the cells of a row become them (``edge_runtime.manifest.columns``). ``test`` (N,) bool: the rows
+    that the data themselves keep for the test.
     """
 
     x: np.ndarray
@@ -58,6 +59,7 @@ class Readings:
     series: Sampling | None = None
     features: tuple[str, ...] | None = None
     test: np.ndarray | None = None
+    table: Mapping[str, Any] | None = None
 
     @classmethod
     def from_arrays(
@@ -146,14 +148,18 @@ def input_spec(
     where they may be those of the training rows.
     """
     if unbounded:
-        names = None if data.homogeneous else readings.features
-        return InputSpec("vector", readings.x.shape[1:], str(readings.x.dtype), None, None, features=names)
+        shape, dtype, named = readings.x.shape[1:], str(readings.x.dtype), not data.homogeneous
+        if not named and readings.table is not None:
+            raise BadInput("`data.homogeneous` appends a feature that no cell of a table has: leave out one.")
+        names = readings.features if named else None
+        return InputSpec("vector", shape, dtype, None, None, features=names, table=readings.table)
     from_outside = None if data.bounds == FROM_TRAINING else public
     ends: Callable[..., Ranged] = {"image": _of_images, "series": _of_series}.get(readings.kind, _of_vectors)
     low, high, extremes = ends(readings, training, data, from_outside)
     x = readings.x
     _check(low, high, x.dtype)
-    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes, readings.features)
+    names, table = readings.features, readings.table
+    return InputSpec(readings.kind, x.shape[1:], str(x.dtype), low, high, readings.series, extremes, names, table)
 
 
 def _of_vectors(readings: Readings, training: np.ndarray, data: Data, public: str | None) -> Ranged:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.edge_runtime.manifest.columns import normal
 from edgeveil.edge_runtime.registry import Registry
 from edgeveil.trainer.recipe.training_sections import Section
 
@@ -101,6 +102,54 @@ NAME = r"^[a-z0-9][a-z0-9._-]{0,79}$"  # an identifier of the manifest
 Name = Annotated[str, Field(pattern=NAME)]
 
 
+class Encoding(Section):
+    """How a column becomes features of x: signed with the bundle, and the same on the board."""
+
+    kind: Literal["number", "one-hot", "ordinal", "boolean", "date"] = Field(
+        description='"number" as it is, "date" as days since 1970-01-01, "boolean" as 1 or 0, "ordinal" as its place '
+        'among `values`, "one-hot" as a feature for each of `values`. A cell that is none of them is a missing '
+        "one, and of one-hot has 0 in each."
+    )
+    values: list[str] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description='one-hot, ordinal: cells as written; "" is a missing one.',
+    )
+    decimal: Literal[".", ","] = Field(default=".", description="number: the decimal mark.")
+    thousands: Literal["", ".", ",", " ", "'"] = Field(default="", description="number: the mark between thousands.")
+    days: Literal["year-month-day", "day.month.year", "day/month/year", "month/day/year"] = Field(
+        default="year-month-day", description="date: how it is written."
+    )
+    fill: float | None = Field(
+        default=None,
+        ge=-1e30,
+        le=1e30,
+        description="All but one-hot: the value of a missing cell; it ships. Left out: a board refuses such a row.",
+    )
+    flag: bool = Field(default=False, description="All but one-hot: a feature more is 1 where the cell is missing.")
+
+    @model_validator(mode="after")
+    def _of_its_kind(self) -> Encoding:
+        valued = self.kind in ("one-hot", "ordinal")
+        if valued != (self.values is not None):
+            raise ValueError(f'{"" if valued else "no "}`values` with `kind = "{self.kind}"`')
+        if self.kind == "one-hot" and (self.fill is not None or self.flag):
+            raise ValueError('no `fill` or `flag` with `kind = "one-hot"`, which has "" among its values')
+        return self
+
+    def entry(self, name: str) -> dict[str, Any]:
+        """The column of a manifest's ``input.table``."""
+        entry: dict[str, Any] = {"name": name, "kind": self.kind}
+        if self.kind == "number":
+            entry |= {"decimal": self.decimal, "thousands": self.thousands}
+        if self.kind == "date":
+            entry["days"] = self.days
+        if self.values is not None:
+            entry["values"] = [normal(value) for value in self.values]
+        return entry if self.kind == "one-hot" else {**entry, "fill": self.fill, "flag": self.flag}
+
+
 class Columns(Section):
     """Own data: which columns say what. ``csv``, ``parquet``: all others are features; ``images``: of ``labels``."""
 
@@ -113,6 +162,10 @@ class Columns(Section):
     leave_out: list[str] | None = Field(default=None, description="csv, parquet: columns that are no features.")
     time: str | None = Field(default=None, min_length=1, description="Recordings: the column of a sample's seconds.")
     missing: list[str] | None = Field(default=None, description='Words for an empty cell, such as "NA"; else none is.')
+    encode: dict[str, Encoding] | None = Field(
+        default=None,
+        description="csv, parquet: `[data.columns.encode.NAME]` for each column of x that is no plain number.",
+    )
 
 
 def form_of(path: Path) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import BadInput
 from edgeveil.edge_runtime.manifest.capture import FITS
-from edgeveil.trainer.datasets.columns import csv_files, listed, read_table
+from edgeveil.trainer.datasets.columns import Table, csv_files, listed, read_table
+from edgeveil.trainer.datasets.encoding import proposed
 from edgeveil.trainer.datasets.loaders import films, image_folder
 from edgeveil.trainer.datasets.loaders.npz import header
 from edgeveil.trainer.datasets.readings import SMALLEST_SIDE, channels_first
-from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, PICTURES, SETS, form_of
+from edgeveil.trainer.recipe.data_section import OWN, OWN_FORMS, PICTURES, SETS, Columns, form_of
 
 # What a person says of a series on the command line: how fast its steps come, and what its channels are.
 
@@ -134,6 +136,12 @@ class Given:
     crop: str | None = None
     fit: str | None = None
     steps: Steps = NO_SERIES
+    missing: tuple[str, ...] = ()
+
+    @cached_property
+    def table(self) -> Table:
+        """The table, read once. Raises ``BadInput``."""
+        return read_table(self.kind, self.path, self.missing)
 
     @property
     def kind(self) -> str:
@@ -169,8 +177,9 @@ def camera_of(words: Sequence[str]) -> tuple[str | None, str | None, str | None,
     return found.get("frame"), found.get("size"), found.get("crop"), found.get("fit")
 
 
-def data_section(given: Given) -> dict[str, Any]:
-    """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle. Raises ``BadInput``."""
+def data_section(given: Given, rows: np.ndarray | None = None) -> dict[str, Any]:
+    """``[data]`` with paths in full, ``target`` and ``sensitive`` as names of the bundle; of a table, how columns are
+    encoded by what ``rows`` of it hold (None: all). Raises ``BadInput``."""
     kind = given.kind
     if given.target is not None and given.target == given.sensitive:
         raise BadInput(
@@ -205,6 +214,11 @@ def data_section(given: Given) -> dict[str, Any]:
         section["columns"]["time"] = given.steps.time
     if given.leave_out:
         section["columns"]["leave_out"] = list(given.leave_out)
+    if given.missing:
+        section["columns"]["missing"] = list(given.missing)
+    if kind in ("csv", "parquet") and series is None:
+        rules = proposed(given.table, Columns.model_validate(section["columns"]), rows)
+        section["columns"] |= {"encode": rules} if rules else {}
     return section
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -15,12 +16,13 @@ from edgeveil.edge_runtime.sources.picture_size import orientation
 from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer import datasets
 from edgeveil.trainer.datasets.columns import Column, Table, listed, read_table
+from edgeveil.trainer.datasets.encoding import described
 from edgeveil.trainer.datasets.loaders import films, image_folder, npz
 from edgeveil.trainer.datasets.readings import checked_samples, class_numbers, taken_for
 from edgeveil.trainer.datasets.slicing import FEWEST_GROUPS, FEWEST_ROWS, SLICES
 from edgeveil.trainer.recipe.data_section import PICTURES
 from edgeveil.trainer.scaffold import new
-from edgeveil.trainer.scaffold.given import EXAMPLE, Given, is_folder, smaller, turned_round
+from edgeveil.trainer.scaffold.given import EXAMPLE, Given, data_section, is_folder, smaller, turned_round
 from edgeveil.trainer.scaffold.new import first_guess
 
 SHOWN = 10  # classes of a column, the commonest first
@@ -92,6 +94,7 @@ def next_command(given: Given, found: Found) -> str:
     flags = {name: getattr(given, name) for name in ("target", "sensitive", "subject", "session", "labels")}
     words = [f"--{name} {shlex.quote(str(value))}" for name, value in flags.items() if value is not None]
     words += [*given.steps.given(), *(f"--leave-out {shlex.quote(name)}" for name in given.leave_out)]
+    words += [f"--missing {shlex.quote(word)}" for word in given.missing]
     named = {name for one in found.labels for name in one.could_be}
     needed = {"npz": (), "images": ("sensitive",)}.get(given.kind, ("target", "sensitive"))
     words += [f"--{name} COLUMN" for name in needed if flags[name] is None and named]
@@ -107,7 +110,7 @@ def unnamed_subjects(given: Given) -> list[str]:
     recordings = is_folder(given.kind, given.path)
     if given.kind == "npz" or recordings or given.subject is not None or given.session is not None:
         return []
-    table = read_table("csv", given.labels_file()) if given.kind in PICTURES else read_table(given.kind, given.path)
+    table = read_table("csv", given.labels_file()) if given.kind in PICTURES else given.table
     found = _subjects(given, _columns(table))
     if not found:
         return []
@@ -234,8 +237,14 @@ def _films(given: Given) -> Found:
 
 
 def _table(given: Given) -> Found:
-    table = read_table(given.kind, given.path)
+    table = given.table
     named = given.target is not None and given.sensitive is not None
+    notes = ["name the column to keep with --target and the one to hide with --sensitive"]
+    if named:
+        notes = []
+        with suppress(BadInput):  # which `_wrong` says
+            rules = data_section(given)["columns"].get("encode", {})
+            notes = [described(name, one) for name, one in rules.items()]
     return Found(
         given.source,
         given.kind,
@@ -243,7 +252,7 @@ def _table(given: Given) -> Found:
         f"rows of {len(table.columns)} columns",
         *(None, None, None, None),
         _columns(table),
-        [] if named else ["name the column to keep with --target and the one to hide with --sensitive"],
+        notes,
         _wrong(given) if named else _unknown(given, table),
     )
 

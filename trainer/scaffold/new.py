@@ -127,6 +127,10 @@ FLOOR = (
 )
 ONE_REPORT = "One report tells next to nothing of its reading, so y need not be read from it: only the mean of many is."
 
+ENCODED = """
+# How cells become features, on the board as here. What is named was seen in training rows and ships with the bundle:
+# see that no value is one person's own. Other values are 0 everywhere, missing cells have `fill`.
+[data.columns.encode"""
 CAPTURE = """
 # What the camera gives, and how it becomes a sample: the same on the board as in training, and signed with the bundle.
 """
@@ -232,6 +236,9 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
             raise BadInput(f'--kind: expected one of {known}; got "{kind}".')
     guess = first_guess(given)
     dataset, file = datasets.load(guess), given.path
+    if guess.data.columns is not None and guess.data.columns.encode:
+        guess = first_guess(given, dataset.slices.training())  # the cut is the same, and nothing is of its test slice
+        dataset = datasets.load(guess)
     stream = guess.capture is not None or (guess.data.series is not None and guess.data.series.hop is not None)
     check(dataset)
     notes, kinds = _notes(given, dataset), [kind or LABEL_ONLY]
@@ -268,7 +275,7 @@ def compose(given: Given, out: Path, *, kind: str | None = None, trial: bool = F
         "kind": 'kind = "series"\n' if guess.data.kind else "",
         "series": _section("data.series", guess.data.series),
         "labels": "" if about is None else f"labels = {_quoted(_from(out.parent, Path(about)))}\n",
-        "columns": _section("data.columns", guess.data.columns),
+        "columns": _section("data.columns", guess.data.columns).replace("\n[data.columns.encode", ENCODED, 1),
         "capture": CAPTURE + _section("capture", guess.capture)[1:] if guess.capture else "",
         "file": re.sub(r"[^\w .-]", "_", file.name),
         "rows": len(dataset.y),
@@ -343,12 +350,12 @@ def _range(spec: InputSpec, kind: str, *, captured: bool) -> str:
     return ""
 
 
-def first_guess(given: Given) -> Recipe:
-    """A recipe sufficient to load the data."""
+def first_guess(given: Given, rows: np.ndarray | None = None) -> Recipe:
+    """A recipe sufficient to load the data; a table is encoded by what ``rows`` hold (None: all)."""
     capture = capture_section(given)
     table = {
         "name": "look",
-        "data": data_section(given),
+        "data": data_section(given, rows),
         **({} if capture is None else {"capture": capture}),
         "prior": {"kind": "counted"},
         "classifiers": {"architecture": "small"},
@@ -412,10 +419,12 @@ def _notes(given: Given, dataset: Dataset) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _section(name: str, section: BaseModel | None) -> str:
+def _section(name: str, section: BaseModel | Mapping[str, BaseModel] | None) -> str:
     """A section of plain values and those below it, as TOML; "" for None."""
     if section is None:
         return ""
+    if isinstance(section, Mapping):
+        return "".join(_section(f"{name}.{_key(key)}", one) for key, one in section.items())
     values = section.model_dump(exclude_none=True, exclude_defaults=True)
     inner = {key: value for key, value in values.items() if isinstance(value, dict)}
     lines = [f"{key} = {_quoted(value)}\n" for key, value in values.items() if key not in inner]
@@ -441,4 +450,4 @@ def _from(folder: Path, file: Path) -> str:
 
 
 def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else json.dumps(name)
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _quoted(name)

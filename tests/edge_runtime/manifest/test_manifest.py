@@ -42,7 +42,7 @@ def test_every_record_says_what_the_document_says(example):
         if name == "capture" and value is not None:
             for key in {"window", "windows", "fit"} - set(document[name]):
                 assert value.pop(key) is None
-        default = {"sensor": None, "series": None, "features": None} if name == "input" else {}
+        default = {"sensor": None, "series": None, "features": None, "table": None} if name == "input" else {}
         assert value == ({**default, **document[name]} if default else document[name]), name
     for stage, entry in zip(manifest.stages, document["stages"], strict=True):
         noise = entry.get("noise", [])

@@ -1,8 +1,9 @@
 """A user's own pictures and tables: what is read, and one sentence for each thing that is wrong with them."""
 
 import csv
+import datetime
+import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -193,16 +194,59 @@ def test_a_parquet_file_is_read_as_the_csv_of_it_is(tmp_path):
         read_table("parquet", tmp_path / "t.parquet")
 
 
-def test_what_pyarrow_reads_becomes_columns(tmp_path, monkeypatch):
-    """The same without pyarrow: a module in its place that gives what its tables give."""
-    cells = {"a": [1, None, 3], "b": ["x", "y", None], "c": [0.5, 1.5, 2.5]}
-    columns = [types.SimpleNamespace(to_pylist=lambda values=values: values) for values in cells.values()]
-    made = types.SimpleNamespace(num_rows=3, column_names=list(cells), columns=columns)
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", types.SimpleNamespace(read_table=lambda path: made))
-    (tmp_path / "t.parquet").write_bytes(b"PAR1")
-    found = read_table("parquet", tmp_path / "t.parquet").columns
-    assert found["a"].missing.tolist() == [False, True, False]
-    assert (found["a"].values.dtype.kind, found["b"].values.dtype.kind, found["c"].values.dtype.kind) == ("i", "U", "f")
+def test_what_pyarrow_reads_becomes_columns(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    person = 10**18 + np.arange(3)  # one float, and three people
+    kept = {
+        "a": pa.array([1, None, 3]),
+        "b": pa.array(["x", "y", None]),
+        "c": [0.5, 1.5, np.nan],
+        "d": [1.0, 2.0, 3.0],
+        "person": person,
+        "large": pa.array([2**64 - 1, 2**64 - 2, 1], pa.uint64()),
+        "kind": pa.array(["none", "glasses", "none"]).dictionary_encode(),
+        "code": ["1E2", "10E1", "100"],
+        "smokes": [True, None, False],
+        "day": [datetime.date(2024, 2, 29), None, datetime.date(1969, 12, 31)],
+    }
+    parquet.write_table(pa.table(kept), tmp_path / "t.parquet")
+    table = read_table("parquet", tmp_path / "t.parquet")
+    found = table.columns
+    kinds = {name: one.values.dtype.kind for name, one in found.items()}
+    assert kinds == dict(zip(kept, "iOfiifOiOO", strict=True))
+    for name in ("a", "b", "c", "smokes", "day"):
+        assert found[name].missing.sum() == 1, name
+    assert found["person"].classes.tolist() == person.tolist()
+    assert found["kind"].classes.tolist() == ["none", "glasses", "none"]
+    assert table.classes("code", "data.columns.subject").tolist() == ["1E2", "10E1", "100"]
+    assert len(set(table.classes("large", "data.columns.subject"))) == 3
+    assert found["day"].classes.tolist() == ["2024-02-29", "", "1969-12-31"]
+    gone = read_table("parquet", tmp_path / "t.parquet", ["none", "3"]).columns
+    assert gone["kind"].missing.tolist() == [True, False, True]
+    assert gone["a"].missing.tolist() == [False, True, True]
+
+
+PEAK = """import re, sys, pathlib, pyarrow.parquet
+from edgeveil.trainer.datasets.columns import read_table
+path, status = pathlib.Path(sys.argv[2]), pathlib.Path("/proc/self/status")
+peak = lambda: int(re.search("VmHWM:[^0-9]*([0-9]+)", status.read_text())[1])
+before = peak()
+kept = pyarrow.parquet.read_table(path) if sys.argv[1] == "arrow" else read_table("parquet", path)
+print(peak() - before)"""
+
+
+def test_a_parquet_file_takes_hardly_more_memory_than_pyarrow_does(tmp_path):
+    pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rng, rows = np.random.default_rng(0), 300_000
+    cells = {f"f{at}": rng.normal(size=rows) for at in range(20)}
+    cells |= {"y": rng.choice(["sit", "walk"], rows), "who": rng.integers(10**18, 10**18 + 400, rows)}
+    parquet.write_table(pa.table(cells), tmp_path / "t.parquet")
+    call = [sys.executable, "-c", PEAK]
+    used = {
+        kind: int(subprocess.run([*call, kind, tmp_path / "t.parquet"], capture_output=True, check=True).stdout)
+        for kind in ("arrow", "ours")
+    }
+    assert used["ours"] < 1.5 * used["arrow"], used
 
 
 def test_columns_are_for_what_has_them_alone(tmp_path):

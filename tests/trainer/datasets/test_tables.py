@@ -11,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.datasets.columns import csv_files, features, read_table
+from edgeveil.trainer.datasets.columns import csv_files, read_table
+from edgeveil.trainer.datasets.encoding import features
 from edgeveil.trainer.recipe.data_section import Columns, data_at
 from edgeveil.trainer.scaffold.given import Given
 from edgeveil.trainer.scaffold.look import look
