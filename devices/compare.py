@@ -47,15 +47,15 @@ class Use:
 
     def reasons(self, *, alone: bool = False) -> list[str]:
         """Why a measurement in this time must not be quoted. ``alone``: this process timed itself, on one thread."""
-        found = []
+        causes = []
         if self.others is not None and self.others > MOST_OTHERS:
-            found.append(
+            causes.append(
                 f"busy: others used {self.others:.2f} cores while timing, and {MOST_OTHERS:g} are the most; "
                 "end what else runs"
             )
         if alone and self.own < LEAST_CPU:
-            found.append(f"busy: this process had {self.own:.0%} of a core; end what else runs")
-        return found
+            causes.append(f"busy: this process had {self.own:.0%} of a core; end what else runs")
+        return causes
 
 
 class Watch:

@@ -123,14 +123,14 @@ class _Run:
         begin = time.monotonic()
         self._tell(board.name, IN_PROGRESS, "begins")
         try:
-            state, said = self._work(board, lambda text: self._tell(board.name, IN_PROGRESS, text))
+            state, message = self._work(board, lambda text: self._tell(board.name, IN_PROGRESS, text))
         except EdgeVeilError as error:
-            state, said = (FAILED if isinstance(error, DeviceFailed) else REFUSED), str(error)
-        outcome = Outcome(board.name, state, said, round(time.monotonic() - begin, 1))
+            state, message = (FAILED if isinstance(error, DeviceFailed) else REFUSED), str(error)
+        outcome = Outcome(board.name, state, message, round(time.monotonic() - begin, 1))
         with self._lock:
             self.outcomes[board.name] = outcome
             self._keep(outcome)
-        self._tell(board.name, state, said)
+        self._tell(board.name, state, message)
         return state in WELL
 
 
@@ -226,12 +226,12 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
 
 def read_status(board: SiteBoard, say: Say) -> tuple[str, str]:
     """Work that asks a board what it runs."""
-    with open_board(board, say) as there:
-        found = _status(there)
-    failed = f"; the last trial failed: {found['reason']}" if found["failed"] else ""
-    said = f"runs {found['name']} {found['committed']!s:.12}, floor {found['floor']}{index_text(found['index'])}"
-    said += found["spent"]
-    return DONE, said + failed
+    with open_board(board, say) as opened:
+        status = _status(opened)
+    failed = f"; the last trial failed: {status['reason']}" if status["failed"] else ""
+    text = f"runs {status['name']} {status['committed']!s:.12}, floor {status['floor']}{index_text(status['index'])}"
+    text += status["spent"]
+    return DONE, text + failed
 
 
 def index_text(index: Mapping[str, Any] | None) -> str:
@@ -251,11 +251,11 @@ def rollback_work(release: str) -> Callable[[SiteBoard, Say], tuple[str, str]]:
     """Work that rolls back a board that runs ``release``; other boards are left alone."""
 
     def work(board: SiteBoard, say: Say) -> tuple[str, str]:
-        with open_board(board, say) as there:
-            found = _status(there)
-            if found["committed"] != release:
-                return ALREADY, f"does not run {release:.12}, but {found['committed']!s:.12}; left alone"
-            return DONE, there.rollback()
+        with open_board(board, say) as opened:
+            status = _status(opened)
+            if status["committed"] != release:
+                return ALREADY, f"does not run {release:.12}, but {status['committed']!s:.12}; left alone"
+            return DONE, opened.rollback()
 
     return work
 
@@ -270,12 +270,12 @@ def open_board(board: SiteBoard, say: Say) -> Board:
 def _status(there: Board) -> Mapping[str, Any]:
     printed = runtime_output(there.edge("status", "--root", there.root, "--json"))
     try:
-        found = json.loads(printed)
-        index = found.get("index")
+        document = json.loads(printed)
+        index = document.get("index")
         # Older runtimes do not report the index age.
         aged = index if isinstance(index, dict) and isinstance(index.get("age_s"), int) else None
         # An older one said nothing of what was spent.
-        kept = {key: found[key] for key in ("name", "committed", "floor", "failed", "reason")}
-        return {**kept, "index": aged, "spent": spent_text(found.get("spent"))}
+        fields = {key: document[key] for key in ("name", "committed", "floor", "failed", "reason")}
+        return {**fields, "index": aged, "spent": spent_text(document.get("spent"))}
     except (ValueError, LookupError, TypeError):
         raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None

@@ -261,11 +261,11 @@ class Profile(Table):
         """What of it runs on a board, or changes what runs there: commands and files of any kind that are sensors, the
         environment, another Python than the system's, and groups that may do more than open a camera."""
         places = {name: place for name, place in self.sensors.items() if name != "expected_power_mode"}
-        asked = [f"{name} = {place}" for name, place in places.items() if not _READINGS.fullmatch(place)]
-        asked += [] if _PYTHONS.fullmatch(self.service.python) else [f"python = {self.service.python}"]
+        lines = [f"{name} = {place}" for name, place in places.items() if not _READINGS.fullmatch(place)]
+        lines += [] if _PYTHONS.fullmatch(self.service.python) else [f"python = {self.service.python}"]
         named = (self.camera.group, self.camera.usb_group, self.accelerator_group)
-        asked += [f"group = {group}" for group in named if group and group not in _GROUPS]
-        return asked + [f"{name}={value}" for name, value in self.service.environment.items()]
+        lines += [f"group = {group}" for group in named if group and group not in _GROUPS]
+        return lines + [f"{name}={value}" for name, value in self.service.environment.items()]
 
     def text(self) -> str:
         """The facts for people, what was never run on the real board among them."""
@@ -336,10 +336,10 @@ def load(name_or_path: str | Path | Profile, *, commands: bool = False) -> Profi
             f"there is no profile {str(name_or_path)!r}{f'; did you mean {near}?' if near else ':'} choose one of "
             f"{', '.join(names())}, or name a .toml file."
         )
-    found = parse(read_toml(path, "profile", PAGE), source=str(path))
+    profile = parse(read_toml(path, "profile", PAGE), source=str(path))
     if path.parent != FOLDER:
-        _check_commands(found, path, allowed=commands)
-    return found
+        _check_commands(profile, path, allowed=commands)
+    return profile
 
 
 def _check_commands(profile: Profile, path: Path, *, allowed: bool) -> None:

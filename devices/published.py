@@ -64,18 +64,18 @@ def for_profile(macs: Mapping[str, float], profile: Profile, rows: Sequence[Row]
     places = [(c.group, c.artefact, c.precision) for c in profile.calibration]
     if not places:
         raise BadInput(f"Nothing measured on {profile.title} is in the table. Measure there with edgeveil bench --on.")
-    found = []
+    nearest = []
     for group, artefact, precision in places:
         if artefact in macs:
-            there = [row for row in rows if row.group == group]
-            there.sort(key=lambda row: (row.precision != precision, abs(math.log(row.macs / macs[artefact]))))
-            found.append(Nearest(group, artefact, precision, macs[artefact], tuple(there[:NEAREST])))
-    if not found:
+            measured = [row for row in rows if row.group == group]
+            measured.sort(key=lambda row: (row.precision != precision, abs(math.log(row.macs / macs[artefact]))))
+            nearest.append(Nearest(group, artefact, precision, macs[artefact], tuple(measured[:NEAREST])))
+    if not nearest:
         raise BadInput(
             f"The profile {profile.name} runs {', '.join(profile.artefacts)}; here are {', '.join(macs)}. "
             f"Export the run with --for {profile.name}."
         )
-    return found
+    return nearest
 
 
 def published(path: Path = TABLE) -> list[Row]:

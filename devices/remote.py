@@ -163,20 +163,20 @@ def perturb_on_board(
     at_once = max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, x[:1].nbytes)))
     pieces = [x[at : at + at_once] for at in range(0, len(x), at_once)]
     size_bytes = len(bundle) + 2 * pieces[0].nbytes
-    with remote_workspace(board, f"audit-{digest(bundle)}", size_bytes=size_bytes) as there:
-        place = there.put_bundle(bundle)
+    with remote_workspace(board, f"audit-{digest(bundle)}", size_bytes=size_bytes) as workspace:
+        place = workspace.put_bundle(bundle)
         ran = _ran(board, OPEN_S + open_limit_s(device), place, artefact, device)
         artefact = ran["artefact"]
         kept = kept / _key(board, bundle, ran, x, further)
         missing = [number for number in range(len(pieces)) if not _file(kept, number).is_file()]
         if missing:
-            board.say(_notice(board, there, sum(len(pieces[number]) for number in missing), x))
+            board.say(_notice(board, workspace, sum(len(pieces[number]) for number in missing), x))
         with progress(len(pieces)) as advance:
             for number, piece in enumerate(pieces):
                 figures = {}
                 if number in missing:
                     figures = {
-                        "rows_a_second": _run(there, (place, artefact, device), piece, further, _file(kept, number))
+                        "rows_a_second": _run(workspace, (place, artefact, device), piece, further, _file(kept, number))
                     }
                 advance(**figures)
     outputs = [_read(_file(kept, number)) for number in range(len(pieces))]
@@ -190,15 +190,15 @@ def _run(
     packed = io.BytesIO()
     np.savez_compressed(packed, x=x)
     rows = there.put(packed.getvalue())
-    made = posixpath.join(there.folder, "out.npz")
-    ran = _ran(there.board, PIECE_S, *what, rows, made, json.dumps(list(further)))
+    result = posixpath.join(there.folder, "out.npz")
+    ran = _ran(there.board, PIECE_S, *what, rows, result, json.dumps(list(further)))
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(out) as temporary:
-        Path(temporary).write_bytes(there.fetch(made))
+        Path(temporary).write_bytes(there.fetch(result))
         for name, value in _read(Path(temporary)).items():
             if len(value) != len(x):
                 raise DeviceFailed(f"The board answered {len(x)} samples with {len(value)} of {name}.")
-    there.remove(rows, made)
+    there.remove(rows, result)
     return len(x) / max(float(ran["seconds"]), 1e-9)
 
 

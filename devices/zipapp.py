@@ -43,8 +43,8 @@ def lean(source: bytes) -> bytes:
     tree = ast.parse(source)
     for cut in sorted([*_comments(source, lines), *_of(tree, tree, lines)], reverse=True):
         (first, left), (last, right) = cut.start, cut.end
-        kept = lines[first - 1][:left] + cut.instead + lines[last - 1][right:]
-        lines[first - 1 : last] = [kept.rstrip() + b"\n"] + [b"\n"] * (last - first)
+        line = lines[first - 1][:left] + cut.instead + lines[last - 1][right:]
+        lines[first - 1 : last] = [line.rstrip() + b"\n"] + [b"\n"] * (last - first)
     return b"".join(lines)
 
 
@@ -84,11 +84,11 @@ def _span(node: ast.expr | ast.stmt) -> tuple[tuple[int, int], tuple[int, int]]:
 def _before(place: tuple[int, int], text: bytes, lines: list[bytes]) -> tuple[int, int]:
     """The place of ``text`` next before ``place``, without the spaces before it."""
     line, column = place
-    found = lines[line - 1].rfind(text, 0, column)
-    while found < 0:
+    start = lines[line - 1].rfind(text, 0, column)
+    while start < 0:
         line -= 1
-        found = lines[line - 1].rfind(text)
-    return line, len(lines[line - 1][:found].rstrip())
+        start = lines[line - 1].rfind(text)
+    return line, len(lines[line - 1][:start].rstrip())
 
 
 _SHEBANG = b"#!/usr/bin/env python3\n"

@@ -65,10 +65,10 @@ def _trial(options: List[str]) -> List[str]:
 
 def _keep_root_key(here: str, root: str, job: Dict[str, Any]) -> None:
     """A board that already has a root key keeps it, and refuses the card of another owner."""
-    there = os.path.join(root, "trust", "root.pub")
-    if not os.path.exists(there):
+    key_path = os.path.join(root, "trust", "root.pub")
+    if not os.path.exists(key_path):
         return
-    with open(there, "rb") as file:
+    with open(key_path, "rb") as file:
         if file.read() != _read(here, "trust/root.pub"):
             sys.exit("this board has another root key already, and a card never changes it")
     job["places"] = {name: path for name, path in job["places"].items() if not name.startswith("trust/")}

@@ -167,9 +167,9 @@ def _interpreters(paths: List[str]) -> Tuple[Dict[str, str], List[str], Dict[str
     for name in ("libedgetpu",) + INTERPRETERS:
         code, out, err = _child([sys.executable, "-c", _PROBE, name] + paths)
         if code == 0:
-            version, found = json.loads(out)
+            version, usable = json.loads(out)
             versions.update({PACKAGES.get(name, name.replace("_", "-")): version} if version else {})
-            devices += found
+            devices += usable
         elif name != "libedgetpu" and (code != 3 or err):
             failed[name.replace("_", "-")] = _how_it_ended(code, err)
     return versions, devices, failed
@@ -184,8 +184,8 @@ def _drivers() -> Dict[str, str]:
             lines = child.communicate()[0].decode("utf-8", "replace").splitlines()
     except OSError:
         return {}  # no Debian
-    found = [line.split() for line in lines]
-    return {one[1]: one[2] for one in found if len(one) == 3 and one[0] == "installed"}
+    packages = [line.split() for line in lines]
+    return {one[1]: one[2] for one in packages if len(one) == 3 and one[0] == "installed"}
 
 
 def _child(command: List[str]) -> Tuple[Optional[int], str, str]:
@@ -218,10 +218,10 @@ def _volatile(place: str) -> Optional[str]:
     """The memory in which ``place`` lies, "tmpfs" or "overlay"; None for what outlasts a boot, and in a container."""
     mounts = [line.split(" - ") for line in (_text(MOUNTS) or "").splitlines() if " - " in line]
     inside = [(where.split()[4], what.split(None, 2)) for where, what in mounts]
-    found = [(len(at), what) for at, what in inside if (place + "/").startswith(at.rstrip("/") + "/")]
-    if not found:
+    mounted = [(len(at), what) for at, what in inside if (place + "/").startswith(at.rstrip("/") + "/")]
+    if not mounted:
         return None
-    kind, _, options = (max(found, key=lambda one: one[0])[1] + ["", ""])[:3]
+    kind, _, options = (max(mounted, key=lambda one: one[0])[1] + ["", ""])[:3]
     if kind in ("tmpfs", "ramfs"):
         return kind
     if kind != "overlay":
@@ -244,10 +244,10 @@ def _settings_device(path: str) -> Optional[str]:
 def _settings(path: str) -> Optional[Dict[str, Any]]:
     """The settings of a service; None if neither this user nor root can read them."""
     try:
-        found = json.loads(_text(path) or _as_root(["cat", path]) or "")
+        settings = json.loads(_text(path) or _as_root(["cat", path]) or "")
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return settings if isinstance(settings, dict) else None
 
 
 def _service(root: str) -> str:
@@ -263,7 +263,7 @@ def _named(path: str, service: str) -> str:
 
 def _services() -> List[Dict[str, Any]]:
     """EdgeVeil's services here: each with its folder, source, where its pages are, its users, and if it counts."""
-    found = []
+    services = []
     for unit in sorted(os.listdir(UNITS)) if os.path.isdir(UNITS) else []:
         name, _dot, kind = unit.partition(".")
         runs = RUNS.search(_text(os.path.join(UNITS, unit)) or "") if kind == "service" else None
@@ -273,8 +273,8 @@ def _services() -> List[Dict[str, Any]]:
             units = ["{}{}.service".format(name, part) for part in ("", "-inside", "-camera")]
             users = {user for one in units for user in USER.findall(_text(os.path.join(UNITS, one)) or "")}
             counts = os.path.lexists(str(settings.get("ledger", _named(LEDGER, name))))
-            found.append(dict(words, name=name, root=runs.group(1), users=sorted(users), counts=counts))
-    return found
+            services.append(dict(words, name=name, root=runs.group(1), users=sorted(users), counts=counts))
+    return services
 
 
 def _edgeveil(root: str) -> Optional[Dict[str, Any]]:

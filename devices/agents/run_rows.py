@@ -57,15 +57,15 @@ def _done(
 
     trust = open_trust(os.path.join(root, "trust"), policy=NoPolicyForAudit())
     with Perturber.open(bundle, trust=trust, artefact=artefact, device=device) as perturber:
-        found = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
+        facts = dict(perturber.info, edge_runtime=__version__, numpy=np.__version__, python=platform.python_version())
         if rows:
             begin = time.time()
             arrays = perturb(perturber.manifest.document, perturber.pipeline, np.load(rows)["x"], json.loads(further))
-            found["seconds"] = time.time() - begin
+            facts["seconds"] = time.time() - begin
             with open(out, "wb") as file:
                 np.savez_compressed(file, **arrays)
             os.chmod(out, 0o644)  # ours may be root's umask, and who fetches it is not root; its folder is closed
-    return found
+    return facts
 
 
 def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[str, Any]]) -> Dict[str, Any]:
@@ -83,15 +83,15 @@ def perturb(manifest: Dict[str, Any], opened: Any, x: Any, further: List[Dict[st
     tables = {name: opened.table(name) for name in manifest["tables"]}
     whole = dict(manifest, outputs=list(manifest["outputs"]) + further)
     pipeline = Pipeline(parse(whole), tables=tables, runners=opened.runners)
-    made, reason = [], ""
+    rows, reason = [], ""
     try:
         for at in range(len(x)):
-            made.append(pipeline.run(x[at : at + 1]))
+            rows.append(pipeline.run(x[at : at + 1]))
     except FrameDropped as drop:
         reason = drop.reason
     if reason:
-        raise DeviceFailed("sample {} was dropped ({}), so this board cannot be audited".format(len(made), reason))
-    return {name: np.concatenate([one[name] for one in made]) for name in made[0]}
+        raise DeviceFailed("sample {} was dropped ({}), so this board cannot be audited".format(len(rows), reason))
+    return {name: np.concatenate([one[name] for one in rows]) for name in rows[0]}
 
 
 if __name__ == "__main__":

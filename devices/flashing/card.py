@@ -179,15 +179,15 @@ def _cloud_init(setup: CardSetup) -> dict[str, bytes]:
         data["runcmd"] = [["systemctl", "enable", "--now", "ssh"]]
     if setup.wifi or (setup.user and setup.user.password):
         data["runcmd"] = [*data.get("runcmd", []), ["sh", "-c", _CLEAN]]
-    made = {CLOUD_INIT: b"#cloud-config\n" + _yaml(data)}
+    files = {CLOUD_INIT: b"#cloud-config\n" + _yaml(data)}
     if setup.wifi:
         point = {"dhcp4": True, "optional": True, "regulatory-domain": setup.wifi.country}
         point["access-points"] = {setup.wifi.ssid: {"password": setup.wifi.psk}}
         wired = {"eth0": {"dhcp4": True, "optional": True}}
-        made["/network-config"] = _yaml({"version": 2, "ethernets": wired, "wifis": {"wlan0": point}})
+        files["/network-config"] = _yaml({"version": 2, "ethernets": wired, "wifis": {"wlan0": point}})
     # cloud-init does nothing for an instance that it knows.
-    name = hashlib.sha256(b"".join(made.values())).hexdigest()[:16]
-    return {**made, "/meta-data": _yaml({"instance-id": f"edgeveil-{name}"})}
+    name = hashlib.sha256(b"".join(files.values())).hexdigest()[:16]
+    return {**files, "/meta-data": _yaml({"instance-id": f"edgeveil-{name}"})}
 
 
 def _yaml(document: dict[str, Any]) -> bytes:
@@ -196,20 +196,20 @@ def _yaml(document: dict[str, Any]) -> bytes:
 
 
 def _custom(setup: CardSetup) -> dict[str, Any]:
-    made: dict[str, Any] = {"config_version": 1}
+    config: dict[str, Any] = {"config_version": 1}
     if setup.hostname:
-        made["system"] = {"hostname": setup.hostname}
+        config["system"] = {"hostname": setup.hostname}
     if setup.user:
         password = {"password": setup.user.password, "password_encrypted": True} if setup.user.password else {}
-        made["user"] = {"name": setup.user.name, **password}
-        made["ssh"] = {"enabled": True, "password_authentication": bool(password)}
-        made["ssh"]["authorized_keys"] = list(setup.user.ssh_keys)
+        config["user"] = {"name": setup.user.name, **password}
+        config["ssh"] = {"enabled": True, "password_authentication": bool(password)}
+        config["ssh"]["authorized_keys"] = list(setup.user.ssh_keys)
     if setup.wifi:
-        made["wlan"] = {"ssid": setup.wifi.ssid, "password": setup.wifi.psk, "password_encrypted": True}
-        made["wlan"] |= {"hidden": False, "country": setup.wifi.country}
+        config["wlan"] = {"ssid": setup.wifi.ssid, "password": setup.wifi.psk, "password_encrypted": True}
+        config["wlan"] |= {"hidden": False, "country": setup.wifi.country}
     if setup.timezone:
-        made["locale"] = {"timezone": setup.timezone}
-    return made
+        config["locale"] = {"timezone": setup.timezone}
+    return config
 
 
 def flash_card(
@@ -226,7 +226,7 @@ def flash_card(
 
     What only the board knows, such as its interpreters, is checked there. Raises ``EdgeVeilError``.
     """
-    made = plan_card(
+    plan = plan_card(
         inputs.bundle,
         inputs.profile,
         wanted,
@@ -236,16 +236,16 @@ def flash_card(
     )
     if inputs.policy is not None:
         inputs.policy.check(inputs.opened.manifest, inputs.opened.audit, None, None)
-    tree = sd_card.tree(made, root, inputs.profile.service.environment)
+    tree = sd_card.tree(plan, root, inputs.profile.service.environment)
     card = sd_card.open_media(target)
     # It looks for what an earlier flash wrote, so it comes before this one's.
     own = {} if setup is None else files(setup, card.read, card.name)
-    show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{made.text()}")
+    show(f"{len(tree)} files for {card.name}; at its first boot the board does this:\n{plan.text()}")
     if setup is not None:
         show(f"and it sets itself up, by {', '.join(path[1:] for path in own)}: {setup.text()}")
     for line in sd_card.write_card(card, tree, setup=own, dry_run=dry_run):
         show(line)
-    return Flashed(made, inputs.bundle.sha)
+    return Flashed(plan, inputs.bundle.sha)
 
 
 def plan_card(

@@ -96,7 +96,7 @@ def flash(
     profile = inputs.profile.at(board.root)
     board.environment = dict(profile.service.environment)
     facts = board.facts(profile.accelerator_path)
-    made = plan(
+    planned = plan(
         facts,
         inputs.bundle,
         profile,
@@ -105,13 +105,13 @@ def flash(
         wheels=inputs.wheels,
         service_files=partial(service_files.for_board, board.root, profile, wanted, facts),
     )
-    manifest, audit, artefact, device = inputs.opened.manifest, inputs.opened.audit, made.artefact, made.device
+    manifest, audit, artefact, device = inputs.opened.manifest, inputs.opened.audit, planned.artefact, planned.device
     if inputs.policy is not None:
         inputs.policy.check(manifest, audit, artefact, device)
     notes = []
     if device != CPU and audit is not None and not is_audited(manifest, audit, artefact, device):
         notes = ["note: " + NOT_AUDITED_ON.format(artefact=artefact, device=device)]
-    show("\n".join([made.text(), *notes]))
+    show("\n".join([planned.text(), *notes]))
     if not dry_run:
-        execute(made, board, progress)
-    return Flashed(made, inputs.bundle.sha)
+        execute(planned, board, progress)
+    return Flashed(planned, inputs.bundle.sha)

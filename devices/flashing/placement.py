@@ -54,18 +54,18 @@ def place(
         _check_client(facts, profile, wheels, backend if bundle.artefacts else None)
         needs_wheels = True
     before = facts.edgeveil.device if facts.edgeveil else None
-    asked = _settings_device(before, wanted) if settings_kept else wanted.device
-    if asked is None:
+    chosen = _settings_device(before, wanted) if settings_kept else wanted.device
+    if chosen is None:
         artefact, device, note = _accelerated(facts, bundle, profile, artefact, backend)
         note = note or _left_out(facts, bundle, profile, backend)
     else:
-        if asked != CPU and facts.accelerator is False:
+        if chosen != CPU and facts.accelerator is False:
             raise Refused(
                 "no-accelerator",
-                f"The device {asked} was asked for, and no {backend.accelerator or 'accelerator'} is there. Plug it "
+                f"The device {chosen} was asked for, and no {backend.accelerator or 'accelerator'} is there. Plug it "
                 "in, or choose --device cpu.",
             )
-        artefact, device, note = compiled_artefact(bundle, profile, artefact, backend, asked), asked, None
+        artefact, device, note = compiled_artefact(bundle, profile, artefact, backend, chosen), chosen, None
     # Older runtimes do not know the option: it is given only where the device changes.
     news = not settings_kept and (device != CPU or before not in (None, CPU))
     return Placement(artefact, NO_MODEL if artefact == NO_MODEL else backend.name, device, needs_wheels, news, note)
@@ -87,7 +87,7 @@ def _interpreter(
     if not bundle.artefacts:
         return NO_MODEL, profile.backends[0], not numpy_there
     possible = possible_artefacts(bundle, profile)
-    for there, interpreters in ((True, facts.interpreters), (False, brought)):
+    for installed, interpreters in ((True, facts.interpreters), (False, brought)):
         for artefact in possible:
             for backend in profile.backends:
                 version = interpreters.get(backend.name)
@@ -96,7 +96,7 @@ def _interpreter(
                 if not _has_what_it_runs(facts, bundle, artefact, backend):
                     continue
                 if fits_driver(facts, backend):
-                    return artefact, backend, not there or not numpy_there
+                    return artefact, backend, not installed or not numpy_there
     _refuse_interpreters(facts, profile, possible, wheels)
 
 
@@ -119,8 +119,8 @@ def _has_what_it_runs(facts: Facts, bundle: BundleFacts, artefact: str, backend:
     form = forms().get(backend.device or "")
     if form is None or form.made[0] == form.source[0]:
         return True
-    there = bool(facts.accelerator) and backend.device in facts.devices
-    return there and f"{artefact}-{backend.device}" in bundle.artefacts
+    usable = bool(facts.accelerator) and backend.device in facts.devices
+    return usable and f"{artefact}-{backend.device}" in bundle.artefacts
 
 
 def fits_driver(facts: Facts, backend: Backend) -> bool:
@@ -128,8 +128,8 @@ def fits_driver(facts: Facts, backend: Backend) -> bool:
 
     One that no package brought has no version: it is taken for the vendor's own, the first of the first pair.
     """
-    there = list(facts.drivers.values()) or [STOCK] * bool(backend.driver)
-    return not backend.driver or any(fnmatchcase(one, pattern) for one in there for pattern in backend.driver)
+    versions = list(facts.drivers.values()) or [STOCK] * bool(backend.driver)
+    return not backend.driver or any(fnmatchcase(one, pattern) for one in versions for pattern in backend.driver)
 
 
 def possible_artefacts(bundle: BundleFacts, profile: Profile) -> list[str]:
@@ -192,8 +192,8 @@ def _left_out(facts: Facts, bundle: BundleFacts, profile: Profile, chosen: Backe
     elif best.device in facts.devices and not _has_what_it_runs(facts, bundle, best.artefacts[0], best):
         why = f"the bundle has nothing that was compiled for it ({best.artefacts[0]}-{best.device})"
     else:
-        there = facts.interpreters.get(best.name, "not there")
-        why = f"{best.name} {best.versions} was expected, and is {there}"
+        version = facts.interpreters.get(best.name, "not there")
+        why = f"{best.name} {best.versions} was expected, and is {version}"
     return f"the {best.accelerator} is not used: {why}"
 
 
@@ -220,10 +220,10 @@ def _refuse_interpreters(facts: Facts, profile: Profile, possible: list[str], wh
         for b in profile.backends
         if set(b.artefacts) & set(possible)
     ]
-    there = [f"{name} {version}" for name, version in facts.interpreters.items() if name not in LIBRARIES]
-    there += [f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in LIBRARIES]
-    there += [f"{name} {version}" for name, version in facts.drivers.items()]
-    came = f"there is {', '.join(there)}" if there else "there is none"
+    installed = [f"{name} {version}" for name, version in facts.interpreters.items() if name not in LIBRARIES]
+    installed += [f"{name} that does not load ({why})" for name, why in facts.failed.items() if name not in LIBRARIES]
+    installed += [f"{name} {version}" for name, version in facts.drivers.items()]
+    came = f"there is {', '.join(installed)}" if installed else "there is none"
     if wheels is not None and not _fit(wheels, facts):
         came += f", and the wheels given are for {wheels.architecture} and Python {wheels.python}, not for " + (
             f"{facts.architecture} and {facts.python}"
@@ -252,8 +252,8 @@ def _fit(wheels: Wheels, facts: Facts) -> bool:
 
 def within(version: str, limits: str) -> bool:
     """Whether an installed version is within ``limits`` (``>=2022.3.1,<2023``); an unreadable version is not."""
-    found = _version(version)
-    return found != _UNREADABLE and SpecifierSet(limits).contains(found, prereleases=True)
+    parsed = _version(version)
+    return parsed != _UNREADABLE and SpecifierSet(limits).contains(parsed, prereleases=True)
 
 
 def _version(text: str) -> Version:

@@ -67,23 +67,23 @@ def plan(
     files of the wanted service; none where the board keeps its own.
     Raises ``Refused`` with one sentence that says what was expected, what came and what to do.
     """
-    wanted, there = wanted or Wanted(), facts.edgeveil
+    wanted, installed = wanted or Wanted(), facts.edgeveil
     beside = check_beside(profile.service, wanted, facts.services, spends=bundle.spends)
-    first = there is None or there.root_key is None or _only_its_trust(there, trust)
+    first = installed is None or installed.root_key is None or _only_its_trust(installed, trust)
     check_board(facts, profile)
     check_systemd(facts, wanted)
-    trusted = trust_in_force(there, trust, wanted, first)
+    trusted = trust_in_force(installed, trust, wanted, first)
     check_trust(bundle, trusted)
     runs = place(facts, bundle, profile, wanted, wheels, settings_kept=wanted.keeps_settings(facts))
     steps: list[Step] = [TrustKeys(trusted)] if first else []
-    if runs.needs_wheels and wheels is not None and not (there and wheels.name in there.wheels):
+    if runs.needs_wheels and wheels is not None and not (installed and wheels.name in installed.wheels):
         steps.append(UnpackWheels(wheels))
     notes = list(wanted.notes_on(bundle))
-    if there is None or there.committed != bundle.sha or not there.runtime:
-        notes += check_failures(there, bundle, wanted)
+    if installed is None or installed.committed != bundle.sha or not installed.runtime:
+        notes += check_failures(installed, bundle, wanted)
         steps.append(PushBundle(bundle))
         # Only one program can open a camera.
-        steps += [StopService()] if wanted.trial_source and there and there.service else []
+        steps += [StopService()] if wanted.trial_source and installed and installed.service else []
         steps.append(
             InstallRelease(
                 bundle,
@@ -93,14 +93,14 @@ def plan(
                 source=wanted.trial_source,
                 device=runs.device if runs.news else None,
                 again=wanted.again,
-                first=there is None or not there.runtime,
+                first=installed is None or not installed.runtime,
             )
         )
     files = service_files(runs.device) if wanted.service else {}
     notes += check_ledger(facts, bundle, wanted)
     missing = bundle.spends and (wanted.new_ledger or not facts.ledger)
     ledger: list[Step] = [MakeLedger(profile.service, wanted.new_ledger)] if missing else []
-    if wanted.service and (steps or ledger or there is None or not there.serves(files)):
+    if wanted.service and (steps or ledger or installed is None or not installed.serves(files)):
         # Its owner is one of the users that come with the service.
         steps += [WriteService(files, profile.service)] if files else []
         steps += [*ledger, StartService()]
@@ -210,9 +210,9 @@ def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted)
 
 def check_ledger(facts: Facts, bundle: BundleFacts, wanted: Wanted) -> list[str]:
     """A note on what is forgotten. A board that had a ledger gets another one on request alone."""
-    there = facts.edgeveil
-    had = there is not None and there.ledger != ""
-    counted = f"epsilon {there.spent / 1e6:g} at its last start" if there is not None and had else "an unknown epsilon"
+    state = facts.edgeveil
+    had = state is not None and state.ledger != ""
+    counted = f"epsilon {state.spent / 1e6:g} at its last start" if state is not None and had else "an unknown epsilon"
     if bundle.spends and had and not facts.ledger and not wanted.new_ledger:
         raise Refused(
             "ledger-lost",
@@ -250,11 +250,11 @@ def check_root(facts: Facts, steps: Sequence[Step]) -> None:
 
 def check_updates(facts: Facts, wanted: Wanted, device: str) -> None:
     """The update unit on the board may only open the device that an earlier flash named."""
-    there = facts.edgeveil
-    updates = there is not None and any(path.endswith(UPDATE_UNIT) for path in there.service_files)
-    if there is None or not updates or not wanted.service or wanted.update_from:
+    installed = facts.edgeveil
+    updates = installed is not None and any(path.endswith(UPDATE_UNIT) for path in installed.service_files)
+    if installed is None or not updates or not wanted.service or wanted.update_from:
         return
-    if device not in (CPU, there.device):
+    if device not in (CPU, installed.device):
         raise Refused(
             "updates-itself",
             f"This board updates itself, and its update unit may not open the {device} that it would try releases on. "
@@ -323,11 +323,11 @@ def check_beside(owner: Service, wanted: Wanted, services: tuple[OnBoard, ...], 
 def _check_sinks(name: str, sinks: tuple[str, ...]) -> None:
     for sink in sinks:
         path = re.sub("^/+", "/", sink.partition(":")[2].partition("?")[0])
-        found = _STATES.match(posixpath.normpath(path) if path else "")
-        if found and found[0] != named(_STATE, name):
+        state = _STATES.match(posixpath.normpath(path) if path else "")
+        if state and state[0] != named(_STATE, name):
             raise Refused(
                 "another-folder",
-                f"The service {name} may write to {named(_STATE, name)} alone, and {sink} is in {found[0]}: name a "
+                f"The service {name} may write to {named(_STATE, name)} alone, and {sink} is in {state[0]}: name a "
                 "--sink there.",
             )
 

@@ -61,10 +61,10 @@ def _python(facts: Facts, profile: Profile) -> Iterator[Finding]:
         why = facts.failed.get("numpy")
         yield Finding("numpy", f"does not load: {why}" if why else "none", wheels if brings else apt)
     usable = [backend for backend in profile.backends if _usable(facts, backend)]
-    there = [f"{name} {number}" for name, number in facts.interpreters.items() if name not in LIBRARIES]
-    there += [f"{name} does not load: {why}" for name, why in facts.failed.items() if name not in LIBRARIES]
-    found = ", ".join(there) or "none"
-    yield Finding("interpreter", found, None if usable else wheels)
+    lines = [f"{name} {number}" for name, number in facts.interpreters.items() if name not in LIBRARIES]
+    lines += [f"{name} does not load: {why}" for name, why in facts.failed.items() if name not in LIBRARIES]
+    text = ", ".join(lines) or "none"
+    yield Finding("interpreter", text, None if usable else wheels)
 
 
 def _wheels(profile: Profile, recipe: Install | None, version: str) -> str:
@@ -92,9 +92,9 @@ def _accelerator(facts: Facts, profile: Profile) -> Iterator[Finding]:
     speaks = best is not None and best.device in facts.devices
     vendor = [part for install in profile.install for part in install.vendor]
     drivers = ", ".join(f"{package} {number}" for package, number in facts.drivers.items())
-    found = drivers or ", ".join(facts.devices) or "nothing that can ask for it"
+    library = drivers or ", ".join(facts.devices) or "nothing that can ask for it"
     cure = None if pairs and speaks else f"install {vendor[0]}" if vendor else "install its vendor's library"
-    yield Finding(f"library of the {name}", found, cure)
+    yield Finding(f"library of the {name}", library, cure)
 
 
 def _usable(facts: Facts, backend: Backend) -> bool:
@@ -129,8 +129,8 @@ def matching(facts: Facts, known: Mapping[str, Profile], present: Callable[[str]
     left = accelerated or [p for p in fits if p.accelerator_path is None] or fits
     if len({profile.accelerator_path for profile in left}) == 1:
         # Two accelerators under one name, as the Hailos are: the library that is there says which.
-        asked = [one for one in left if {backend.device for backend in one.backends} & set(facts.devices)]
-        left = asked or left
+        supported = [one for one in left if {backend.device for backend in one.backends} & set(facts.devices)]
+        left = supported or left
     if len(left) > 1:
         names = " and ".join(profile.name for profile in left)
         raise BadInput(f"This is {model}, which {names} are for. Name one with --for.")

@@ -112,10 +112,10 @@ class Facts:
             known["services"] = tuple(
                 OnBoard(**{**one, "users": tuple(one.get("users", ()))}) for one in known.get("services", ())
             )
-            there = known.get("edgeveil")
-            if there is not None:
-                lists = {name: tuple(value) for name, value in there.items() if isinstance(value, list)}
-                known["edgeveil"] = Installed(**{**there, **lists})
+            installed = known.get("edgeveil")
+            if installed is not None:
+                lists = {name: tuple(value) for name, value in installed.items() if isinstance(value, list)}
+                known["edgeveil"] = Installed(**{**installed, **lists})
             return cls(**known)
         except (TypeError, KeyError, AttributeError) as error:
             raise BadInput(
@@ -124,8 +124,8 @@ class Facts:
 
     def text(self) -> str:
         """For people, a line each. What a board says of itself may hold no control characters of the terminal."""
-        there = self.edgeveil
-        release = "none" if there is None else f"{there.committed or 'no release'}, floor {there.floor}"
+        installed = self.edgeveil
+        release = "none" if installed is None else f"{installed.committed or 'no release'}, floor {installed.floor}"
         system = f"{self.system or 'unknown'}, {self.architecture}, {self.bits} bits, glibc {self.glibc or 'none'}"
         space = f"{self.free_bytes / 1e6:.0f} MB free" + (", READ-ONLY" if self.read_only else "")
         space += f", IN MEMORY ({self.volatile}): gone at the next boot" if self.volatile else ""
@@ -139,7 +139,7 @@ class Facts:
             "interpreters": ", ".join(loaded + broken) or "none",
             "accelerators": ", ".join(self.devices) or "none that they can use",
             "rights": f"{'may' if self.sudo else 'may NOT'} sudo, systemd {'runs' if self.systemd else 'does not run'}",
-            "edgeveil": release + (", its service is installed" if there is not None and there.service else ""),
+            "edgeveil": release + (", its service is installed" if installed is not None and installed.service else ""),
         }
         return shown("\n".join(f"{name:14} {value}" for name, value in lines.items()))
 

@@ -185,8 +185,8 @@ def _boot_partition(image: Path) -> int | None:
         entries = range(446, 510, 16) if head[510:] == b"\x55\xaa" else ()
         for start in (0, *(int.from_bytes(head[at + 8 : at + 12], "little") * SECTOR for at in entries)):
             file.seek(start)
-            found = file.read(SECTOR)
-            if found[510:] == b"\x55\xaa" and (found[54:57] == b"FAT" or found[82:85] == b"FAT"):
+            sector = file.read(SECTOR)
+            if sector[510:] == b"\x55\xaa" and (sector[54:57] == b"FAT" or sector[82:85] == b"FAT"):
                 return start
     return None
 
@@ -256,8 +256,8 @@ class _Fat:
 
     def free_bytes(self) -> int:
         text = _run(["mdir", "-i", self._image, "::"]).stdout.decode("utf-8", "replace")
-        found = re.search(r"([\d ]+) bytes free", text)
-        return int(found.group(1).replace(" ", "")) if found else 0
+        match = re.search(r"([\d ]+) bytes free", text)
+        return int(match.group(1).replace(" ", "")) if match else 0
 
     def read(self, path: str) -> bytes | None:
         done = _run(["mtype", "-i", self._image, "::" + path], codes=range(256))
@@ -320,7 +320,7 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
 
     ``environment`` is what this board's libraries need, of its profile.
     """
-    made: dict[str, bytes] = {}
+    blobs: dict[str, bytes] = {}
     places: dict[str, str] = {}
     job: dict[str, Any] = {"root": root, "places": places, "site": None, "users": [], "enabling": []}
     job |= {"groups": {}, "removed": [], "ledger": None, "environment": dict(environment)}
@@ -328,18 +328,18 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
         match step:
             case TrustKeys(trust):
                 for name, data in trust.files.items():
-                    made[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
+                    blobs[f"trust/{name}"], places[f"trust/{name}"] = data, f"{root}/trust/{name}"
             case UnpackWheels(wheels):
-                made["site.zip"] = wheels.archive
-                made["unpack_wheels.py"] = read_agent("unpack_wheels")
+                blobs["site.zip"] = wheels.archive
+                blobs["unpack_wheels.py"] = read_agent("unpack_wheels")
                 job["site"] = {"sha256": digest(wheels.archive), "place": f"{root}/{wheels.name}"}
             case InstallRelease():
-                made |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
+                blobs |= {"bundle.veil": step.bundle.data, "edgeveil-edge.pyz": step.bundle.runtime}
                 job["trial"] = step.options
             case WriteService(files, owner):
                 for path, data in files.items():
                     name = "system/" + path.rsplit("/", 1)[1]
-                    made[name], places[name] = data, path
+                    blobs[name], places[name] = data, path
                 job["users"] = [[user, command] for user, command in service_files.user_commands(owner, files).items()]
                 job |= {
                     "enabling": service_files.enable_commands(files),
@@ -348,11 +348,11 @@ def tree(plan: Plan, root: str, environment: Mapping[str, str]) -> dict[str, byt
                 }
             case MakeLedger(owner):
                 job["ledger"] = {"place": LEDGER, "owner": owner.user}
-                made["make_ledger.py"] = read_agent("make_ledger")
-    made["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
-    made["first_boot.py"], made["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
-    made["files.json"] = json.dumps({name: digest(data) for name, data in sorted(made.items())}, indent=1).encode()
-    return made
+                blobs["make_ledger.py"] = read_agent("make_ledger")
+    blobs["job.json"] = json.dumps(job, indent=1, sort_keys=True).encode()
+    blobs["first_boot.py"], blobs["run.sh"] = read_agent("boot_from_card"), _RUN_SH.encode()
+    blobs["files.json"] = json.dumps({name: digest(data) for name, data in sorted(blobs.items())}, indent=1).encode()
+    return blobs
 
 
 def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:
@@ -372,8 +372,8 @@ def with_run(cmdline: bytes) -> tuple[bytes | None, str | None]:
     before = runs[0].partition("=")[2] if runs else ""
     if (runs and not _PROGRAM.fullmatch(before)) or (others and not runs):
         return None, ""
-    kept = " ".join(word for word in words if word not in others and word not in runs)
-    return f"{kept} {RUN}\n".encode(), before
+    rest = " ".join(word for word in words if word not in others and word not in runs)
+    return f"{rest} {RUN}\n".encode(), before
 
 
 _RUN_SH = f"""#!/bin/sh

@@ -49,14 +49,14 @@ def for_board(root: str, profile: Profile, wanted: Wanted, facts: Facts | None, 
 
     ``facts`` are None for a card. Raises ``BadInput`` where no service can be made of what is wanted.
     """
-    made: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     if facts is None or not wanted.keeps_settings(facts):
         pages = pages_at(root, facts.services if facts is not None else ())
         accept_raw = wanted.accept_raw_on_network
-        made |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=accept_raw, pages=pages)
+        contents |= files(root, wanted.source, wanted.sinks, profile, device, accept_raw=accept_raw, pages=pages)
     if wanted.update_from:
-        made |= update_files(root, wanted.update_from, profile.service, device=device)
-    return made
+        contents |= update_files(root, wanted.update_from, profile.service, device=device)
+    return contents
 
 
 def update_files(root: str, place: str, service: Service, *, device: str = CPU) -> dict[str, bytes]:
@@ -145,18 +145,18 @@ def files(
     keeps = accelerator(device) == TENSORRT and (by_another or not fact_of(SOURCES, source, "writes_files"))
     lines["@CACHE@"] = [named(ENGINES, own).rpartition("/")[2]] * keeps
     lines["@FRAMES@"] = [named(CAMERA_FOLDER, own)] * by_another
-    made = {named(CONFIG, own): _json(document)}
+    contents = {named(CONFIG, own): _json(document)}
     if service.watchdog_s is not None:
-        made[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
+        contents[WATCHDOG] = f"[Manager]\nRuntimeWatchdogSec={service.watchdog_s}\n".encode()
     if by_another:
         unit = CAMERA
         words_of = words | _camera_words(source, profile, accept_raw)
         lines_of = lines | {"@DEVICE@": _camera_devices(source, profile)}
-        made[named(CAMERA_PATH, own)] = _json(
+        contents[named(CAMERA_PATH, own)] = _json(
             {"bundle": document["bundle"], "trust": document["trust"], "source": source}
         )
-        made[UNIT_FOLDER + named(unit, own)] = filled(unit, words_of, lines_of, own)
-    return made | {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in UNITS}
+        contents[UNIT_FOLDER + named(unit, own)] = filled(unit, words_of, lines_of, own)
+    return contents | {UNIT_FOLDER + named(name, own): filled(name, words, lines, own) for name in UNITS}
 
 
 def _camera_words(source: str, profile: Profile, accepted: bool) -> dict[str, str]:

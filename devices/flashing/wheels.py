@@ -111,21 +111,21 @@ def open_wheels(folder: Path) -> Wheels:
 
 
 def _known_hashes() -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    known: dict[str, list[str]] = {}
     for line in HASHES.read_text().replace("\\\n", " ").splitlines():
         name, *hashes = line.replace("--hash=", "").split()
         if name != "#":
-            found[name] = hashes
-    return found
+            known[name] = hashes
+    return known
 
 
 def _check_pins(wheels: list[Path], pins: Sequence[str]) -> None:
     """A wheel that is not from an index needs its SHA-256, which the user compares with the vendor's."""
     for wheel in wheels:
-        found = digest(wheel.read_bytes())
-        if found not in {pin.lower() for pin in pins}:
+        sha256 = digest(wheel.read_bytes())
+        if sha256 not in {pin.lower() for pin in pins}:
             raise BadInput(
-                f"{wheel.name} has the SHA-256 {found}: compare that with its vendor's, then give --pin {found}."
+                f"{wheel.name} has the SHA-256 {sha256}: compare that with its vendor's, then give --pin {sha256}."
             )
 
 
@@ -179,10 +179,10 @@ def _refuse_unknown(requirements: dict[str, list[str]]) -> None:
 
 
 def _newest_glibc(system: str) -> int:
-    found = re.search(r"glibc 2\.(\d+)", system)
-    if not found:
+    match = re.search(r"glibc 2\.(\d+)", system)
+    if not match:
         raise DeviceFailed(f"The profile does not say its C library's version ({system}); it must, as 'glibc 2.31'.")
-    return int(found.group(1))
+    return int(match.group(1))
 
 
 def _pack(wheels: list[Path], place: Path) -> bytes:

@@ -60,10 +60,10 @@ def split_target(target: str) -> SplitResult:
     """The parts of a target's address. Raises ``BadInput`` where it is none, or its port is none."""
     try:
         url = urlsplit(target)
-        there = url.port != 0  # it is parsed, and its range checked, when it is asked for
+        valid = url.port != 0  # it is parsed, and its range checked, when it is asked for
     except ValueError:
-        there = False
-    if not there:
+        valid = False
+    if not valid:
         raise _no_target(target)
     return url
 

@@ -93,5 +93,5 @@ def holds(transport: Transport, path: str, data: bytes) -> bool:
 
 def already_sent(transport: Transport, part: str, data: bytes) -> int:
     """How many bytes of ``data`` the unfinished upload ``part`` on the board has; 0 where it has other bytes."""
-    size, there = read_back(transport, part)
-    return size if size <= len(data) and there == digest(data[:size]) else 0
+    size, sha256 = read_back(transport, part)
+    return size if size <= len(data) and sha256 == digest(data[:size]) else 0

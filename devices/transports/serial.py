@@ -65,9 +65,9 @@ class SerialTransport:
         cls, url: SplitResult, *, password: str | None = None, say: Callable[[str], None] = lambda _: None
     ) -> SerialTransport:
         """From ``serial:///dev/ttyUSB0?baud=115200&user=pi``. Raises ``BadInput`` for an unknown option."""
-        asked = {name: values[-1] for name, values in parse_qs(url.query).items()}
-        user, text = asked.pop("user", "root"), asked.pop("baud", "115200")
-        if asked or not text.isdigit():
+        options = {name: values[-1] for name, values in parse_qs(url.query).items()}
+        user, text = options.pop("user", "root"), options.pop("baud", "115200")
+        if options or not text.isdigit():
             raise BadInput(f"A serial target takes ?baud=NUMBER and &user=NAME; got {url.query!r}.")
         return cls(url.path, baud=int(text), user=user, password=password, say=say)
 
@@ -214,7 +214,7 @@ class _Console:
 
     def log_in(self, user: str, password: str | None) -> None:
         """Get to a shell. Raises ``BadInput`` for a password that is missing or wrong, ``DeviceFailed`` for silence."""
-        asked, named = 0, False
+        attempts, named = 0, False
         end = time.monotonic() + 120
         self._write(b"\r")
         while time.monotonic() < end:
@@ -227,12 +227,12 @@ class _Console:
             elif self._asks(_PASSWORD) and not named:
                 self._answer("")  # the line that was typed to find a shell was taken for a user name
             elif self._asks(_PASSWORD):
-                asked, named = asked + 1, False
+                attempts, named = attempts + 1, False
                 if password is None:
                     raise BadInput(
                         f"The console asks for the password of {user}. Give it by password_file in boards.toml."
                     )
-                if asked > 3:
+                if attempts > 3:
                     raise BadInput(f"The console refused the password of {user}.")
                 self._answer(password)
             elif self._is_shell():
@@ -278,9 +278,9 @@ class _Console:
     def _own_folder(self) -> str:
         """A new folder that only we can write: others on the board may put a link at a name that they know."""
         for _ in range(12):
-            found = _FOLDER.search(self._command("mktemp -d /tmp/edgeveil-XXXXXXXXXX"))
-            if found and self._owns(found.group(1).decode()):
-                return found.group(1).decode()
+            match = _FOLDER.search(self._command("mktemp -d /tmp/edgeveil-XXXXXXXXXX"))
+            if match and self._owns(match.group(1).decode()):
+                return match.group(1).decode()
         raise DeviceFailed(
             "The board gives no folder below /tmp that is ours alone (mktemp -d). Is it full, or mounted read-only?"
         )

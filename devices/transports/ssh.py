@@ -150,8 +150,8 @@ class SshTransport:
                 f"{what} ended on {self.name} without an exit code: it was killed there (out of memory?), or the "
                 "connection was lost. Try again."
             )
-        printed, found, out = out.partition(mark.encode())
-        if not found:
+        printed, separator, out = out.partition(mark.encode())
+        if not separator:
             last = Completed(code, printed, err).last_line()
             raise DeviceFailed(f"The login shell on {self.name} ended with code {code} before {what} began: {last}")
         return Completed(code, out, err.partition(mark.encode())[2])

@@ -134,25 +134,25 @@ def _place(
     import paramiko
 
     try:
-        asked = config.lookup(name)
-        port = port or int(asked.get("port", 22))
+        entry = config.lookup(name)
+        port = port or int(entry.get("port", 22))
     except (ImportError, ValueError, paramiko.SSHException) as error:
         raise BadInput(f"{CONFIG} cannot be followed for {name}: {error}. Correct it.") from None
-    jumps = asked.get("proxyjump", "none")
-    if jumps == "none" and asked.get("proxycommand"):
+    jumps = entry.get("proxyjump", "none")
+    if jumps == "none" and entry.get("proxycommand"):
         raise BadInput(f"{CONFIG} reaches {name} by ProxyCommand, which EdgeVeil does not run: use ProxyJump there.")
-    host, hosts = asked["hostname"], asked.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2").split()
-    plain, agent = asked.get("hostkeyalias") or host, asked.get("identityagent", "SSH_AUTH_SOCK")
+    host, hosts = entry["hostname"], entry.get("userknownhostsfile", "~/.ssh/known_hosts ~/.ssh/known_hosts2").split()
+    plain, agent = entry.get("hostkeyalias") or host, entry.get("identityagent", "SSH_AUTH_SOCK")
     return Place(
         name=name,
         host=host,
         port=port,
-        user=user or asked.get("user") or getpass.getuser(),
-        key_name=plain if port == 22 or "hostkeyalias" in asked else f"[{host}]:{port}",
+        user=user or entry.get("user") or getpass.getuser(),
+        key_name=plain if port == 22 or "hostkeyalias" in entry else f"[{host}]:{port}",
         known_hosts=tuple(Path(one).expanduser() for one in hosts) if known_hosts is None else (known_hosts,),
         identity=identity,
-        identities=tuple(Path(one).expanduser() for one in asked.get("identityfile", ())),
-        only=identity is not None or asked.get("identitiesonly", "no") == "yes",
+        identities=tuple(Path(one).expanduser() for one in entry.get("identityfile", ())),
+        only=identity is not None or entry.get("identitiesonly", "no") == "yes",
         agent=None if agent == "SSH_AUTH_SOCK" else os.path.expandvars(str(Path(agent).expanduser())),
         jumps=() if jumps == "none" else tuple(part.strip() for part in jumps.split(",")),
     )

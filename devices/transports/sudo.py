@@ -86,8 +86,8 @@ class Sudo:
             if done.code == 0:
                 self._password, self._with_password = password, True
                 return True
-            said = done.err.decode("utf-8", "replace").lower()
-            if not any(word in said for word in _WRONG):
+            answer = done.err.decode("utf-8", "replace").lower()
+            if not any(word in answer for word in _WRONG):
                 return False  # not a user who may sudo, or there is no sudo
         raise BadInput(
             f"The password that sudo expects on {self._transport.name} was not the one given. Nothing was changed: "

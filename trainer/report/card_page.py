@@ -108,14 +108,14 @@ def _most(one: Finding) -> str:
 
 def shown(document: Mapping[str, Any]) -> dict[str, Any]:
     """What the macro ``audited`` of sections.html shows of an audit, or of an artefact of a card."""
-    found = tables(findings(document))
+    all_tables = tables(findings(document))
     return {
         "tone": TONES[verdict(document)["word"]],
         "word": verdict(document)["word"],
         "line": verdict(document)["line"],
         "answers": answers_in_words(document),
-        "tables": [one for one in found if one.of == SENT],
-        "others": [one for one in found if one.of != SENT],
+        "tables": [one for one in all_tables if one.of == SENT],
+        "others": [one for one in all_tables if one.of != SENT],
         "board": list(board_lines(document)),
         "guarantees": [one.text for one in guarantees(document)],
     }
@@ -132,11 +132,11 @@ def environment() -> Any:
     """Jinja with the filters of all pages."""
     import jinja2
 
-    made = jinja2.Environment(
+    jinja = jinja2.Environment(
         loader=jinja2.FileSystemLoader(FOLDER), autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=False
     )
-    made.filters.update(percent=percent, thousands=lambda n: f"{n:,}")
-    return made
+    jinja.filters.update(percent=percent, thousands=lambda n: f"{n:,}")
+    return jinja
 
 
 # A privacy card for a terminal.

@@ -55,14 +55,14 @@ def summary(audit: Mapping[str, Any]) -> dict[str, Any]:
 
 def certified(audit: Mapping[str, Any]) -> dict[str, str]:
     """The certified ``figure`` and the ``note`` with its assumptions; where nothing is certified, the note says why."""
-    found = [one for one in findings(audit, SENT) if one.kind in ("certificate", "spending")]
+    certificates = [one for one in findings(audit, SENT) if one.kind in ("certificate", "spending")]
     z = audit["data"]["sensitive"]
-    given = [one for one in found if one.bound]
+    given = [one for one in certificates if one.bound]
     best = next((one for one in given if one.question == z), given[0] if given else None)
     if best is not None:
         sign = "\N{LESS-THAN OR EQUAL TO} " if best.figure == "right" else f"{best.figure} "
         return {"figure": f"{sign}{written(best.value or 0.0, FIGURES[best.figure].form)}", "note": best.text}
-    reason = next((one.not_run for one in found if one.not_run), "This audit counted nothing.")
+    reason = next((one.not_run for one in certificates if one.not_run), "This audit counted nothing.")
     reason = reason.removeprefix("No certificate: ")
     return {"figure": "No certificate", "note": reason[:1].upper() + reason[1:]}
 
@@ -71,14 +71,14 @@ def read_bench(path: Path) -> Mapping[str, Any]:
     """A result of ``edgeveil-edge bench``. Raises ``BadInput`` for anything else."""
     expected = f"A result of `edgeveil-edge bench --json` was expected in {path}"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise BadInput(f"{expected}, which cannot be read: {reason(error)}. Correct --bench.") from None
-    if not isinstance(found, dict) or "latency_ms" not in found or "verdict" not in found:
+    if not isinstance(result, dict) or "latency_ms" not in result or "verdict" not in result:
         raise BadInput(f"{expected}; this file is something else. Correct --bench.")
-    if found.get("schema") != SCHEMA:
-        raise BadInput(f"{expected}, of schema {SCHEMA}; it is of {found.get('schema')!r}. Run the benchmark again.")
-    return found
+    if result.get("schema") != SCHEMA:
+        raise BadInput(f"{expected}, of schema {SCHEMA}; it is of {result.get('schema')!r}. Run the benchmark again.")
+    return result
 
 
 def speed_facts(bench: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -117,15 +117,15 @@ def _place(machine: Mapping[str, Any]) -> str:
 
 def identities(audit: Mapping[str, Any], manifest: Mapping[str, Any], bundle: Path | None) -> list[tuple[str, str]]:
     """Hashes of the audited files and of the bundle; a file that has changed since the audit is marked."""
-    found = []
+    pairs = []
     for artefact, models in audit["speaks_of"].items():
         for model, sha256 in models.items():
             now = manifest["models"].get(model, {}).get("artefacts", {}).get(artefact, {}).get("sha256")
             stale = "" if now == sha256 else " (audited; the export now holds another file)"
-            found.append((f"{model}, {artefact}", f"sha256 {sha256}{stale}"))
+            pairs.append((f"{model}, {artefact}", f"sha256 {sha256}{stale}"))
     if bundle is not None:
-        found.append((bundle.name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
-    return found
+        pairs.append((bundle.name, f"sha256 {hashlib.sha256(_bundle_bytes(bundle)).hexdigest()}"))
+    return pairs
 
 
 def is_development(bundle: Path | None) -> bool:
@@ -254,8 +254,8 @@ def _panel(axes: Any, rows: Sequence[Row], looks: Mapping[str, tuple[str, str]],
             label="label-only (the floor)" if floor else recipe,
         )
     if missing:
-        said = ", ".join("label-only (it keeps none)" if name == "label-only" else name for name in missing)
-        axes.annotate(f"not measured: {said}", (0.02, 0.02), xycoords="axes fraction", fontsize=7)
+        names = ", ".join("label-only (it keeps none)" if name == "label-only" else name for name in missing)
+        axes.annotate(f"not measured: {names}", (0.02, 0.02), xycoords="axes fraction", fontsize=7)
     axes.locator_params(axis="x", nbins=6)
     if rows:
         axes.axvline(100 * rows[0]["chance"]["majority"], color="#b3372b", linewidth=1, linestyle="--", label="chance")
@@ -269,10 +269,10 @@ def _ends(rate: Row) -> tuple[float, float, float]:
 
 def _kept(row: Row, names: Sequence[str]) -> tuple[float, float, float] | None:
     """The mean over properties, with the mean of their ends: wider than the interval of the mean."""
-    found = [row["kept"][name] for name in names if name in row["kept"]]
-    if not found or len(found) < len(names):
+    values = [row["kept"][name] for name in names if name in row["kept"]]
+    if not values or len(values) < len(names):
         return None
-    middle, low, high = (float(np.mean([one[end] for one in found])) for end in ("correlation", "low", "high"))
+    middle, low, high = (float(np.mean([one[end] for one in values])) for end in ("correlation", "low", "high"))
     return middle, low, high
 
 

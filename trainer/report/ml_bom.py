@@ -46,14 +46,14 @@ def _check(text: str) -> None:
         from cyclonedx.schema import SchemaVersion
         from cyclonedx.validation.json import JsonStrictValidator
 
-        found = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+        error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
     except (ImportError, MissingOptionalDependencyException):
         raise BadInput(
             "A CycloneDX document is written only if it can be checked, and cyclonedx-python-lib with its JSON "
             'validation is not installed: pip install "edgeveil[cyclonedx]".'
         ) from None
-    if found is not None:
-        raise BadInput(f"The card does not fit CycloneDX 1.6 ({found.data.message}): seal the bundle again.")
+    if error is not None:
+        raise BadInput(f"The card does not fit CycloneDX 1.6 ({error.data.message}): seal the bundle again.")
 
 
 def _document(bundle: Bundle, card: Mapping[str, Any]) -> dict[str, Any]:

@@ -141,8 +141,8 @@ class Row:
 
 def kept(document: Mapping[str, Any]) -> dict[str, float]:
     """By property the correlation within y between x and x' that an audit found."""
-    found = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
-    return {one.question: one.value for one in found if one.value is not None}
+    correlations = [one for one in findings(document, SENT) if (one.name, one.figure) == ("x to x'", "correlation")]
+    return {one.question: one.value for one in correlations if one.value is not None}
 
 
 def why(document: Mapping[str, Any], recommended: Mapping[str, Any]) -> str:
@@ -241,8 +241,8 @@ def _rates(axes: Any, row: Row, *, last: bool) -> None:
         _rate(axes, right, 0.5, BAD, f"on raw samples {percent(right.value)}")
         return
     axes.axvline(100 * guess(row.audit, row.of), color=INKS[0], linestyle="--", linewidth=1, zorder=0)
-    asked = (row.audit.get("limits") or {}).get("asked", {})
-    judged = verdict(row.audit) if row.of == SENT else judge(row.audit, asked, of=row.of)
+    limits = (row.audit.get("limits") or {}).get("asked", {})
+    judged = verdict(row.audit) if row.of == SENT else judge(row.audit, limits, of=row.of)
     _rate(axes, right, 0.32, INK[judged["word"]], f"best attack {percent(right.value)}")
     fixed = fixed_accuracy(row.audit, row.of)
     axes.plot([100 * fixed], [0.75], "o", markerfacecolor="white", markeredgecolor=GREY, markersize=5)
@@ -273,13 +273,13 @@ def filled(text: str, makers: Mapping[str, Callable[[], Any]]) -> str:
     a part."""
     missing = [name for name in makers if f"<!-- recorded: {name} -->" not in text]
 
-    def made(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name = match[2]
         if name not in makers:
             raise BadInput(f"There is no table called {name}; there are {', '.join(makers)}.")
         return f"{match[1]}{makers[name]()}{match[3]}"
 
-    out = _PART.sub(made, text)
+    out = _PART.sub(replacement, text)
     if missing:
         raise BadInput(f"The page has no part for {', '.join(missing)}: put <!-- recorded: NAME --> and <!-- end -->.")
     return out

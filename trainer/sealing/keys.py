@@ -89,10 +89,10 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Raises ``BadInput`` for anything but one token's one key, and for a PIN in the address."""
         path, _, query = text.removeprefix(SCHEME).partition("?")
-        found = _attributes(path, ";", _PATH), _attributes(query, "&", _QUERY)
-        if not {"token", "serial"} & set(found[0]) or not {"object", "id"} & set(found[0]):
+        parts = _attributes(path, ";", _PATH), _attributes(query, "&", _QUERY)
+        if not {"token", "serial"} & set(parts[0]) or not {"object", "id"} & set(parts[0]):
             raise BadInput(f"Expected the token and the key on it, as {_EXAMPLE}; got {text}.")
-        return cls(text, *found)
+        return cls(text, *parts)
 
     @property
     def needs_pin(self) -> bool:
@@ -182,25 +182,25 @@ def _the_one(session: Any, address: Address, kind: Any) -> Any:
         wanted[attribute.LABEL] = address.path["object"]
     if "id" in address.path:
         wanted[attribute.ID] = address.path["id"].encode("latin-1")
-    found = list(session.get_objects(wanted))
-    if len(found) != 1:
+    objects = list(session.get_objects(wanted))
+    if len(objects) != 1:
         what = kind.name.lower().replace("_", " ")
-        raise BadInput(f"Expected one {what} at {_shown(address)}, found {len(found)}. Name it by object and id.")
-    return found[0]
+        raise BadInput(f"Expected one {what} at {_shown(address)}, found {len(objects)}. Name it by object and id.")
+    return objects[0]
 
 
 def _attributes(text: str, separator: str, known: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    attributes: dict[str, str] = {}
     for part in text.split(separator) if text else []:
         name, equals, value = part.partition("=")
         if name == "pin-value":
             raise BadInput(
                 "A PIN in an address can be seen by others: name a file with pin-source=file:FILE, or type it."
             )
-        if name not in known or not equals or name in found:
+        if name not in known or not equals or name in attributes:
             raise BadInput(f"Expected {', '.join(known)} once each in {_EXAMPLE}; got {part!r}.")
-        found[name] = unquote_to_bytes(value).decode("latin-1") if name == "id" else unquote(value)
-    return found
+        attributes[name] = unquote_to_bytes(value).decode("latin-1") if name == "id" else unquote(value)
+    return attributes
 
 
 def _shown(address: Address) -> str:
@@ -357,15 +357,15 @@ def write_runtime(
     ``version`` is another one. Raises ``BadInput`` or ``BundleRefused`` where another key signed what is at ``out``.
     """
     signer = Signer.open(key, passphrase=passphrase)
-    there = read(str(out))
+    previous = read(str(out))
     if version is None:
-        version = 1 if there is None else read_update(there, Role((signer.key,))).version + 1
+        version = 1 if previous is None else read_update(previous, Role((signer.key,))).version + 1
     data = zipapp_bytes()
     payload = {"schema": 1, "name": name, "version": version}
     payload |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    made = pack([(NOTE, signer.envelope(KIND, payload)), (FILE, data)])
-    update = read_update(made, Role((signer.key,)))  # never write what a board would refuse
-    write_atomic(str(out), made)
+    packed = pack([(NOTE, signer.envelope(KIND, payload)), (FILE, data)])
+    update = read_update(packed, Role((signer.key,)))  # never write what a board would refuse
+    write_atomic(str(out), packed)
     return update
 
 
@@ -385,9 +385,9 @@ def write_index(
     if not bundles:
         raise BadInput("At least one bundle was expected: give .veil files, the newest first.")
     signer = Signer.open(key, passphrase=passphrase)
-    there, version = read(str(out)), 1
-    if there is not None:
-        before = read_index(there, Trust([signer.key]))
+    previous, version = read(str(out)), 1
+    if previous is not None:
+        before = read_index(previous, Trust([signer.key]))
         if before.name != name:
             raise BadInput(f"{out} is the index of {before.name}, and this one is of {name}. Give another file.")
         if before.audience not in ("", audience):

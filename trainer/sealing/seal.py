@@ -327,8 +327,8 @@ def countersign(export_dir: Path, key: str | Path, *, passphrase: str | None = N
     path = folder.folder / COUNTERSIGNATURE_FILE
     fresh = Pending(path, KIND, 2, statement(data, **spoken_of(document)))
     signer = Signer.open(key, passphrase=passphrase)
-    if (there := read_part(path)) is not None:
-        envelope = parse(KIND, there)
+    if (previous := read_part(path)) is not None:
+        envelope = parse(KIND, previous)
         if envelope.payload == fresh.payload:
             verify(KIND, envelope)
             fresh.signatures.update(envelope.signatures)

@@ -88,8 +88,8 @@ class TrustFolder:
             _new_folder(folder)
         else:
             keygen(folder, passphrase=passphrase)
-            made = read_public_key(folder / PUBLIC_FILE)
-            root = Role((made._replace(name=f"root-{made.key[:8]}"),), threshold)
+            public_key = read_public_key(folder / PUBLIC_FILE)
+            root = Role((public_key._replace(name=f"root-{public_key.key[:8]}"),), threshold)
             write_atomic(folder / PUBLIC_FILE, public_key_line(root.keys[0]).encode("ascii"))
         first = root.keys[0]
         write_atomic(folder / ROOT_KEY, public_key_line(first).encode("ascii"))
@@ -111,19 +111,19 @@ class TrustFolder:
         new, file = read_public_key(key), self._in_force()
         if new.key in file.revoked:
             raise BadInput(f"The key {new.name} was revoked, and a revoked key cannot be added again. Make a new one.")
-        there = self._role_of(role)
-        if any(new.key == other.key for other in there.keys):
+        current = self._role_of(role)
+        if any(new.key == other.key for other in current.keys):
             raise BadInput(f"The key {new.name} has the role {role} already. Give another one.")
-        return self._with_role(role, Role((*there.keys, new), threshold or there.threshold), passphrase)
+        return self._with_role(role, Role((*current.keys, new), threshold or current.threshold), passphrase)
 
     def remove(
         self, key: str, *, role: str = MAKER, threshold: int | None = None, passphrase: str | None = None
     ) -> TrustFolder:
         """Take a role from a key, by its name or its first digits (8 or more); it may get it again. ``BadInput``."""
-        there = self._role_of(role)
-        gone = _named(key, there.keys, f"of the role {role}")
-        left = tuple(other for other in there.keys if other is not gone)
-        return self._with_role(role, Role(left, threshold or there.threshold), passphrase)
+        current = self._role_of(role)
+        gone = _named(key, current.keys, f"of the role {role}")
+        left = tuple(other for other in current.keys if other is not gone)
+        return self._with_role(role, Role(left, threshold or current.threshold), passphrase)
 
     def revoke(self, key: str, *, passphrase: str | None = None) -> TrustFolder:
         """Revoke a key in all its roles, for ever; as ``remove``. Root keys are replaced with ``rotate``.
@@ -209,9 +209,9 @@ class TrustFolder:
         if wanted is None:
             raise BadInput(f"Expected a policy.json at {policy}, found none.")
         read_policy(wanted, str(policy))
-        file, there = self._in_force(), read_part(self.folder / SIGNED_POLICY_FILE)
+        file, previous = self._in_force(), read_part(self.folder / SIGNED_POLICY_FILE)
         # Root keys that were replaced since may have signed the one before.
-        version = 1 + (unverified(POLICY_KIND, parse(POLICY_KIND, there))["version"] if there is not None else 0)
+        version = 1 + (unverified(POLICY_KIND, parse(POLICY_KIND, previous))["version"] if previous is not None else 0)
         document = {"schema": 1, "version": version, "policy": strict_json.loads(wanted)}
         waiting = Pending.from_payload(self.folder, POLICY_KIND, file.schema, strict_json.dumps(document))
         self._take_policy(self._signed_here(waiting, file.root.keys, passphrase))
@@ -236,9 +236,9 @@ class TrustFolder:
             waiting = {"version": self._waiting().version, "signed_by": sorted(self.pending.signatures)}
         if file is None:
             return {"schema": 1, "root": self.first.key, "pending": waiting}
-        said = payload_of(file) if file.schema == SCHEMA else {**payload_of(file), "roles": {}}
+        body = payload_of(file) if file.schema == SCHEMA else {**payload_of(file), "roles": {}}
         makers = [key._asdict() for key in file.keys]
-        return {**said, "trust_schema": file.schema, "schema": 1, "root": self.first.key, "root_role": said.get("root"),
+        return {**body, "trust_schema": file.schema, "schema": 1, "root": self.first.key, "root_role": body.get("root"),
                 "keys": makers, "pending": waiting}  # fmt: skip
 
     def _in_force(self) -> TrustFile:
@@ -277,9 +277,9 @@ class TrustFolder:
 
     def _change(self, file: TrustFile, passphrase: str | None) -> TrustFolder:
         waiting = Pending.from_payload(self.folder, KIND, file.schema, strict_json.dumps(payload_of(file)))
-        made = replace(self, pending=waiting)
+        changed = replace(self, pending=waiting)
         _check(file, self.first)
-        return made._take(made._signed_here(waiting, made._roots(), passphrase))
+        return changed._take(changed._signed_here(waiting, changed._roots(), passphrase))
 
     def _waiting(self) -> TrustFile:
         assert self.pending is not None  # noqa: S101 - its callers looked
@@ -371,11 +371,11 @@ def _role(paths: Sequence[Path]) -> Role:
 
 
 def _named(key: str, keys: Sequence[Key], what: str) -> Key:
-    found = [there for there in keys if there.name == key or (len(key) >= 8 and there.key.startswith(key))]
-    if len(found) != 1:
-        names = ", ".join(f"{there.name} ({there.key[:16]}...)" for there in keys) or "none"
+    matches = [known for known in keys if known.name == key or (len(key) >= 8 and known.key.startswith(key))]
+    if len(matches) != 1:
+        names = ", ".join(f"{known.name} ({known.key[:16]}...)" for known in keys) or "none"
         raise BadInput(f"Expected one key {what}, by name or first digits; got {key!r}. There are: {names}.")
-    return found[0]
+    return matches[0]
 
 
 def _new_folder(folder: Path) -> None:

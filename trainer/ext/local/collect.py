@@ -135,8 +135,8 @@ def project(shares: np.ndarray) -> np.ndarray:
     """The point of the simplex nearest to ``shares`` (k,) in l2 (Duchi, Shalev-Shwartz, Singer, Chandra 2008)."""
     falling = np.sort(shares)[::-1]
     excess = np.cumsum(falling) - 1.0
-    kept = np.flatnonzero(falling * np.arange(1, len(shares) + 1) > excess)[-1]
-    return np.maximum(shares - excess[kept] / (kept + 1), 0.0)
+    pivot = np.flatnonzero(falling * np.arange(1, len(shares) + 1) > excess)[-1]
+    return np.maximum(shares - excess[pivot] / (pivot + 1), 0.0)
 
 
 # What unbiased values say: a mean, a histogram, quantiles, each with 95 % intervals and how far a liar can move it.
@@ -161,11 +161,11 @@ class Estimate:
         self, kind: str, decoder: Decoder, *, categories: bool, dependent: bool, names: tuple[str, ...] = ()
     ) -> None:
         if categories == (kind == "mean"):
-            said = (
+            advice = (
                 "of a category: ask for histogram, median or quantiles" if categories else "of a vector: ask for mean"
             )
             raise BadInput(
-                f"An estimate that fits the reports was expected, and {kind} was asked for; they are {said}."
+                f"An estimate that fits the reports was expected, and {kind} was asked for; they are {advice}."
             )
         self._kind, self._decoder, self._names = kind, decoder, names
         self._cumulated = kind in _LEVELS  # a quantile's interval is that of the shares up to a category
@@ -289,8 +289,8 @@ def collect(
     if foreign:
         gate.refused["of another format"] = foreign
     if not counted:
-        said = ", ".join(f"{count} {reason}" for reason, count in gate.refused.items()) or "nothing came"
-        raise BadInput(f"Reports of {bundle.manifest.name} were expected, and none can be counted: {said}.")
+        reasons = ", ".join(f"{count} {reason}" for reason, count in gate.refused.items()) or "nothing came"
+        raise BadInput(f"Reports of {bundle.manifest.name} were expected, and none can be counted: {reasons}.")
     if counted == 1:
         raise BadInput(
             f"Reports of at least 2 devices were expected of {bundle.manifest.name}; 1 can be counted, and one is no "

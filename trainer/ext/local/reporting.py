@@ -87,14 +87,14 @@ def reporting(bundle: Bundle, name: str | None = None) -> Reporting:
             f"A bundle that promises how much one release tells was expected; {manifest.name} has no spending. Train a "
             "recipe of kind local, or one with perturber.epsilon."
         )
-    made = {stage["output"]: stage for stage in manifest.document["stages"] if "output" in stage}
-    found = {output.name: (output, stage) for output in manifest.outputs if (stage := _origin(output.tensor, made))}
-    if not found:
+    stages = {stage["output"]: stage for stage in manifest.document["stages"] if "output" in stage}
+    pairs = {output.name: (output, stage) for output in manifest.outputs if (stage := _origin(output.tensor, stages))}
+    if not pairs:
         raise BadInput(f"No output of {manifest.name} is a report: a frame with cut noise has no unbiased mean.")
-    if (name is None and len(found) > 1) or (name is not None and name not in found):
-        raise BadInput(f"One report was expected: name it with --output, one of {', '.join(found)}.")
-    output, stage = found[name or next(iter(found))]
-    worth = _decoder(bundle, output, stage, made)
+    if (name is None and len(pairs) > 1) or (name is not None and name not in pairs):
+        raise BadInput(f"One report was expected: name it with --output, one of {', '.join(pairs)}.")
+    output, stage = pairs[name or next(iter(pairs))]
+    worth = _decoder(bundle, output, stage, stages)
     classes = tuple(manifest.perturber.target_classes)
     categories = kind_of(stage).of == "share"
     names = classes if categories and len(classes) == worth.width else ()

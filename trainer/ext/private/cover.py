@@ -103,17 +103,17 @@ def unpaid(manifest: Mapping[str, Any]) -> list[str]:
 
 def section(manifest: Mapping[str, Any]) -> dict[str, Any] | None:
     """The ``training`` section of an audit: the promise, its sentence where it is ``given``; None without [private]."""
-    found = manifest.get("training")
-    if found is None:
+    claim = manifest.get("training")
+    if claim is None:
         return None
     without = unpaid(manifest)
     if without:
-        said = f"There is no guarantee for the people behind the training data: {_cover_listed(without)} without noise."
+        text = f"There is no guarantee for the people behind the training data: {_cover_listed(without)} without noise."
     else:
         covers = BUT_HEAD if HEAD in manifest["models"] else COVERS
-        given = Guarantee(found["epsilon"], found["delta"], found["unit"], found["neighbours"], covers, GIVEN, OUTSIDE)
-        said = given.sentence()
-    return {**found, "given": not without, "unpaid": without, "sentence": said}
+        given = Guarantee(claim["epsilon"], claim["delta"], claim["unit"], claim["neighbours"], covers, GIVEN, OUTSIDE)
+        text = given.sentence()
+    return {**claim, "given": not without, "unpaid": without, "sentence": text}
 
 
 def head_section(manifest: Mapping[str, Any], mechanism: str, promised: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,30 +69,30 @@ def train_encoder(
     """
     import keras
 
-    asked, steps = made.asked, made.encoder.steps
-    optimizer = keras.optimizers.Adam(asked.learning_rate)
+    settings, steps = made.asked, made.encoder.steps
+    optimizer = keras.optimizers.Adam(settings.learning_rate)
     optimizer.build(model.trainable_variables)
     mean = keras.models.clone_model(model)
     more = {} if beside is None else {"beside": beside}
     last = log.checkpoint(name, model=model, optimizer=optimizer, mean=mean, **more)
     book = log.checkpoint(f"{name}-begun")
-    kept, averaged = (last.restore() or {"steps": (0, 0)})["steps"]
-    before = max((book.restore() or {"begun": 0})["begun"], kept)
+    applied, averaged = (last.restore() or {"steps": (0, 0)})["steps"]
+    before = max((book.restore() or {"begun": 0})["begun"], applied)
     left = steps - before
 
     word = "encoder" if name == "perturber" else name
     with whole_steps() as check, progress(word, total=steps, done=before) as advance:
 
         def after(number: int) -> None:
-            nonlocal kept, averaged
-            kept += 1
+            nonlocal applied, averaged
+            applied += 1
             if before + number > steps // 2:
                 averaged += 1
                 for total, one in zip(mean.trainable_variables, model.trainable_variables, strict=True):
                     total.assign_add((one - total) / averaged)
             advance()
             if number % BLOCK == 0 or number == left:
-                last.save(steps=(kept, averaged))
+                last.save(steps=(applied, averaged))
                 check()
                 book.save(begun=before + min(number + BLOCK, left))
 
@@ -101,9 +101,9 @@ def train_encoder(
             rest = replace(made.encoder, steps=left)
             given = {"rows": rows, "optimizer": optimizer, "noise": noise, "after": after, "beside": beside}
             train(model, u, labels, loss, rest, **given)
-    if asked.average and averaged:
+    if settings.average and averaged:
         model.set_weights(mean.get_weights())
-    return {"begun": steps, "kept": kept}
+    return {"begun": steps, "kept": applied}
 
 
 # Pictures of classes or codes by the Gaussian mechanism, which a resumed run does not draw again.
@@ -119,10 +119,10 @@ def noisy_pictures(
     import tensorflow as tf
 
     pictures = tf.Variable(tf.zeros((count, *u.shape[1:])))
-    kept = log.checkpoint("pictures", pictures=SimpleNamespace(variables=[pictures]))
-    if kept.restore() is None:  # drawn once: another draw of a resumed run would have to be paid for
+    saved = log.checkpoint("pictures", pictures=SimpleNamespace(variables=[pictures]))
+    if saved.restore() is None:  # drawn once: another draw of a resumed run would have to be paid for
         pictures.assign(noisy_means(u, of, count, rows, sigma=sigma, noise=noise))
-        kept.save()
+        saved.save()
     return np.asarray(pictures.numpy())
 
 
@@ -173,10 +173,10 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         estimator.fit(rows, y)
-    said = [str(one.message) for one in warned if issubclass(one.category, UserWarning)]
+    messages = [str(one.message) for one in warned if issubclass(one.category, UserWarning)]
     if estimator.guarantee_ is None and section.random_state is None:
-        raise BadInput(f"[head]: {' '.join(said)} Raise `head.regularization`.")
-    for text in said:
+        raise BadInput(f"[head]: {' '.join(messages)} Raise `head.regularization`.")
+    for text in messages:
         say(f"[head]: {text}")
     unit = "row" if dataset.units is None else dataset.units.kind
     promised = None if estimator.guarantee_ is None else _promise(estimator.guarantee_, unit)
@@ -184,8 +184,8 @@ def fit(section: Section, dataset: Dataset, frames: Callable[[np.ndarray], np.nd
     beyond = estimator.clipped_ if section.kind == "functional-logistic" else estimator.shortened_
     facts = {"kind": section.kind, "of": section.of, "rows": len(rows), "beyond": beyond, "promise": promised}
     if section.kind == "dp-sgd":
-        made = estimator.plan_
-        facts["steps"] = {**made.claim.as_dict(), "clip": made.clip, "lot": made.lot}
+        plan = estimator.plan_
+        facts["steps"] = {**plan.claim.as_dict(), "clip": plan.clip, "lot": plan.lot}
     return Head(section.of, mechanism, weights, bias, promised), facts
 
 
@@ -193,13 +193,13 @@ def unfitted(section: Section, values: int, classes: int) -> tuple[Any, str]:
     """The estimator that the recipe asks for, of rows (n, ``values``) in the unit cube, and its mechanism in words."""
     from edgeveil.trainer.ext.private import estimators
 
-    asked = section.model_dump(exclude=set(HERE), exclude_none=True)
+    settings = section.model_dump(exclude=set(HERE), exclude_none=True)
     if section.kind == "functional-logistic":
-        asked["bounds"] = (0.0, 1.0)
+        settings["bounds"] = (0.0, 1.0)
     else:
-        asked.setdefault("data_norm", math.sqrt(values))
+        settings.setdefault("data_norm", math.sqrt(values))
     kind, words = ESTIMATORS[section.kind]
-    return getattr(estimators, kind)(**asked, classes=np.arange(classes)), words.format(**asked)
+    return getattr(estimators, kind)(**settings, classes=np.arange(classes)), words.format(**settings)
 
 
 def _units(dataset: Dataset) -> list[np.ndarray]:

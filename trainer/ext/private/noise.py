@@ -238,8 +238,8 @@ def train(
             part = chosen[start : start + made.room]
             mask = (np.arange(made.room) < len(part)).astype(np.float32)
             padded = np.resize(part, made.room) if len(part) else np.zeros(made.room, np.int64)
-            found, more = step(x[padded], tf.nest.map_structure(lambda of, at=padded: of[at], labels), mask)
-            sums = [total + np.asarray(one, np.float64) for total, one in zip(sums, found, strict=True)]
+            part_sums, more = step(x[padded], tf.nest.map_structure(lambda of, at=padded: of[at], labels), mask)
+            sums = [total + np.asarray(one, np.float64) for total, one in zip(sums, part_sums, strict=True)]
             more = [np.asarray(one, np.float64) for one in more]
             further = [total + one for total, one in zip(further, more, strict=True)] if further else more
         mean = [one.astype(np.float32) for one in noisy_mean(sums, made, noise, share=1 - share)]

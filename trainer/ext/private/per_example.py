@@ -62,8 +62,8 @@ class Clipped:
         ``inputs`` and ``labels`` (batch, ...) are tensors or structures of them; ``mask`` (batch,) is 1 for examples
         and 0 for padding.
         """
-        made = self._by_formula if self.by_formula else self._by_mapping
-        return made(inputs, labels, loss, clip, mask)
+        method = self._by_formula if self.by_formula else self._by_mapping
+        return method(inputs, labels, loss, clip, mask)
 
     def _by_formula(self, inputs: Any, labels: Any, loss: Loss, clip: float, mask: Any) -> tuple[list[Any], Any]:
         import tensorflow as tf
@@ -74,11 +74,11 @@ class Clipped:
             total = tf.reduce_sum(loss(outputs, labels))
         noted = [calls[layer.name][0] for layer in self._layers]
         slopes = tape.gradient(total, [call.tap for call in noted], unconnected_gradients="zero")
-        made = [_Product.from_call(*one) for one in zip(self._layers, noted, slopes, strict=True)]
-        norms = tf.sqrt(tf.add_n([one.squared(layer) for one, layer in zip(made, self._layers, strict=True)]))
+        products = [_Product.from_call(*one) for one in zip(self._layers, noted, slopes, strict=True)]
+        norms = tf.sqrt(tf.add_n([one.squared(layer) for one, layer in zip(products, self._layers, strict=True)]))
         shares = _shares(norms, clip, mask)
-        found = [total for one, layer in zip(made, self._layers, strict=True) for total in one.summed(layer, shares)]
-        return found, norms
+        sums = [total for one, layer in zip(products, self._layers, strict=True) for total in one.summed(layer, shares)]
+        return sums, norms
 
     def _by_mapping(self, inputs: Any, labels: Any, loss: Loss, clip: float, mask: Any) -> tuple[list[Any], Any]:
         import tensorflow as tf
@@ -275,16 +275,16 @@ def noise_for(epsilon: float, *, rate: float, steps: int, delta: float) -> Claim
     while over(low) <= 0 and low > math.log(LEAST_NOISE):
         low -= 0.5
     sigma = math.exp(optimize.brentq(over, low, high, xtol=CLOSE) if over(low) > 0 else low)
-    while (found := claim(rate=rate, sigma=sigma, steps=steps, delta=delta)).epsilon > epsilon:
+    while (claimed := claim(rate=rate, sigma=sigma, steps=steps, delta=delta)).epsilon > epsilon:
         sigma *= 1 + CLOSE
-    return found
+    return claimed
 
 
 def _bound(rate: float, sigma: float, steps: int, delta: float) -> float:
     """A bound that is quick to compute, for the search; no claim."""
     rough = 10 * (GRID if (rdp := by_rdp(rate, sigma, steps, delta)) > FINE_BELOW else FINE_GRID)
-    found = min(rdp, by_pld(rate, sigma, steps, delta, rough))
-    return max(found, 1e-9) if math.isfinite(found) else 1e9
+    bound = min(rdp, by_pld(rate, sigma, steps, delta, rough))
+    return max(bound, 1e-9) if math.isfinite(bound) else 1e9
 
 
 def _check(rate: float, steps: int, delta: float) -> None:

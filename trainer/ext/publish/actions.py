@@ -284,26 +284,26 @@ def drawn_once(file: Path, asked: Mapping[str, Statistic], cells: Cells, person:
 
 def _one(asked: Statistic, cells: Cells, person: np.ndarray) -> Record:
     rows = _rows(asked, cells, person)
-    said: Record = {"kind": asked.kind, "epsilon": asked.epsilon, "rows_each": asked.rows_each, "where": asked.where}
+    record: Record = {"kind": asked.kind, "epsilon": asked.epsilon, "rows_each": asked.rows_each, "where": asked.where}
     if isinstance(asked, Count):
-        found = geometric([len(rows)], most=asked.rows_each, epsilon=asked.epsilon)
-        return {**said, "noise": "geometric", "scale": found.scale, "within": found.within, "value": found.values[0]}
-    said["column"] = asked.column
+        noisy = geometric([len(rows)], most=asked.rows_each, epsilon=asked.epsilon)
+        return {**record, "noise": "geometric", "scale": noisy.scale, "within": noisy.within, "value": noisy.values[0]}
+    record["column"] = asked.column
     if isinstance(asked, Histogram):
         of, counts = _counted(asked, [cells[asked.column][row] for row in rows])
-        found = geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
-        bins = [{**one, "count": count} for one, count in zip(of, found.values[:-1], strict=True)]
-        said |= {"noise": "geometric", "scale": found.scale, "within": found.within}
-        return {**said, "bins": bins, "others": found.values[-1]}
-    return {**said, "noise": "Laplace", **_mean(asked, cells[asked.column], rows, person)}
+        noisy = geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
+        bins = [{**one, "count": count} for one, count in zip(of, noisy.values[:-1], strict=True)]
+        record |= {"noise": "geometric", "scale": noisy.scale, "within": noisy.within}
+        return {**record, "bins": bins, "others": noisy.values[-1]}
+    return {**record, "noise": "Laplace", **_mean(asked, cells[asked.column], rows, person)}
 
 
 def _rows(asked: Statistic, cells: Cells, person: np.ndarray) -> np.ndarray:
     """The rows that count: of each person the first ones that ``where`` allows."""
-    there = np.ones(len(person), bool)
+    allowed = np.ones(len(person), bool)
     for column, value in asked.where.items():
-        there &= np.array([cell == value for cell in cells[column]], bool)
-    rows = np.flatnonzero(there)
+        allowed &= np.array([cell == value for cell in cells[column]], bool)
+    rows = np.flatnonzero(allowed)
     order = rows[np.argsort(person[rows], kind="stable")]
     begins = np.searchsorted(person[order], person[order], side="left")
     return np.sort(order[np.arange(len(order)) - begins < asked.rows_each])
@@ -319,8 +319,8 @@ def _counted(asked: Histogram, values: Sequence[str]) -> tuple[list[Record], lis
         edges = asked.edges or []
         names = [{"from": low, "below": high} for low, high in itertools.pairwise(edges)]
         numbers = [as_number(value) for value in values]
-        found = [-1 if one is None else int(np.searchsorted(edges, float(one), "right")) - 1 for one in numbers]
-        places = [at if 0 <= at < len(names) else len(names) for at in found]
+        bins = [-1 if one is None else int(np.searchsorted(edges, float(one), "right")) - 1 for one in numbers]
+        places = [at if 0 <= at < len(names) else len(names) for at in bins]
     return names, np.bincount(np.array(places, np.int64), minlength=len(names) + 1).tolist()
 
 

@@ -45,7 +45,7 @@ def summed(question: Question, best: Scored) -> Scored:
     """The scored attack on people; ``best`` attacks rows of ``question``, whose clusters are people."""
     begun = time.perf_counter() - best.row.seconds
     whole, (setting,) = question.whole, question.settings
-    parts, said = {}, {}
+    parts, probabilities = {}, {}
     for part in ("choose", "test"):
         rows: Released = getattr(best, part)
         # Rows to choose by may be of one person in two folds.
@@ -58,11 +58,11 @@ def summed(question: Question, best: Scored) -> Scored:
         odds = np.log(np.maximum(best.sure[part], FLOOR)) - np.log(np.maximum(base, FLOOR))
         total = np.zeros((len(first), odds.shape[1]))
         np.add.at(total, person.reshape(-1), odds)
-        said[part] = special.softmax(total + np.log(np.maximum(base[first], FLOOR)), axis=1)
+        probabilities[part] = special.softmax(total + np.log(np.maximum(base[first], FLOOR)), axis=1)
         parts[part] = Released(np.empty((len(first), 0), np.float32), rows.y[first], rows.z[first])
     return score(
         replace(whole, choose=parts["choose"], test=parts["test"]),
-        said,
+        probabilities,
         name=f"{best.row.name}, summed up over linked frames",
         kind="adaptive",
         learned_on=best.row.learned_on,
@@ -101,12 +101,12 @@ _CURE = {
 def exceeded(upper: Mapping[str, float | None], asked: Attack) -> list[dict[str, Any]]:
     """The limits that upper ends do not show to be met."""
     points = [upper[name] for name in ("points", "balanced") if name in upper]
-    found = {"points": None if None in points else max(one for one in points if one is not None)}
-    found["bits"] = upper.get("bits")
+    worst = {"points": None if None in points else max(one for one in points if one is not None)}
+    worst["bits"] = upper.get("bits")
     limits = {"points": asked.points, "bits": asked.bits}
     return [
         {"limit": name, "asked": limits[name], "found": high}
-        for name, high in found.items()
+        for name, high in worst.items()
         if high is None or high > limits[name]
     ]
 
@@ -138,13 +138,13 @@ def attack(
     if asked.target is not None and y is not None:
         y_class = _classes(asked.target, y)
     published, y_class, z_class, rare = _without_rare(asked, published, y_class, z_class)
-    found = units(published, y_class, z_class)
-    _require_enough(asked, found)
+    by_unit = units(published, y_class, z_class)
+    _require_enough(asked, by_unit)
     if families is None:
         load_tensorflow()
         families = without_d_z(adversaries())
     attackers = tuple(families)
-    steps = (len(found.views) + (found.single is not None)) * len(attackers)
+    steps = (len(by_unit.views) + (by_unit.single is not None)) * len(attackers)
     with progress("attack on the publication", total=steps) as advance:
 
         def done(rows: Sequence[Row]) -> None:
@@ -154,13 +154,13 @@ def attack(
             question = _question(view, asked, seed)
             return question, run(question, seed=seed, families=attackers, done=done)
 
-        views = {name: _with_single(name, found, ran, view) for name, view in found.views.items()}
-    parts = {name: _part(*one, found.unit, asked, seed) for name, one in views.items()}
+        views = {name: _with_single(name, by_unit, ran, view) for name, view in by_unit.views.items()}
+    parts = {name: _part(*one, by_unit.unit, asked, seed) for name, one in views.items()}
     over = [{"view": name, **one} for name, part in parts.items() for one in exceeded(part["verdict"]["upper"], asked)]
     return {
         "sensitive": asked.sensitive,
         "target": asked.target,
-        "unit": found.unit,
+        "unit": by_unit.unit,
         "rows": len(published.place),
         "left_out_values": rare,
         "budget": asked.budget,
@@ -190,24 +190,24 @@ def _without_rare(
     person = published.person
     people = [len(np.unique(person[z == value])) for value in range(int(z.max()) + 1)]
     rare = np.flatnonzero(np.array(people) < FEWEST_OF_A_CLASS)
-    kept = np.flatnonzero(~np.isin(z, rare))
-    numbers, z = np.unique(z[kept], return_inverse=True)
+    frequent = np.flatnonzero(~np.isin(z, rare))
+    numbers, z = np.unique(z[frequent], return_inverse=True)
     if len(numbers) < 2:
         raise BadInput(
             f'attack.sensitive = "{asked.sensitive}": two values at least were expected that {FEWEST_OF_A_CLASS} '
             f"people have each; there is {len(numbers) or 'none'}. Name another column, or leave out [attack]."
         )
-    return published.take(kept), y[kept], z.reshape(-1), len(rare)
+    return published.take(frequent), y[frequent], z.reshape(-1), len(rare)
 
 
 def _require_enough(asked: Attack, found: Units) -> None:
     rows = found.views["columns"][1]
-    for there, fewest, what in ((len(rows), FEWEST_ROWS, "rows"), (units_of(rows), FEWEST_UNITS, "people")):
+    for count, fewest, what in ((len(rows), FEWEST_ROWS, "rows"), (units_of(rows), FEWEST_UNITS, "people")):
         needed = -(-fewest * FOLDS // (FOLDS - 1)) + 1  # the smallest of the parts to learn on lacks a fold
-        if there < needed:
+        if count < needed:
             raise BadInput(
                 f'An attack on "{asked.sensitive}" needs {needed} {"people" if found.unit == "person" else what} at '
-                f"least; there are {there}, and hundreds are needed to show that little can be read. Publish more, or "
+                f"least; there are {count}, and hundreds are needed to show that little can be read. Publish more, or "
                 "leave out [attack]: the card says so."
             )
 
@@ -231,19 +231,19 @@ def _with_single(name: str, found: Units, ran: Any, view: View) -> tuple[Questio
 
 
 def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> dict[str, Any]:
-    found = summed_up(question, ran, seed=seed, curve=False)
+    summary = summed_up(question, ran, seed=seed, curve=False)
     test = question.whole.test
     clusters = {"kind": "person", "test": units_of(test)} if unit == "row" and test.cluster is not None else None
     limits = {"attack_points": asked.points, "bits": asked.bits}
     data = {"sensitive": asked.sensitive, "rows": {"test": len(test)}, "clusters": clusters}
-    findings = [one.as_json() for one in attacked(found, asked.sensitive)]
+    findings = [one.as_json() for one in attacked(summary, asked.sensitive)]
     return {
         "units": len(test),
-        "chance": plain(found.chance._asdict())["majority"],
-        "best": _kept(found.worst_adaptive),
-        "adversaries": [_kept(row) for row in found.rows],
-        "not_run": [left._asdict() for left in found.not_run],
-        "warnings": list(found.warnings),
+        "chance": plain(summary.chance._asdict())["majority"],
+        "best": _kept(summary.worst_adaptive),
+        "adversaries": [_kept(row) for row in summary.rows],
+        "not_run": [left._asdict() for left in summary.not_run],
+        "warnings": list(summary.warnings),
         "verdict": judge({"findings": findings, "data": data}, limits),
     }
 
@@ -310,15 +310,15 @@ def attack_files(
     names; ``people``, ``outputs`` and ``records`` as ``read`` and ``copies`` take them. Raises ``BadInput``, and
     ``LimitNotMet`` where attacks may learn more than the plan allows.
     """
-    asked = plan.attack
-    if asked is None:
+    settings = plan.attack
+    if settings is None:
         return None
     published = read(files, plan, people, outputs)
-    z = [labels[asked.sensitive][row] for row in published.place]
-    y = None if asked.target is None else [labels[asked.target][row] for row in published.place]
-    found = attack(published, z, asked, y=y, copies=copies(published, records))
-    require(found)
-    return found
+    z = [labels[settings.sensitive][row] for row in published.place]
+    y = None if settings.target is None else [labels[settings.target][row] for row in published.place]
+    document = attack(published, z, settings, y=y, copies=copies(published, records))
+    require(document)
+    return document
 
 
 # What a statement says beyond its columns: who is still alone, numbers with noise, and what can be read of people.
@@ -344,14 +344,14 @@ def rest_of_statement(
 
     Raises ``BadInput``, and ``LimitNotMet`` where attacks may learn more than the plan allows.
     """
-    asked, unit = plan.attack, plan.anonymity.unit
+    settings, unit = plan.attack, plan.anonymity.unit
     if drawn is None:
         statistics = released(plan.statistics, cells, person, unit=unit)
     else:
         statistics = drawn_once(drawn, plan.statistics, cells, person, unit=unit)
     place = (np.cumsum(shown.rows) - 1)[rows]  # of a written row among those that may be shown
     written = {name: values[place] for name, values in shown.labels.items()}
-    named = [] if asked is None else [name for name in (asked.sensitive, asked.target) if name is not None]
+    named = [] if settings is None else [name for name in (settings.sensitive, settings.target) if name is not None]
     labels = {name: [cells[name][row] for row in rows] for name in named}
     return {
         "unique_after": round(unique_shown(written, person[rows]), 3),

@@ -139,8 +139,8 @@ class Opened:
     def require_fit(self, uri: str) -> None:
         """Raise ``BadInput`` where none of the first frames can be perturbed."""
         with _Machine(self, uri) as machine:
-            made, dropped = machine.perturbed(range(min(FIRST, machine.source.size or FIRST)))
-        if not made:
+            frames, dropped = machine.perturbed(range(min(FIRST, machine.source.size or FIRST)))
+        if not frames:
             wanted = expected(self.manifest.input, self.manifest.capture)
             raise BadInput(
                 f"The first frames cannot be perturbed ({', '.join(dropped) or 'there are none'}): this bundle takes "
@@ -151,8 +151,8 @@ class Opened:
         file = self.manifest.privacy.file
         if file is None:
             return None
-        found = audits_of(strict_json.loads(self.bundle.members[file]), self.perturber.artefact, CPU, current_place())
-        return (found[0].get("verdict") or {}).get("word") if found else None
+        audits = audits_of(strict_json.loads(self.bundle.members[file]), self.perturber.artefact, CPU, current_place())
+        return (audits[0].get("verdict") or {}).get("word") if audits else None
 
 
 def _require_single_frames(manifest: Manifest) -> None:
@@ -191,8 +191,8 @@ def perturbed(
     function, missing = f"{__name__}:work_chunk", [number for number in range(chunks) if number not in files]
     waiting = [Job(f"chunk {number}", function, {**fixed, "number": number}) for number in missing]
     dropped: Counter[str] = Counter()
-    there = sum(len(np.load(path, mmap_mode="r")) for path in files.values())
-    lost = rows - there - sum(min(chunk_rows, rows - number * chunk_rows) for number in missing)
+    present = sum(len(np.load(path, mmap_mode="r")) for path in files.values())
+    lost = rows - present - sum(min(chunk_rows, rows - number * chunk_rows) for number in missing)
     with engine_of(wanted.engine, wanted.jobs) as run:
         for answer in _answers(run, waiting, done=len(files)):
             files[answer["number"]] = work / answer["file"]
@@ -264,12 +264,12 @@ def work_chunk(
     machine = _machine(Path(bundle), sealed, Path(trust), artefact, uri)
     begin = number * chunk_rows
     wanted = np.load(Path(work) / FRAMES, mmap_mode="r")[begin : begin + chunk_rows].tolist()
-    made, dropped = machine.perturbed([frame for frame in wanted if frame >= 0])
+    frames, dropped = machine.perturbed([frame for frame in wanted if frame >= 0])
     row_of = {frame: begin + place for place, frame in enumerate(wanted)}
-    chunk = np.empty(len(made), machine.opened.records)
-    chunk[ROW] = [row_of[one.index] for one in made]
-    for output in machine.opened.outputs if made else ():
-        chunk[output.column] = np.stack([one.outputs[output.column] for one in made])
+    chunk = np.empty(len(frames), machine.opened.records)
+    chunk[ROW] = [row_of[one.index] for one in frames]
+    for output in machine.opened.outputs if frames else ():
+        chunk[output.column] = np.stack([one.outputs[output.column] for one in frames])
     data = io.BytesIO()
     np.save(data, chunk)
     path = Path(work) / f"chunk-{number:05d}-{hashlib.sha256(data.getvalue()).hexdigest()}.npy"
@@ -296,11 +296,11 @@ class _Machine(Source):
 
     def perturbed(self, numbers: Sequence[int]) -> tuple[list[PerturbedFrame], dict[str, int]]:
         """The frames of these ``numbers``, which rise, and why others were dropped."""
-        made: list[PerturbedFrame] = []
+        frames: list[PerturbedFrame] = []
         self._numbers = deque(numbers)
         capture = None if self.blocks else Capture(self.opened.manifest)
-        summary = perturb_all(self, self.opened.perturber, made.append, capture=capture, emit_set=made.extend)
-        return made, summary.dropped
+        summary = perturb_all(self, self.opened.perturber, frames.append, capture=capture, emit_set=frames.extend)
+        return frames, summary.dropped
 
     def next(self) -> RawFrame | None:
         """The next frame, None after the last. Raises ``FrameDropped``."""

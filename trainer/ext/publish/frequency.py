@@ -40,8 +40,8 @@ class Classes(NamedTuple):
 
     def of(self, people: np.ndarray) -> Classes:
         """The same for some people (mask) alone."""
-        there = people[self.person]
-        return Classes(numbered(self.number[there], len(self)), self.person[there])
+        members = people[self.person]
+        return Classes(numbered(self.number[members], len(self)), self.person[members])
 
 
 @dataclass(frozen=True)
@@ -136,9 +136,9 @@ def numbered(key: np.ndarray, size: int) -> np.ndarray:
     """Numbers 0 to n - 1, without gaps, of the n different values of ``key``, all below ``size``."""
     if size > 8 * len(key):
         return np.unique(key, return_inverse=True)[1]
-    there = np.zeros(size, np.int64)
-    there[key] = 1
-    return (np.cumsum(there) - 1)[key]
+    present = np.zeros(size, np.int64)
+    present[key] = 1
+    return (np.cumsum(present) - 1)[key]
 
 
 def _mixed(keys: np.ndarray, by: int) -> np.ndarray:
@@ -186,51 +186,51 @@ class Criteria:
         Suppression: classes (10, 10) and (12, 0) need 12 people suppressed for an entropy l of 2, and joined all 32.
         The link ``none`` with several rows a person: the people of two joined classes are no mixture of both.
         """
-        asked = [name for name, one in self.sensitive.items() if one.entropy_l is not None or one.t is not None]
-        if not asked:
+        names = [name for name, one in self.sensitive.items() if one.entropy_l is not None or one.t is not None]
+        if not names:
             return
         if budget > 0:
             raise BadInput(
-                f'Entropy l-diversity and t-closeness of "{asked[0]}" are not monotone under suppression, so no search '
+                f'Entropy l-diversity and t-closeness of "{names[0]}" are not monotone under suppression, so no search '
                 f"for them is exact: set `suppress` to 0 (it is {budget}), or ask for a distinct l."
             )
         if frequencies.link == "none" and len(frequencies.person) > len(frequencies.weight):
             raise BadInput(
-                f'Entropy l-diversity and t-closeness of "{asked[0]}" are not monotone where rows of one person are '
+                f'Entropy l-diversity and t-closeness of "{names[0]}" are not monotone where rows of one person are '
                 'counted once and not linked: publish one row a person or link = "person", or ask for a distinct l.'
             )
 
     def measured(self, frequencies: Frequencies, classes: Classes) -> dict[str, np.ndarray]:
         """``k`` and, for each that is asked, ``NAME.distinct_l``, ``.entropy_l`` and ``.t``: a value for each class."""
         weight = frequencies.weight[classes.person]
-        found = {"k": np.bincount(classes.number, weights=weight, minlength=len(classes)).astype(np.int64)}
-        for name, asked in self.sensitive.items():
+        measures = {"k": np.bincount(classes.number, weights=weight, minlength=len(classes)).astype(np.int64)}
+        for name, criterion in self.sensitive.items():
             values = frequencies.sensitive[name]
-            size = asked.levels.size(0)
+            size = criterion.levels.size(0)
             cells = np.bincount(
                 classes.number * size + values[classes.person], weights=weight, minlength=len(classes) * size
             ).reshape(len(classes), size)
-            there = cells if asked.gone is None else np.delete(cells, asked.gone, axis=1)
-            if asked.distinct_l is not None:
-                found[f"{name}.distinct_l"] = (there > 0).sum(axis=1)
-            if asked.entropy_l is not None:
-                found[f"{name}.entropy_l"] = entropy_l(there)
-            if asked.t is not None:
+            counts = cells if criterion.gone is None else np.delete(cells, criterion.gone, axis=1)
+            if criterion.distinct_l is not None:
+                measures[f"{name}.distinct_l"] = (counts > 0).sum(axis=1)
+            if criterion.entropy_l is not None:
+                measures[f"{name}.entropy_l"] = entropy_l(counts)
+            if criterion.t is not None:
                 everyone = np.bincount(values, weights=frequencies.weight, minlength=size)
-                found[f"{name}.t"] = closeness(cells, everyone, asked.distance, asked.levels)
-        return found
+                measures[f"{name}.t"] = closeness(cells, everyone, criterion.distance, criterion.levels)
+        return measures
 
     def failing(self, frequencies: Frequencies, classes: Classes) -> np.ndarray:
         """Mask (classes,) of those that do not have what is asked."""
-        found = self.measured(frequencies, classes)
-        failing = found["k"] < self.k
-        for name, asked in self.sensitive.items():
-            if asked.distinct_l is not None:
-                failing |= found[f"{name}.distinct_l"] < asked.distinct_l
-            if asked.entropy_l is not None:
-                failing |= found[f"{name}.entropy_l"] < asked.entropy_l - _ROUNDING
-            if asked.t is not None:
-                failing |= found[f"{name}.t"] > asked.t + _ROUNDING
+        measures = self.measured(frequencies, classes)
+        failing = measures["k"] < self.k
+        for name, criterion in self.sensitive.items():
+            if criterion.distinct_l is not None:
+                failing |= measures[f"{name}.distinct_l"] < criterion.distinct_l
+            if criterion.entropy_l is not None:
+                failing |= measures[f"{name}.entropy_l"] < criterion.entropy_l - _ROUNDING
+            if criterion.t is not None:
+                failing |= measures[f"{name}.t"] > criterion.t + _ROUNDING
         return failing
 
 

@@ -273,23 +273,23 @@ def generalise(
         raise BadInput(
             f"`suppress` is {budget} of {people} people, and at least k = {criteria.k} must stay: allow fewer."
         )
-    for name, asked in criteria.sensitive.items():
-        if max(asked.distinct_l or 0, asked.entropy_l or 0) > len(np.unique(sensitive[name])):
+    for name, criterion in criteria.sensitive.items():
+        if max(criterion.distinct_l or 0, criterion.entropy_l or 0) > len(np.unique(sensitive[name])):
             raise BadInput(f'"{name}" has fewer different values than the l that is asked for: ask for less.')
     frequencies = Frequencies.of(
         link, [one.levels for one in columns], [one.codes for one in columns], person, sensitive
     )
     if method == "mondrian":
         return _mondrian(columns, frequencies, person, criteria, budget)
-    found = search(frequencies, criteria, budget=budget)
-    if not found.minimal:
+    result = search(frequencies, criteria, budget=budget)
+    if not result.minimal:
         raise BadInput(
             f"No generalisation meets the criteria: with every column at *, {_lacks(frequencies, criteria)}."
         )
     best = min(
-        (_at(columns, frequencies, person, node, criteria, budget) for node in found.minimal), key=_order(columns)
+        (_at(columns, frequencies, person, node, criteria, budget) for node in result.minimal), key=_order(columns)
     )
-    facts = {"nodes": found.nodes, "nodes_checked": found.checked, "minimal_nodes": len(found.minimal)}
+    facts = {"nodes": result.nodes, "nodes_checked": result.checked, "minimal_nodes": len(result.minimal)}
     return Generalised(best.rows, best.labels, best.losses, best.suppressed, {**best.facts, **facts})
 
 
@@ -337,6 +337,6 @@ def _weighted(losses: Sequence[float], columns: Sequence[Column]) -> float:
 
 def _lacks(frequencies: Frequencies, criteria: Criteria) -> str:
     top = tuple(len(levels) - 1 for levels in frequencies.levels)
-    found = criteria.measured(frequencies, frequencies.classes(top))
-    worst = {name: (values.max() if name.endswith(".t") else values.min()) for name, values in found.items()}
+    measures = criteria.measured(frequencies, frequencies.classes(top))
+    worst = {name: (values.max() if name.endswith(".t") else values.min()) for name, values in measures.items()}
     return "the worst class has " + ", ".join(f"{name} = {value:.4g}" for name, value in worst.items())

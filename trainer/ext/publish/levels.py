@@ -264,8 +264,8 @@ class Prefixes(Rungs):
         """As ``Rungs``."""
         if len(value) != self.length or not value.isalnum():
             return None
-        kept = [(value[:keep] + ANY * (self.length - keep), float(self.alphabet) ** -keep) for keep in self.keep]
-        return [(value, 0.0), *kept, (ANY, 1.0)]
+        prefixes = [(value[:keep] + ANY * (self.length - keep), float(self.alphabet) ** -keep) for keep in self.keep]
+        return [(value, 0.0), *prefixes, (ANY, 1.0)]
 
 
 class Tree(Rungs):
@@ -357,11 +357,11 @@ class Levels:
 
 def rungs_of(hierarchy: Hierarchy, values: Iterable[str]) -> dict[str, list[Rung] | None]:
     """The rungs of each value. An empty cell that the hierarchy does not cover is a leaf of its own, below ``*``."""
-    found = {value: hierarchy.rungs(value) for value in values}
-    if GONE in found and found[GONE] is None:
-        height = max((len(one) for one in found.values() if one is not None), default=2)
-        found[GONE] = [(GONE, 0.0)] * (height - 1) + [(ANY, 1.0)]
-    return found
+    by_value = {value: hierarchy.rungs(value) for value in values}
+    if GONE in by_value and by_value[GONE] is None:
+        height = max((len(one) for one in by_value.values() if one is not None), default=2)
+        by_value[GONE] = [(GONE, 0.0)] * (height - 1) + [(ANY, 1.0)]
+    return by_value
 
 
 def place_of(hierarchy: Hierarchy, value: str) -> float | str:
@@ -385,10 +385,10 @@ def encode(column: str, values: Sequence[str], hierarchy: Hierarchy) -> tuple[np
                 f'Column "{column}", row {first[at] + 1}: its hierarchy of {hierarchy.kind} does not cover the value '
                 "there. Add it to the plan (dates to its `formats`, words for no value to `missing`), or drop the row."
             )
-    found = [rung for rung in rungs if rung is not None]
+    covered = [rung for rung in rungs if rung is not None]
     places = [place_of(hierarchy, str(value)) for value in distinct]
     order = np.array(sorted(range(len(places)), key=lambda at: places[at]))
-    return _coded(raw, order, found, np.array(places) if hierarchy.ordered else None)
+    return _coded(raw, order, covered, np.array(places) if hierarchy.ordered else None)
 
 
 def _coded(

@@ -105,11 +105,11 @@ class Plan:
         columns = {
             name: _tagged(table, ACTIONS, "action", f'{path}: column "{name}"') for name, table in tables.items()
         }
-        asked = document.get("statistics", {})
-        if not isinstance(asked, dict) or not all(isinstance(table, dict) for table in asked.values()):
+        entries = document.get("statistics", {})
+        if not isinstance(entries, dict) or not all(isinstance(table, dict) for table in entries.values()):
             raise BadInput(f"{path}: `statistics` was expected to be a table [statistics.NAME] for each.")
         statistics = {
-            name: _tagged(table, KINDS, "kind", f'{path}: statistic "{name}"') for name, table in asked.items()
+            name: _tagged(table, KINDS, "kind", f'{path}: statistic "{name}"') for name, table in entries.items()
         }
         attack = _checked(Attack, document["attack"], f"{path}: attack") if "attack" in document else None
         frames = _checked(Frames, document["frames"], f"{path}: frames") if "frames" in document else None
@@ -128,25 +128,25 @@ class Plan:
 
     def require_columns(self, table: Iterable[str]) -> None:
         """Raise ``BadInput`` for a column that came later than the plan, or that the table does not have."""
-        there = list(table)
-        for name in there:
+        names = list(table)
+        for name in names:
             if name not in self.columns:
                 raise BadInput(
                     f'The table has a column "{name}" that the plan does not know. Write what becomes of it.'
                 )
         for name in self.columns:
-            if name not in there:
-                raise BadInput(f'The plan has a column "{name}"{nearest(name, there)} that the table does not have.')
+            if name not in names:
+                raise BadInput(f'The plan has a column "{name}"{nearest(name, names)} that the table does not have.')
 
     def _check(self, path: Path) -> None:
-        asked = self.anonymity
+        rules = self.anonymity
         if self.frames is not None and self.frames.key not in self.of(Drop):
             raise BadInput(
                 f'{path}: `frames.key` names the column that says which frame is a row\'s, with the action "drop"; '
                 f'"{self.frames.key}" is none.'
             )
         self._check_attack(path)
-        if asked.link == "rows":
+        if rules.link == "rows":
             for name, one in self.statistics.items():
                 if one.rows_each > 1:
                     raise BadInput(
@@ -154,23 +154,23 @@ class Plan:
                     )
         if not self.of(Quasi):
             raise BadInput(f'{path}: no column has the action "quasi". Say which ones others may know of a person.')
-        if asked.link == "rows":
+        if rules.link == "rows":
             if vaulted := [name for name, one in self.of(Pseudonym).items() if one.mode == "vault"]:
                 raise BadInput(
                     f'{path}: "{vaulted[0]}" links the rows of a person, and k counts people: set anonymity.people = '
                     f'"{vaulted[0]}" and link = "person".'
                 )
             return
-        whose = self.columns.get(asked.people or "")
-        wanted = Pseudonym if asked.link == "person" else Drop
+        whose = self.columns.get(rules.people or "")
+        wanted = Pseudonym if rules.link == "person" else Drop
         if not isinstance(whose, wanted):
             raise BadInput(
-                f'{path}: link = "{asked.link}" takes a column of people with the action "{wanted.__name__.lower()}"; '
-                f'"{asked.people}" has {whose.action if whose else "none: there is no such column"}.'
+                f'{path}: link = "{rules.link}" takes a column of people with the action "{wanted.__name__.lower()}"; '
+                f'"{rules.people}" has {whose.action if whose else "none: there is no such column"}.'
             )
         if isinstance(whose, Pseudonym) and whose.mode != "vault":
             raise BadInput(
-                f'{path}: "{asked.people}" says who people are: set mode = "vault". A stateless pseudonym of a person '
+                f'{path}: "{rules.people}" says who people are: set mode = "vault". A stateless pseudonym of a person '
                 "can never be erased, for the key's holder may try every name."
             )
 
@@ -250,13 +250,13 @@ def statement_document(
     names = [column.name for column in columns]
     alone = sorted(uniqueness(raw, names), key=lambda pair: (len(pair[0]), -pair[1]))
     by_count = [[pair for pair in alone if len(pair[0]) == count][:MOST_SHOWN] for count in (1, 2, 3)]
-    asked = plan.anonymity
+    settings = plan.anonymity
     return {
         "schema": 2,
         "kind": "publication",
         "plan_sha256": plan.sha256,
-        "link": asked.link,
-        "asked": {"k": asked.k, "suppress": asked.suppress, **_asked(plan)},
+        "link": settings.link,
+        "asked": {"k": settings.k, "suppress": settings.suppress, **_asked(plan)},
         "found": {name: round(value, 6) for name, value in found.items()},
         "suppressed_people": 5 * round(shown.suppressed / 5),
         "generalised": dict(shown.facts),
@@ -300,5 +300,5 @@ def formulas(columns: Mapping[str, Sequence[str]]) -> list[str]:
     """What is to be said of cells that a spreadsheet runs; nothing where there is none."""
     texts = (text for name, cells in columns.items() for text in (name, *cells))
     many = sum(text[:1] in "=+-@\t\r" and as_number(text) is None for text in texts if text)
-    said = "may be run as formulas by a spreadsheet, for they begin with =, +, - or @: import them as text."
-    return [f"{counted(many, 'cell')} {said}"] if many else []
+    warning = "may be run as formulas by a spreadsheet, for they begin with =, +, - or @: import them as text."
+    return [f"{counted(many, 'cell')} {warning}"] if many else []

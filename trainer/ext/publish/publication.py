@@ -107,14 +107,14 @@ def _frames(columns: Sequence[str]) -> str:
 
 def type_of(values: Sequence[str]) -> str:
     """``number``, ``date``, ``text``, ``prose`` where some cell is a sentence or long, or ``empty``."""
-    there = {value for value in values if value.strip()}
-    if not there:
+    filled = {value for value in values if value.strip()}
+    if not filled:
         return "empty"
-    if all(as_number(value) is not None for value in there):
+    if all(as_number(value) is not None for value in filled):
         return "number"
-    if all(as_date(value) is not None for value in there):
+    if all(as_date(value) is not None for value in filled):
         return "date"
-    return "prose" if any(is_prose(value) for value in there) else "text"
+    return "prose" if any(is_prose(value) for value in filled) else "text"
 
 
 def is_prose(value: str) -> bool:
@@ -197,25 +197,25 @@ class Prepared:
         columns = [
             Column(name, *encode(name, cells[name], one.hierarchy), one.weight) for name, one in plan.of(Quasi).items()
         ]
-        values, asked = {}, {}
+        values, criteria = {}, {}
         for name, one in plan.of(Sensitive).items():
             values[name], levels = sensitive_values(name, cells[name], one, person)
             gone = next((code for code, cell in zip(values[name][person], cells[name], strict=True) if not cell), None)
             gone = None if one.count_missing else gone
-            asked[name] = Asked(levels, one.distinct_l, one.entropy_l, one.t, one.distance, gone)
-        return cls(plan, cells, names, person, columns, Criteria(plan.anonymity.k, asked), values)
+            criteria[name] = Asked(levels, one.distinct_l, one.entropy_l, one.t, one.distance, gone)
+        return cls(plan, cells, names, person, columns, Criteria(plan.anonymity.k, criteria), values)
 
     def generalised(self, *, suppressed: int = 0) -> Generalised:
         """As ``generalise``, by the plan, of whose people so many were ``suppressed`` before."""
-        asked = self.plan.anonymity
+        settings = self.plan.anonymity
         return generalise(
             self.columns,
-            link=asked.link,
+            link=settings.link,
             person=self.person,
             sensitive=self.sensitive,
             criteria=self.criteria,
-            budget=asked.suppress - suppressed,
-            method=asked.method,
+            budget=settings.suppress - suppressed,
+            method=settings.method,
         )
 
     def frequencies(self) -> Frequencies:
@@ -245,13 +245,13 @@ def publish(
         rows = rows[shown.rows[rows]]
         with vault.change() if vault is not None else nullcontext():
             names = {name: [column[row] for row in rows] for name, column in prepared.names.items()}
-            made = pseudonymise(plan, names, key, recipient, vault)
+            pseudonyms = pseudonymise(plan, names, key, recipient, vault)
             file = folder / f"table{table.suffix.lower()}"
-            table_files.write(file, published_columns(prepared, shown, made.columns, rows))
-            found = reader.found(file, plan, prepared.person[rows].tolist())
-            reader.require(plan, found)
+            table_files.write(file, published_columns(prepared, shown, pseudonyms.columns, rows))
+            measures = reader.found(file, plan, prepared.person[rows].tolist())
+            reader.require(plan, measures)
             digest = hashlib.sha256(file.read_bytes()).hexdigest()
-            document = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
+            document = statement.statement_document(prepared.frequencies(), plan, shown, measures, prepared.columns)
             document["limits"] += statement.formulas(reader.columns_of([file]))
             document |= {"recipient": recipient, "table": {"file": file.name, "sha256": digest, "rows": len(rows)}}
             document |= rest_of_statement(plan, prepared.cells, prepared.person, shown, [file], rows)
@@ -262,7 +262,7 @@ def publish(
             _sync(file)
             if vault is not None:
                 title = hashlib.sha256(text.encode()).hexdigest()
-                vault.record({Publication(title, scope): salts for scope, salts in made.salts.items()})
+                vault.record({Publication(title, scope): salts for scope, salts in pseudonyms.salts.items()})
     return document
 
 

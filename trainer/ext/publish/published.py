@@ -80,12 +80,12 @@ def read(
     for file in files:
         texts = reader.columns_of([file], names)
         count = len(next(iter(texts.values())))
-        there = rows[(rows >= begin) & (rows < begin + count)] - begin
+        drawn = rows[(rows >= begin) & (rows < begin + count)] - begin
         for name, cells in texts.items():
-            columns[name] += [cells[row] for row in there]
+            columns[name] += [cells[row] for row in drawn]
         for one in outputs:
             cells = table_files.parquet().read_table(file, columns=[one.column]).column(0).to_pylist()
-            frames[one.column].append(_values(one, [cells[row] for row in there]))
+            frames[one.column].append(_values(one, [cells[row] for row in drawn]))
         begin += count
     return Published(
         rows,

@@ -250,11 +250,11 @@ class _Publishing:
             may = paid(wanted.ledger, opened.perturber.price, unit, _people(prepared, rows))
             with self._vault.change() if self._vault is not None else nullcontext():
                 names = {name: [column[row] for row in rows] for name, column in prepared.names.items()}
-                made = pseudonymise(plan, names, self._key, wanted.recipient, self._vault)
+                pseudonyms = pseudonymise(plan, names, self._key, wanted.recipient, self._vault)
                 if self._vault is not None:
-                    for scope, salts in made.salts.items():
+                    for scope, salts in pseudonyms.salts.items():
                         self._vault.under_way.note(state["id"], scope.field, salts)
-            write_atomic(self._work / PSEUDONYMS, json.dumps(made.columns).encode())
+            write_atomic(self._work / PSEUDONYMS, json.dumps(pseudonyms.columns).encode())
             with atomic_path(self._work / FRAMES) as temporary:  # last: these two are all that passes need
                 np.save(temporary, np.where(may, self._frame[rows], -1))
         except BaseException:
@@ -267,22 +267,22 @@ class _Publishing:
         """Everything but the end: ``publication.json``, and the salts of the vault whose pseudonyms are in it."""
         wanted, opened, plan = self._wanted, self._opened, self._plan
         place = np.full(len(prepared.person), -1)  # of each table row among the frames of all chunks
-        there = np.concatenate([np.load(path, mmap_mode="r")[ROW] for path in chunks])
-        place[rows[there]] = np.arange(len(there))
-        if len(there) < len(rows):
+        arrived = np.concatenate([np.load(path, mmap_mode="r")[ROW] for path in chunks])
+        place[rows[arrived]] = np.arange(len(arrived))
+        if len(arrived) < len(rows):
             shown = _without_dropped(prepared, shown, place >= 0)
         order = row_order(self._key, wanted.recipient, f"{plan.text}{state['archive']}".encode(), len(place))
         order = order[shown.rows[order]]
         at = np.argsort(rows)[np.searchsorted(np.sort(rows), order)].tolist()  # of each among ``rows``
-        kept = json.loads((self._work / PSEUDONYMS).read_bytes())
-        pseudonyms = {name: [column[number] for number in at] for name, column in kept.items()}
+        stored = json.loads((self._work / PSEUDONYMS).read_bytes())
+        pseudonyms = {name: [column[number] for number in at] for name, column in stored.items()}
         parts = self._write_parts(published_columns(prepared, shown, pseudonyms, order), place[order], chunks)
         paths = [self._out / part["name"] for part in parts]
         linking = [plan.anonymity.people] if plan.anonymity.link == "person" else []
         read = reader.columns_of(paths, [*plan.of(Quasi), *plan.of(Sensitive), *map(str, linking)])
-        found = reader.measured(read, plan, prepared.person[order].tolist())  # an independent reader
-        reader.require(plan, found)
-        raw = statement.statement_document(prepared.frequencies(), plan, shown, found, prepared.columns)
+        measures = reader.measured(read, plan, prepared.person[order].tolist())  # an independent reader
+        reader.require(plan, measures)
+        raw = statement.statement_document(prepared.frequencies(), plan, shown, measures, prepared.columns)
         document = {
             "format": FORMATS[-1],
             "kind": KIND,
@@ -291,7 +291,7 @@ class _Publishing:
             "archive": state["archive"],
             "pipeline_hash": opened.pipeline_hash(),
             "bundle": opened.facts(),
-            "dropped": len(rows) - len(there),
+            "dropped": len(rows) - len(arrived),
             "frames": [{**one._asdict(), "shape": list(one.shape)} for one in opened.outputs],
             "rows": len(order),
             "anonymity": {
@@ -364,9 +364,9 @@ class _Publishing:
         Linked people are called by their pseudonyms, as in the parts; all others, and those who were left out, by
         numbers.
         """
-        asked, names = self._plan.anonymity, dict[int, str]()
-        if asked.link == "person":
-            names = dict(zip(prepared.person[order].tolist(), pseudonyms[str(asked.people)], strict=True))
+        settings, names = self._plan.anonymity, dict[int, str]()
+        if settings.link == "person":
+            names = dict(zip(prepared.person[order].tolist(), pseudonyms[str(settings.people)], strict=True))
         capture = Capture(self._opened.manifest)
         with open_frames(self._uri, self._opened.manifest) as source:
             for who in prepared.person[np.argsort(self._frame)].tolist():
@@ -394,9 +394,9 @@ class _Publishing:
             data = card(document).encode()
             write_atomic(self._out / name, data)
             cards.append({"name": name, "sha256": hashlib.sha256(data).hexdigest()})
-        said = {**document, "cards": cards}
-        text = json.dumps(said, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
-        write_atomic(self._out / SIGNED, self._signer.envelope(KIND, said))
+        signed = {**document, "cards": cards}
+        text = json.dumps(signed, indent=1, sort_keys=True, allow_nan=False).encode() + b"\n"
+        write_atomic(self._out / SIGNED, self._signer.envelope(KIND, signed))
         title = hashlib.sha256(text).hexdigest()
         if self._vault is not None and not self._vault.has(title):
             with self._vault.change():
@@ -404,7 +404,7 @@ class _Publishing:
                 self._vault.under_way.done(publication)
         write_atomic(self._out / DOCUMENT, text)
         shutil.rmtree(self._work)
-        return said
+        return signed
 
     def _undo(self, state: State) -> None:
         """Delete what was written, and from the vault who came into it: it was sent to no one."""

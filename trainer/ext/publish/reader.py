@@ -39,11 +39,11 @@ def measured(columns: Mapping[str, Sequence[str]], plan: Plan, people: Sequence[
     whose: Sequence[Person] = columns[str(plan.anonymity.people)] if linked else people
     classes = alike([columns[name] for name in plan.of(Quasi)], whose, linked=linked)
     worst = {"k": float(min(map(len, classes), default=0))}
-    for name, asked in plan.of(Sensitive).items():
-        forms = _forms(columns[name], asked)
+    for name, criterion in plan.of(Sensitive).items():
+        forms = _forms(columns[name], criterion)
         values = {person: forms[cell] for person, cell in zip(whose, columns[name], strict=True)}  # one of each
         groups = [Counter(values[person] for person in group) for group in classes]
-        worst |= {f"{name}.{key}": value for key, value in _worst(groups, Counter(values.values()), asked).items()}
+        worst |= {f"{name}.{key}": value for key, value in _worst(groups, Counter(values.values()), criterion).items()}
     return worst
 
 
@@ -81,13 +81,13 @@ def require(plan: Plan, measured: Mapping[str, float]) -> None:
         raise LimitNotMet(
             f"What was written has k = {measured['k']:.0f} and the plan asks for {plan.anonymity.k}: {_END}"
         )
-    for name, asked in plan.of(Sensitive).items():
+    for name, criterion in plan.of(Sensitive).items():
         for key in ("distinct_l", "entropy_l"):
-            least = getattr(asked, key)
+            least = getattr(criterion, key)
             if least is not None and measured[f"{name}.{key}"] < least - 1e-6:
                 raise LimitNotMet(f'"{name}" has {key} = {measured[f"{name}.{key}"]:.4g}, not {least:g}: {_END}')
-        if asked.t is not None and measured[f"{name}.t"] > asked.t + 1e-6:
-            raise LimitNotMet(f'"{name}" has t = {measured[f"{name}.t"]:.4g}, not {asked.t:g}: {_END}')
+        if criterion.t is not None and measured[f"{name}.t"] > criterion.t + 1e-6:
+            raise LimitNotMet(f'"{name}" has t = {measured[f"{name}.t"]:.4g}, not {criterion.t:g}: {_END}')
 
 
 _END = "nothing was published. This is a fault of the program; report it with the plan."
@@ -105,11 +105,11 @@ def _columns(path: Path, names: Sequence[str] | None) -> dict[str, list[str]]:
 
 def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], asked: Sensitive) -> dict[str, float]:
     worst: dict[str, float] = {}
-    there = [Counter({v: n for v, n in group.items() if v != GONE or asked.count_missing}) for group in groups]
+    counts = [Counter({v: n for v, n in group.items() if v != GONE or asked.count_missing}) for group in groups]
     if asked.distinct_l is not None:
-        worst["distinct_l"] = float(min(map(len, there), default=0))
+        worst["distinct_l"] = float(min(map(len, counts), default=0))
     if asked.entropy_l is not None:
-        worst["entropy_l"] = min((math.exp(_entropy(group)) for group in there), default=0.0)
+        worst["entropy_l"] = min((math.exp(_entropy(group)) for group in counts), default=0.0)
     if asked.t is not None:
         worst["t"] = max((_distance(group, everyone, asked) for group in groups), default=1.0)
     return worst
@@ -185,17 +185,17 @@ def pseudonymise(
     """Pseudonyms of normalised ``names`` (published rows,), column by column; within a change of the vault."""
     columns: dict[str, Sequence[str]] = {}
     salts: dict[Scope, Sequence[bytes]] = {}
-    for name, asked in plan.of(Pseudonym).items():
-        scope = Scope(recipient, asked.field or name, asked.epoch)
+    for name, action in plan.of(Pseudonym).items():
+        scope = Scope(recipient, action.field or name, action.epoch)
         cipher = Cipher(key, scope)
         distinct = list(dict.fromkeys(names[name]))
-        if asked.mode == "vault" and vault is not None:
-            vault.normalise_as(scope.field, asked.normalise)
+        if action.mode == "vault" and vault is not None:
+            vault.normalise_as(scope.field, action.normalise)
             salts[scope] = vault.salts(scope.field, distinct)
-            made = dict(zip(distinct, map(cipher.seal, salts[scope]), strict=True))
+            sealed = dict(zip(distinct, map(cipher.seal, salts[scope]), strict=True))
         else:
-            made = {one: cipher.seal(padded(one)) for one in distinct}
-        columns[name] = [made[one] for one in names[name]]
+            sealed = {one: cipher.seal(padded(one)) for one in distinct}
+        columns[name] = [sealed[one] for one in names[name]]
     return Pseudonyms(columns, salts)
 
 

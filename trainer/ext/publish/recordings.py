@@ -63,7 +63,7 @@ def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:
     """
     places = {nfc(str(name)): place for place, name in enumerate(names)}
     wanted = f"a number from 0 to {len(places) - 1}" if isinstance(names, range) else "the name of a file in the folder"
-    found = np.empty(len(cells), np.int64)
+    frames = np.empty(len(cells), np.int64)
     rows = np.full(len(places), -1)
     for row, cell in enumerate(cells):
         place = places.get(cell)
@@ -73,14 +73,14 @@ def matched(cells: Sequence[str], names: FrameNames, column: str) -> np.ndarray:
             raise BadInput(
                 f'Column "{column}", row {row + 1}: it has the frame of row {rows[place] + 1}. A frame is one row\'s.'
             )
-        found[row], rows[place] = place, row
+        frames[row], rows[place] = place, row
     if len(missing := np.flatnonzero(rows < 0)):
         raise BadInput(
             f"{counted(len(missing), 'frame has', 'frames have')} no row in the table, the first of them number "
             f"{missing[0]}. Add their "
             "rows, or take the frames away."
         )
-    return found
+    return frames
 
 
 def fingerprint(key: bytes, uri: str) -> str:

@@ -96,8 +96,8 @@ def parquet() -> Any:
 
 
 def _array(arrow: Any, values: Sequence[str]) -> Any:
-    there = {value for value in values if value}
-    if there and all(_whole(value) for value in there):
+    filled = {value for value in values if value}
+    if filled and all(_whole(value) for value in filled):
         return arrow.array([int(value) if value else None for value in values], arrow.int64())
     return arrow.array([value or None for value in values], arrow.string())
 

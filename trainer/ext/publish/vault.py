@@ -185,8 +185,8 @@ class Vault:
                 for statement in filter(str.strip, Path(__file__).with_name("vault.sql").read_text().split(";")):
                     self._base.execute(statement)
                 self._base.execute("INSERT INTO vault VALUES (?)", (proof,))
-            found = self._base.execute("SELECT proof FROM vault").fetchone()
-        if found is None or not hmac.compare_digest(found[0], proof):
+            row = self._base.execute("SELECT proof FROM vault").fetchone()
+        if row is None or not hmac.compare_digest(row[0], proof):
             raise BadInput(f"The vault {self.path} is of another key. Give the key that it was made with.")
 
     @contextmanager
@@ -220,11 +220,11 @@ class Vault:
 
     def steps(self, field: str) -> tuple[Step, ...]:
         """How identifiers of a field are normalised. Raises ``BadInput`` for a field that nothing was published of."""
-        found = self._base.execute("SELECT steps FROM field WHERE name = ?", (field,)).fetchone()
-        if found is None:
+        row = self._base.execute("SELECT steps FROM field WHERE name = ?", (field,)).fetchone()
+        if row is None:
             known = ", ".join(f'"{name}"' for (name,) in self._base.execute("SELECT name FROM field")) or "none"
             raise BadInput(f'The vault {self.path} has no field "{field}"; it has {known}.')
-        return cast("tuple[Step, ...]", tuple(found[0].split()))
+        return cast("tuple[Step, ...]", tuple(row[0].split()))
 
     def salts(self, field: str, identifiers: Sequence[str]) -> list[bytes]:
         """The salt of each normalised identifier; those not known yet get one. Within ``change``."""
@@ -248,12 +248,10 @@ class Vault:
 
     def salt(self, field: str, identifier: str) -> bytes:
         """The salt of one that is known. Raises ``BadInput`` where it is not, or no more."""
-        found = self._base.execute(
-            "SELECT salt FROM subject WHERE name = ?", (self._name(field, identifier),)
-        ).fetchone()
-        if found is None:
+        row = self._base.execute("SELECT salt FROM subject WHERE name = ?", (self._name(field, identifier),)).fetchone()
+        if row is None:
             raise BadInput("The vault knows no such subject of this field: it was never published, or it was erased.")
-        return bytes(found[0])
+        return bytes(row[0])
 
     def knows(self, salt: bytes) -> bool:
         """Whether the salt's row is still there."""
@@ -261,10 +259,10 @@ class Vault:
 
     def identifier(self, field: str, salt: bytes) -> str:
         """Whose salt it is. Raises ``BadInput`` where the subject was erased."""
-        found = self._base.execute("SELECT sealed FROM subject WHERE salt = ?", (salt,)).fetchone()
-        if found is None:
+        row = self._base.execute("SELECT sealed FROM subject WHERE salt = ?", (salt,)).fetchone()
+        if row is None:
             raise BadInput("This subject was erased: no one can go from the pseudonym to the person.")
-        return self._seal.decrypt(found[0], [field.encode(), salt]).decode()
+        return self._seal.decrypt(row[0], [field.encode(), salt]).decode()
 
     def record(self, publications: Mapping[Publication, Iterable[bytes]]) -> None:
         """Note who was sent what: publication -> salts that it holds. Within ``change``."""
@@ -331,8 +329,8 @@ class Holding:
 def holdings(vault: Vault, key: MasterKey, field: str, identifier: str) -> list[Holding]:
     """Where the subject is held, in the order of publication. Raises ``BadInput`` for one that is not known."""
     salt = vault.salt(field, spelled(vault, field, identifier))
-    found = vault.holding(salt)
-    return [Holding(one.title, *one.scope, Cipher(key, one.scope).seal(salt)) for one in found]
+    publications = vault.holding(salt)
+    return [Holding(one.title, *one.scope, Cipher(key, one.scope).seal(salt)) for one in publications]
 
 
 def erase(vault: Vault, key: MasterKey, field: str, identifier: str, *, first: Callable[[list[Holding]], None]) -> None:
@@ -381,9 +379,9 @@ def rotated(
                 f"erased, and without them k must "
                 "be counted again: publish the table anew with the new epoch in its plan, without these people."
             )
-    made = {one: new.seal(value) for one, value in values.items()}
-    found = [made[one] for one in pseudonyms]
+    sealed = {one: new.seal(value) for one, value in values.items()}
+    renewed = [sealed[one] for one in pseudonyms]
     if vault is not None:
-        title = hashlib.sha256("\n".join(found).encode()).hexdigest()
+        title = hashlib.sha256("\n".join(renewed).encode()).hexdigest()
         vault.record({Publication(title, scope._replace(epoch=to)): values.values()})
-    return found
+    return renewed

@@ -27,19 +27,19 @@ def verify_publication(folder: Path, trust: Path) -> dict[str, Any]:
     publication.
     """
     trusted = open_trust(trust)
-    said = trusted.unwrap(KIND, _read(folder / SIGNED), MAKER)
+    signed = trusted.unwrap(KIND, _read(folder / SIGNED), MAKER)
     try:
         shown = strict_json.loads(_read(folder / DOCUMENT))
     except strict_json.BadJson:
         shown = None
-    if shown != said:
+    if shown != signed:
         _refuse("another-document", f"{DOCUMENT} does not say what was signed")
-    if not isinstance(said, dict) or said.get("format") not in FORMATS or said.get("kind") != KIND:
+    if not isinstance(signed, dict) or signed.get("format") not in FORMATS or signed.get("kind") != KIND:
         _refuse("unknown-format", f"it is no publication of format {' or '.join(map(str, FORMATS))}")
     try:
-        paths = _check_parts(folder, said["parts"])
-        counted = {"recipient": said["recipient"], "rows": said["rows"], "parts": len(paths), **_alike(paths, said)}
-        return {**counted, "cards": _check_cards(folder, said["cards"])}
+        paths = _check_parts(folder, signed["parts"])
+        counted = {"recipient": signed["recipient"], "rows": signed["rows"], "parts": len(paths)}
+        return {**counted, **_alike(paths, signed), "cards": _check_cards(folder, signed["cards"])}
     except (LookupError, TypeError, AttributeError):
         _refuse("unknown-format", "it lacks what a publication says")
 
@@ -82,15 +82,15 @@ def _check_cards(folder: Path, cards: list[Mapping[str, Any]]) -> list[str]:
 def _alike(paths: list[Path], said: Mapping[str, Any]) -> dict[str, Any]:
     """k, counted again. Of rows that nothing links, different people cannot be told: rows are counted there."""
     table_files.pyarrow()
-    asked = said["anonymity"]
-    linked = asked["link"] == "person"
-    columns = reader.columns_of(paths, [*asked["quasi"], *([asked["people"]] if linked else [])])
-    whose = columns[asked["people"]] if linked else range(len(columns[asked["quasi"][0]]))
+    anonymity = said["anonymity"]
+    linked = anonymity["link"] == "person"
+    columns = reader.columns_of(paths, [*anonymity["quasi"], *([anonymity["people"]] if linked else [])])
+    whose = columns[anonymity["people"]] if linked else range(len(columns[anonymity["quasi"][0]]))
     if len(whose) != said["rows"]:
         _refuse("changed-part", f"it has {len(whose)} rows and {said['rows']} were signed")
-    k = min(map(len, reader.alike([columns[name] for name in asked["quasi"]], whose, linked=linked)), default=0)
-    if k < asked["asked"]["k"]:
-        _refuse("too-few-alike", f"k is {k} and it promises {asked['asked']['k']:g}")
+    k = min(map(len, reader.alike([columns[name] for name in anonymity["quasi"]], whose, linked=linked)), default=0)
+    if k < anonymity["asked"]["k"]:
+        _refuse("too-few-alike", f"k is {k} and it promises {anonymity['asked']['k']:g}")
     return {"k": k, "counted": "people" if linked else "rows"}
 
 

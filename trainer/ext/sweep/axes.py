@@ -54,12 +54,12 @@ def parse(text: str) -> Axis:
     """``key=v1,v2``: values are TOML (numbers, true, "text", [lists]); bare words are text. Raises ``BadInput``."""
     key, values = _halves(text, "--axis: expected KEY=VALUE,VALUE such as perturber.price=0.5,1,2")
     try:
-        found = tomllib.loads(f"values = [{values}]")["values"]
+        parsed = tomllib.loads(f"values = [{values}]")["values"]
     except tomllib.TOMLDecodeError:
-        found = [_value(part.strip()) for part in values.split(",")]
-    if len({json.dumps(value) for value in found}) != len(found):
+        parsed = [_value(part.strip()) for part in values.split(",")]
+    if len({json.dumps(value) for value in parsed}) != len(parsed):
         raise BadInput(f'--axis {key}: each value may be given once; got "{values}".')
-    return Axis(key, tuple(found))
+    return Axis(key, tuple(parsed))
 
 
 def settings(
@@ -83,9 +83,9 @@ def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
 
     Raises ``BadInput`` for a key that no recipe has, for a key given twice, and for a value that a recipe refuses.
     """
-    asked = [axis.key for axis in axes]
-    for key in asked:
-        if asked.count(key) > 1:
+    axis_keys = [axis.key for axis in axes]
+    for key in axis_keys:
+        if axis_keys.count(key) > 1:
             raise BadInput(f"--axis {key}: give each key once, with all of its values.")
         if not any(has(recipe, key) for recipe in recipes):
             known = sorted({name for recipe in recipes for name in keys(recipe)})
@@ -94,13 +94,13 @@ def points(recipes: Sequence[Recipe], axes: Sequence[Axis]) -> list[Point]:
                 f"--axis {key}: no such key in {names}{nearest(key, known)}. `edgeveil recipe show {recipes[0].name}` "
                 "prints the keys."
             )
-    found = []
+    grid = []
     for recipe in recipes:
         mine = [axis for axis in axes if has(recipe, axis.key)]
         for values in itertools.product(*(axis.values for axis in mine)):
             settings = {axis.key: value for axis, value in zip(mine, values, strict=True)}
-            found.append(Point(with_settings(recipe, settings), settings))
-    return found
+            grid.append(Point(with_settings(recipe, settings), settings))
+    return grid
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
@@ -135,14 +135,14 @@ def _value(text: str) -> Any:
 
 def keys(section: BaseModel, before: str = "") -> list[str]:
     """Every key of a recipe or section as ``--set`` and ``--axis`` take it."""
-    found = []
+    names = []
     for name in type(section).model_fields:
         value = getattr(section, name)
         if isinstance(value, BaseModel):
-            found += keys(value, f"{before}{name}.")
+            names += keys(value, f"{before}{name}.")
         else:
-            found.append(before + name)
-    return found
+            names.append(before + name)
+    return names
 
 
 # Engines that measure points: processes of this machine, or a Ray cluster.
@@ -182,7 +182,7 @@ def measured(
     ``jobs`` processors here: nodes need EdgeVeil with its extra ``trainer``, and the data in EDGEVEIL_DATA. Nodes that
     do not share the folder ``out`` train in a temporary one. Raises ``DeviceFailed`` if Ray is not installed.
     """
-    asked = {task.name: task for task in tasks}
+    by_name = {task.name: task for task in tasks}
     function = f"{__name__}:compute"
     (out / "logs").mkdir(parents=True, exist_ok=True)
     if engine == "ray":
@@ -191,9 +191,9 @@ def measured(
         opened = processes(jobs, fresh=True, logs=out / "logs")
     with opened as run:
         for job, document in run(
-            [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in asked.items()]
+            [Job(name, function, {"task": vars(task), "out": str(out)}) for name, task in by_name.items()]
         ):
-            yield asked[job.name], document
+            yield by_name[job.name], document
 
 
 def compute(task: dict[str, Any], out: str) -> dict[str, Any]:
@@ -230,38 +230,38 @@ def sweep(
     """
     if jobs < 1:
         raise BadInput(f"--jobs: expected 1 or more; got {jobs}.")
-    asked = points(recipes, axes)
-    for point in asked:
+    grid = points(recipes, axes)
+    for point in grid:
         point.recipe.with_budget(budget)
-    wanted = [*_floors(asked, budget, attacks), *((point, _task(point, budget, attacks)) for point in asked)]
+    wanted = [*_floors(grid, budget, attacks), *((point, _task(point, budget, attacks)) for point in grid)]
     try:
         (out / "points").mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(f"The folder {out} cannot be made: {error.strerror}. Choose another folder.") from None
-    found = {task.name: _read(path) for _, task in wanted if (path := _path(out, task)).is_file()}
-    missing = [task for _, task in wanted if task.name not in found]
-    say(f"{counted(len(wanted), 'point')}, {len(found)} of them done before; each is in {out / 'points'}")
+    documents = {task.name: _read(path) for _, task in wanted if (path := _path(out, task)).is_file()}
+    missing = [task for _, task in wanted if task.name not in documents]
+    say(f"{counted(len(wanted), 'point')}, {len(documents)} of them done before; each is in {out / 'points'}")
     crashed = []
-    with locked(out, "sweep"), progress("points", total=len(wanted), done=len(found)) as advance:
+    with locked(out, "sweep"), progress("points", total=len(wanted), done=len(documents)) as advance:
         for task, document in measured(missing, out, jobs=jobs, engine=engine) if missing else ():
             if "crashed" in document:
                 crashed.append(f"{task.name}: {document['crashed']}")
             else:
-                found[task.name] = document
+                documents[task.name] = document
                 write_atomic(_path(out, task), (json.dumps(document, indent=1) + "\n").encode())
             advance()
     rows = [
         {"point": task.name, "recipe": point.recipe.name, "floor": task.floor, "settings": dict(point.settings)}
-        | {"data": point.recipe.data.source, "seed": point.recipe.seed, **found[task.name]}
+        | {"data": point.recipe.data.source, "seed": point.recipe.seed, **documents[task.name]}
         for point, task in wanted
-        if task.name in found
+        if task.name in documents
     ]
     frontier = {
         "schema": SCHEMA,
         "kind": "edgeveil-frontier",
         "budget": budget,
         "attacks": attacks,
-        "compared": len(asked),
+        "compared": len(grid),
         "points": rows,
     }
     write_atomic(out / "frontier.json", (json.dumps(frontier, indent=1) + "\n").encode(), keep_old=True)
@@ -275,7 +275,7 @@ def sweep(
 
 def _floors(asked: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[Point, Task]]:
     """Label-only once for each set of data, prior, classifiers, seed and budget."""
-    found: dict[str, tuple[Point, Task]] = {}
+    floors: dict[str, tuple[Point, Task]] = {}
     for point in asked:
         recipe = point.recipe
         if recipe.perturber.unbounded:
@@ -286,8 +286,8 @@ def _floors(asked: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple
         )
         changes = {"name": FLOOR, "description": "", "perturber": LabelOnly(kind="label-only"), "budget": short}
         floor = Point(recipe.model_copy(update={**changes, "limits": Limits(target_accuracy=0.01)}), {})
-        found.setdefault(floor.name, (floor, _task(floor, budget, attacks, floor=True)))
-    return list(found.values())
+        floors.setdefault(floor.name, (floor, _task(floor, budget, attacks, floor=True)))
+    return list(floors.values())
 
 
 def _task(point: Point, budget: str, attacks: Attacks, *, floor: bool = False) -> Task:

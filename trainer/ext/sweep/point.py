@@ -104,13 +104,13 @@ def measure(
     chosen = partial(_families, attacks, fitted.kind)
     about = dataset, perturbed.released, two, BUDGETS["quick"], seed
     audited = examine(*about, families=chosen, labels=perturbed.labels)
-    found, outputs = audited.found, perturbed.outputs
-    worst = found.worst_adaptive
+    result, outputs = audited.found, perturbed.outputs
+    worst = result.worst_adaptive
     leak = {"name": worst.name, **{name: getattr(worst, name) for name in ("accuracy", "low", "high", "auc")}}
-    fixed = next((row for row in found.rows if row.kind == "fixed"), None)
+    fixed = next((row for row in result.rows if row.kind == "fixed"), None)
     document: dict[str, Any] = {
-        "attacked_by": [row.name for row in found.rows],
-        "not_run": [left_out._asdict() for left_out in found.not_run],
+        "attacked_by": [row.name for row in result.rows],
+        "not_run": [left_out._asdict() for left_out in result.not_run],
         "fixed": None if fixed is None else {name: getattr(fixed, name) for name in ("accuracy", "low", "high")},
     }
     part = dataset.part("test")
@@ -121,7 +121,7 @@ def measure(
     if sent is not None:
         values, codes = sent.astype(np.int64)[first:], int(sent.max()) + 1
         rng = np.random.default_rng([seed, 2])
-        rate = cross_validated(part, values, counted, codes=codes, chance=found.chance.majority, rng=rng)
+        rate = cross_validated(part, values, counted, codes=codes, chance=result.chance.majority, rng=rng)
         # Codes leak less on the rows they were learned on, so they are counted on test folds too.
         if rate["accuracy"] > leak["accuracy"]:
             leak = {"name": "code counts, crossed", **rate}
@@ -131,16 +131,16 @@ def measure(
     distance = (dataset.unit(part.x) - dataset.unit(frames)).reshape(len(part), -1)
     units = len(part) if part.cluster is None else len(np.unique(part.cluster))
     clusters = None if part.cluster is None else {"kind": dataset.cluster_kind, "test": units}
-    made = [one.as_json() for one in audited.findings("y", "z")]
-    judged = {"findings": made, "data": {"sensitive": "z", "rows": {"test": len(part)}, "clusters": clusters}}
-    asked = {} if limits is None else limits_of(limits)
+    entries = [one.as_json() for one in audited.findings("y", "z")]
+    judged = {"findings": entries, "data": {"sensitive": "z", "rows": {"test": len(part)}, "clusters": clusters}}
+    thresholds = {} if limits is None else limits_of(limits)
     return plain(
         {
             **document,
             "perturber": fitted.kind,
             "rows": len(part),
-            "chance": found.chance._asdict(),
-            "verdict": judge(judged, asked),
+            "chance": result.chance._asdict(),
+            "verdict": judge(judged, thresholds),
             "leak": leak,
             "target": interval(audited.target),
             "raw": raw_rates(dataset, two),
@@ -164,11 +164,11 @@ def bits_over_null(
         "cluster": part.cluster,
     }
     null = certificate.null_distribution(part.y, code, part.z, shuffles=60, **design)[:, 1]
-    found = over_null(part.y, code, part.z, null_bits=float(null.mean()), **design)
+    bits = over_null(part.y, code, part.z, null_bits=float(null.mean()), **design)
     return {
-        "estimate": found.estimate,
-        "low": found.low,
-        "high": found.high,
+        "estimate": bits.estimate,
+        "low": bits.low,
+        "high": bits.high,
         "null": null.mean(),
         "null_95": np.quantile(null, 0.95),
     }

@@ -59,13 +59,13 @@ class DPSGDClassifier(LinearClassifier):
         noise = dpsgd.noise_of(self.random_state)
         hot = (y[:, None] == self.classes_[None, :]).astype(np.float64)
         weights = np.zeros((len(self.classes_), rows.shape[1]))
-        kept = []
+        iterates = []
         for chosen in dpsgd.lots(self.plan_, noise):
             total = dpsgd.clipped_sum(rows[chosen], hot[chosen], weights, self.clip)
             (mean,) = dpsgd.noisy_mean([total], self.plan_, noise)
             weights = weights - self.rate * mean
-            kept.append(weights)
-        weights = np.mean(kept[len(kept) // 2 :], axis=0) if self.average else weights
+            iterates.append(weights)
+        weights = np.mean(iterates[len(iterates) // 2 :], axis=0) if self.average else weights
         if len(self.classes_) == 2:
             weights = weights[1:] - weights[:1]
         self.coef_, self.intercept_ = fitting.unscaled(weights, float(self.data_norm or 1), self.fit_intercept)

@@ -98,12 +98,12 @@ def signs(y: np.ndarray, classes: np.ndarray) -> np.ndarray:
 
 def public_classes(y: np.ndarray, classes: Sequence[Any] | None) -> tuple[np.ndarray, str]:
     """The classes, sorted, and what the guarantee rests on about them. Raises ``Unbounded`` where there is one only."""
-    found = np.unique(y) if classes is None else np.unique(np.asarray(classes))
-    if not np.isin(np.unique(y), found).all():
-        raise Unbounded(f"y holds classes that are not in `classes`, {list(found)}.")
-    if len(found) < 2:
-        raise Unbounded(f"Expected two classes or more; the data hold 1 class: {found[0]!r}.")
-    return found, "classes that are public" + ("" if classes is not None else " (they were read from y)")
+    public = np.unique(y) if classes is None else np.unique(np.asarray(classes))
+    if not np.isin(np.unique(y), public).all():
+        raise Unbounded(f"y holds classes that are not in `classes`, {list(public)}.")
+    if len(public) < 2:
+        raise Unbounded(f"Expected two classes or more; the data hold 1 class: {public[0]!r}.")
+    return public, "classes that are public" + ("" if classes is not None else " (they were read from y)")
 
 
 def guarantee(epsilon: float, *, given: Sequence[str], outside: Sequence[str] = ()) -> Guarantee:

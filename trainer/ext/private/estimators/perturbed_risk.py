@@ -147,9 +147,9 @@ def minimum(
 
 def _curved(rows: np.ndarray, bend: np.ndarray) -> np.ndarray:
     """The sum of ``bend`` (n,) times x x^T over rows x: (d, d). Many losses are straight for most rows."""
-    kept = bend > 0
-    if not kept.all():
-        rows, bend = rows[kept], bend[kept]
+    curved = bend > 0
+    if not curved.all():
+        rows, bend = rows[curved], bend[curved]
     scaled = rows * np.sqrt(bend)[:, None]
     return np.asarray(scaled.T @ scaled)
 
