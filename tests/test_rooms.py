@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        85_360,
+        86_030,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -40,9 +40,9 @@ BUDGETS = {
         "pictures of any size, alike in training and on the board, splits that folders have, and films; 790 "
         "record: raw samples of a site that their owner alone can open.",
     ),
-    "spine lines": Budget(76_050, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(76_720, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        432,
+        434,
         400,
         "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
         "and wrap, 6 of record, 1 of films.",
@@ -56,7 +56,7 @@ BUDGETS = {
     ),
     "words of docs": Budget(60_000, 60_000, "The target."),
     "tests lines": Budget(
-        76_030,
+        76_390,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
         "86 public bug reports, and of a user's own networks and models.",
