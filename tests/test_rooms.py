@@ -31,7 +31,7 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        86_030,
+        86_040,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
@@ -40,7 +40,7 @@ BUDGETS = {
         "pictures of any size, alike in training and on the board, splits that folders have, and films; 790 "
         "record: raw samples of a site that their owner alone can open.",
     ),
-    "spine lines": Budget(76_720, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(76_730, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
         434,
         400,

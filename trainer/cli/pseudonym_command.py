@@ -48,12 +48,18 @@ def opened_vault(path: Path | None, key: MasterKey, *, new: bool = True) -> Iter
 Key = Annotated[Path, typer.Option(help="The master key.")]
 TheVault = Annotated[Path, typer.Option(help="The vault of subjects.")]
 MaybeVault = Annotated[Path | None, typer.Option(help='The vault; left out for mode = "stateless".')]
-Field = Annotated[str, typer.Option(help="What they identify: the plan's field, or its column.")]
 Scoped = Annotated[
     str,
     typer.Option(metavar="RECIPIENT/FIELD/EPOCH", help="Whom they were made for, and the field and epoch of the plan."),
 ]
-Identifier = Annotated[str, typer.Argument(help="The person's identifier, in any spelling; - reads it from stdin.")]
+Identifier = Annotated[
+    str,
+    typer.Argument(
+        metavar="FIELD=IDENTIFIER",
+        help="The plan's field, or its column, and the person's identifier there, in any spelling; FIELD=- reads it "
+        "from stdin.",
+    ),
+]
 
 
 @pseudonym.command("keygen", epilog="Example: edgeveil pseudonym keygen pseudonyms.key")
@@ -95,16 +101,16 @@ def reveal(
 
 
 @pseudonym.command(
-    "subject", epilog="Example: edgeveil pseudonym subject ann --key pseudonyms.key --vault vault --field visitor"
+    "subject", epilog="Example: edgeveil pseudonym subject visitor=ann --key pseudonyms.key --vault vault"
 )
-def subject(identifier: Identifier, key: Key, vault: TheVault, field: Field, as_json: Json = False) -> None:
+def subject(identifier: Identifier, key: Key, vault: TheVault, as_json: Json = False) -> None:
     """Show which publications hold a person: the right to know."""
     from edgeveil.trainer.ext.publish.vault import holdings
 
     master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
-        found = holdings(held, master, field, _given(identifier))
+        found = holdings(held, master, *_given(identifier))
     text = "\n".join(f"{one.recipient}  {one.publication[:16]}  {one.pseudonym}" for one in found)
     print_either([one.document() for one in found], text, as_json=as_json)
 
@@ -135,10 +141,8 @@ def rotate(
     print_done(text, {"table": str(out), "epoch": to}, as_json=as_json)
 
 
-@pseudonym.command(
-    "erase", epilog="Example: edgeveil pseudonym erase ann --key pseudonyms.key --vault vault --field visitor"
-)
-def erase(identifier: Identifier, key: Key, vault: TheVault, field: Field, as_json: Json = False) -> None:
+@pseudonym.command("erase", epilog="Example: edgeveil pseudonym erase visitor=ann --key pseudonyms.key --vault vault")
+def erase(identifier: Identifier, key: Key, vault: TheVault, as_json: Json = False) -> None:
     """Forget a person for good, and print what to ask of each recipient."""
     from edgeveil.trainer.ext.publish.vault import erase as erase_subject
 
@@ -150,7 +154,7 @@ def erase(identifier: Identifier, key: Key, vault: TheVault, field: Field, as_js
     master = opened_key(key)
     with opened_vault(vault, master, new=False) as held:
         assert held is not None  # noqa: S101 - a path was given
-        erase_subject(held, master, field, _given(identifier), first=first)
+        erase_subject(held, master, *_given(identifier), first=first)
     say("Erased. Backups of the vault still hold the person: delete them, or erase there too.")
 
 
@@ -162,9 +166,12 @@ def scope_of(text: str) -> tuple[str, str, int]:
     return match[1], match[2], int(match[3])
 
 
-def _given(identifier: str) -> str:
+def _given(text: str) -> tuple[str, str]:
+    field, _, identifier = text.partition("=")
+    if not field or not identifier:
+        raise BadInput(f"Expected FIELD=IDENTIFIER, as in visitor=ann; got {text}.")
     if identifier != "-":
-        return identifier
+        return field, identifier
     if line := sys.stdin.readline().rstrip("\n"):
-        return line
+        return field, line
     raise BadInput("An identifier was expected on stdin; it was empty.")

@@ -10,7 +10,16 @@ from typing import Annotated
 import typer
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.cli.common import Json, free_path, passphrase_of, print_done, print_json, print_text, print_view
+from edgeveil.trainer.cli.common import (
+    Json,
+    free_path,
+    passphrase_of,
+    print_done,
+    print_either,
+    print_json,
+    print_text,
+    print_view,
+)
 from edgeveil.trainer.cli.tree import data, recipes
 from edgeveil.trainer.progress import say
 
@@ -125,6 +134,7 @@ def open_(
     recording: Annotated[Path, typer.Argument(help="What edgeveil-edge record sealed.")],
     key: Annotated[Path, typer.Option(help="Private key whose public half it was sealed to.")],
     out: Annotated[Path | None, typer.Option(help="The .npz to write [default: that name, with .npz].")] = None,
+    as_json: Json = False,
 ) -> None:
     """Open a board's sealed recording into a data set of raw samples and labels."""
     from edgeveil.trainer.datasets.recording import open_recording
@@ -132,8 +142,8 @@ def open_(
 
     signer = Signer.open(key, passphrase=passphrase_of(key))
     out = free_path(recording.with_suffix(".npz")) if out is None else out
-    for line in open_recording(recording, signer.opening_secret(), out):
-        print_text(line)
+    notes = list(open_recording(recording, signer.opening_secret(), out))
+    print_either({"schema": 1, "data": str(out), "notes": notes}, "\n".join(notes), as_json=as_json)
 
 
 @data.command("inspect", epilog="Example: edgeveil data inspect pictures")

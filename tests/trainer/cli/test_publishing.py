@@ -33,7 +33,7 @@ def pseudonyms(path):
 
 def test_from_the_plan_to_the_erasure(folder, edgeveil):
     held = ("--key", "p.key", "--vault", "vault")
-    of, scope = (*held, "--field", "visitor"), (*held, "--scope", "university/visitor/1")
+    scope = (*held, "--scope", "university/visitor/1")
     to = (
         "--table",
         "visits.csv",
@@ -52,10 +52,10 @@ def test_from_the_plan_to_the_erasure(folder, edgeveil):
     first = pseudonyms(folder / "out/table.csv")
     (name,) = ok(edgeveil("pseudonym", "reveal", first[0], *scope)).splitlines()
     assert name.startswith("person ")
-    assert first[0] in ok(edgeveil("pseudonym", "subject", name.upper(), *of))
+    assert first[0] in ok(edgeveil("pseudonym", "subject", name.upper(), *held, "--field", "visitor"))
     ok(edgeveil("pseudonym", "rotate", "out/table.csv", "--column", "visitor", *scope, "--to", "2", "--out", "r.csv"))
     assert not set(first) & set(pseudonyms(folder / "r.csv"))
-    asked = json.loads(ok(edgeveil("pseudonym", "erase", f"  {name}", *of, "--json")))
+    asked = json.loads(ok(edgeveil("pseudonym", "erase", f"visitor=  {name}", *held, "--json")))
     assert [one["epoch"] for one in asked] == [1, 2]
     assert asked[0]["pseudonym"] == first[0]
     code, out, err = edgeveil("pseudonym", "reveal", first[0], *scope)
@@ -160,7 +160,7 @@ def test_a_pseudonym_that_begins_with_a_dash_is_no_option(folder, edgeveil):
 
 def test_a_vault_that_is_not_there_is_not_made_to_look_into_it(folder, edgeveil):
     ok(edgeveil("pseudonym", "keygen", "p.key", "--no-passphrase"))
-    code, _, err = edgeveil("pseudonym", "subject", "ann", "--key", "p.key", "--vault", "none", "--field", "visitor")
+    code, _, err = edgeveil("pseudonym", "subject", "visitor=ann", "--key", "p.key", "--vault", "none")
     assert code == 2
     assert "There is no vault at none" in err
     assert not (folder / "none").exists()
