@@ -31,19 +31,20 @@ class Budget(NamedTuple):
 # target is the measured size and 2 %: lower it with every change that takes lines away.
 BUDGETS = {
     "product lines": Budget(
-        84_390,
+        85_810,
         66_000,
         "2,800 lines since bought rules at every door, one reader of state files, boards.toml and ssh as people "
         "have it, the command tree, the cost of anybody's model, and one reader for each format of data. 630 lines buy "
         "own classifiers and generators: mine.py:build, trained .keras files, and a sentence for each mistake; 940 "
-        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused.",
+        "wrap: a finished model or a plain function as a perturber, with what it expects found or refused; 1,410 "
+        "PyTorch: a .pt2 read without a pickle, operations as layers of Keras, and the comparison with the module.",
     ),
-    "spine lines": Budget(75_030, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
+    "spine lines": Budget(76_450, 52_000, "The product without ext/; a user's own networks and wrap are all in it."),
     "modules": Budget(
-        425,
+        429,
         400,
-        "The merge of 858 modules; each stage kind, network, probe and section is a file since; 5 are of own networks "
-        "and wrap.",
+        "The merge of 858 modules; each stage kind, network, probe and section is a file since; 9 are of own networks, "
+        "wrap and PyTorch.",
     ),
     "folders": Budget(60, 60, "The target."),
     "folders of fewer than four modules": Budget(0, 0, "The target."),
@@ -52,12 +53,12 @@ BUDGETS = {
     "scripts lines": Budget(
         7_400, 7_000, "Tables of sources, sinks and attacks; schema 1 from findings; costs next to other counters."
     ),
-    "words of docs": Budget(61_230, 60_000, "The target; 1,230 words are the pages and keys of own networks and wrap."),
+    "words of docs": Budget(61_420, 60_000, "The target; 1,420 words are the pages and keys of own networks and wrap."),
     "tests lines": Budget(
-        75_150,
+        75_710,
         55_000,
         "The tests of the tree after the deletions; since then of findings, doors, state files, ssh and commands, of "
-        "86 public bug reports, and of a user's own networks and models.",
+        "86 public bug reports, and of a user's own networks and models, of PyTorch among them.",
     ),
 }
 
