@@ -80,3 +80,25 @@ def _clip_that_returns(x: Any) -> Any:
         return tf.where(further_out, 0.0, upstream)
 
     return _clip(x), slope
+
+
+@keras.saving.register_keras_serializable(package="edgeveil")
+class Weight(keras.layers.Layer):
+    """Values of their own, ``shape``, whatever the input: a parameter that no other layer holds."""
+
+    def __init__(self, shape: tuple[int, ...], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.shape = tuple(shape)
+        self.values = self.add_weight(shape=self.shape, initializer="zeros", name="values")
+
+    def call(self, inputs: Any) -> Any:  # noqa: ARG002 (the place in a graph that a layer must have)
+        """The values, without a batch."""
+        return keras.ops.convert_to_tensor(self.values)
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int, ...]:  # noqa: ARG002
+        """That of the values."""
+        return self.shape
+
+    def get_config(self) -> dict[str, Any]:
+        """What ``from_config`` needs."""
+        return {**super().get_config(), "shape": self.shape}

@@ -53,10 +53,10 @@ def wrap(
 ) -> ExportFolder:
     """Make an export folder ``out``, and the run that its audit reads next to it, of a model as it is.
 
-    ``model`` is a file .keras, .onnx or .tflite, or a function as ``blur:sigma=6``; ``data`` is what ``edgeveil recipe
-    new`` takes, or a recipe, whose data, prior, classifiers and limits are taken. ``profiles`` names boards, which must
-    pass the lint; none: all, of which those that do not pass are left out. ``takes`` are further keys of the recipe's
-    ``[perturber]``. ``classifiers`` is the folder of a run whose D_y and D_z to take.
+    ``model`` is a file .keras, .pt2, .onnx or .tflite, or a function as ``blur:sigma=6``; ``data`` is what ``edgeveil
+    recipe new`` takes, or a recipe, whose data, prior, classifiers and limits are taken. ``profiles`` names boards,
+    which must pass the lint; none: all, of which those that do not pass are left out. ``takes`` are further keys of the
+    recipe's ``[perturber]``. ``classifiers`` is the folder of a run whose D_y and D_z to take.
 
     Raises ``BadInput``; then nothing is left behind.
     """

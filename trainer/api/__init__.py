@@ -239,11 +239,12 @@ def wrap(
 ) -> "ExportFolder":
     """Make an export folder of a finished model, or of a function such as a blur, as ``edgeveil wrap`` does.
 
-    ``model`` is a file .keras, .onnx or .tflite, a Keras model, which is saved next to ``out``, or ``"blur:sigma=6"``,
-    ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what ``new_recipe`` takes, with ``target`` and
-    ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can. ``takes`` is what the model
-    expects, as ``[perturber]`` of a recipe has it: ``{"low": -1, "high": 1, "layout": "first"}``. D_y and D_z are
-    trained for the audit under ``budget``, or taken from the run ``classifiers``. The run goes next to ``out``.
+    ``model`` is a file .keras, .pt2, .onnx or .tflite, a Keras model, which is saved next to ``out``, or
+    ``"blur:sigma=6"``, ``"mosaic:8"``, ``"silhouette"``. ``data`` are a recipe or what ``new_recipe`` takes, with
+    ``target`` and ``sensitive``. ``profiles`` lists boards that must run it; none: every board that can. ``takes`` is
+    what the model expects, as ``[perturber]`` of a recipe has it: ``{"low": -1, "high": 1, "layout": "first"}``. D_y
+    and D_z are trained for the audit under ``budget``, or taken from the run ``classifiers``. The run goes next to
+    ``out``.
 
     Returns the export folder. Raises ``BadInput``.
 

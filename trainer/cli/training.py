@@ -172,7 +172,9 @@ def export(
 def wrap(
     model: Annotated[
         str,
-        typer.Argument(help="A .keras, .onnx or .tflite file; or blur:sigma=6, mosaic:8, silhouette, for pictures."),
+        typer.Argument(
+            help="A .keras, .pt2, .onnx or .tflite file; or blur:sigma=6, mosaic:8, silhouette, for pictures."
+        ),
     ],
     data: Annotated[
         str, typer.Option(metavar="SOURCE", help="Samples, as of recipe new, or a recipe, whose data are taken.")

@@ -1,7 +1,7 @@
 """A user's own networks: what ``build(spec)`` of their file makes, and classifiers that they have trained.
 
-All that is taken is a Functional or Sequential model of Keras' own layers, so a run opens without the user's file, and
-nothing of it is ever unpickled.
+All that is taken is a Functional or Sequential model of Keras' own layers, or a module of PyTorch, which becomes one
+(``torch_models``); so a run opens without the user's file, and nothing of it is ever unpickled.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import inspect
 import json
+import random
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -30,6 +31,7 @@ from edgeveil.trainer.recipe.networks import NETWORKS, Given, own_function
 
 TRIED = 6  # samples by which passes are compared
 OTHERWISE = 1e-3  # of the largest value: two passes of the same kernels differ by less
+INSTALL_TORCH = "pip install 'edgeveil[trainer,torch]'"
 
 
 @dataclass(frozen=True)
@@ -78,12 +80,17 @@ class Own:
             inspect.signature(self.function).bind(asked)
         except (TypeError, ValueError):
             raise BadInput(f"{self.name}: a function of one argument was expected, build(spec).") from None
+        torch = sys.modules.get("torch")
+        if torch is not None:  # which Keras, on TensorFlow, does not seed
+            torch.manual_seed(random.getrandbits(63))
         try:
             with _beside(self.folder):
                 model = self.function(asked)
         except Exception as error:
             file = getattr(getattr(self.function, "__code__", None), "co_filename", "")
             raise BadInput(f"{self.name} fails for {asked}: {_of(error, file)}.") from None
+        if (torch := sys.modules.get("torch")) is not None and isinstance(model, torch.nn.Module):
+            model = _torch_models().of_module(model, self.name, asked.inputs)
         model = checked(model, self.name, asked)
         if classes:  # an export of label-only, and the audit's, finds its output by that name
             logits = [one for one in model.layers if one.name == "logits"]
@@ -123,7 +130,8 @@ def of_file(architecture: str, kind: str) -> Own | None:
         with _beside(path.parent):
             exec(compile(data, str(path), "exec"), found)  # noqa: S102  the bytes whose hash was printed
     except (Exception, SystemExit) as error:
-        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.") from None
+        install = f" Install it: {INSTALL_TORCH}" if getattr(error, "name", None) == "torch" else ""
+        raise BadInput(f"{path} cannot be imported: {_of(error, str(path))}.{install}") from None
     if not callable(found.get(name)):
         known = sorted(one for one, value in found.items() if inspect.isfunction(value) and not one.startswith("_"))
         raise BadInput(f"{path} has no function {name}; it has {', '.join(known) or 'none'}.")
@@ -162,7 +170,8 @@ def checked(model: Any, name: str, spec: Spec) -> Any:
     import keras
 
     if not isinstance(model, keras.Model):
-        raise BadInput(f"{name}: a keras.Model was expected; got {type(model).__module__}.{type(model).__qualname__}.")
+        expected = "a keras.Model or a torch.nn.Module was expected"
+        raise BadInput(f"{name}: {expected}; got {type(model).__module__}.{type(model).__qualname__}.")
     if type(model).__module__.partition(".")[0] != "keras" or not getattr(model, "inputs", None):
         raise BadInput(f"{name}: a Functional or Sequential model that begins with keras.Input was expected.")
     try:
@@ -290,6 +299,23 @@ def _of(error: BaseException, file: str = "") -> str:
     return f"{type(error).__name__}: {told[:200].rstrip('.')}{where}"
 
 
+# A model of a file.
+
+
+def _torch_models() -> Any:
+    return importlib.import_module("edgeveil.trainer.networks.torch_models")  # which loads Keras
+
+
+def read_given(path: Path, shape: tuple[int, ...], layout: str | None = None) -> tuple[Any, Any]:
+    """A user's saved Keras model and its config, or those of a .pt2 of PyTorch for samples of ``shape``.
+
+    Raises ``BadInput`` where that is none, or would run code of its own.
+    """
+    if path.suffix.lower() == ".pt2":
+        return (model := _torch_models().of_file(path, [shape], layout)), json.loads(model.to_json())
+    return keras_file.read(path), keras_file.config(path)
+
+
 class Trained:
     """The model of a ``[classifiers.target]``, for samples of ``spec`` and so many classes. Raises ``BadInput``."""
 
@@ -300,7 +326,7 @@ class Trained:
             raise BadInput(f"{self.path.name}: size and colours are of pictures, and these are {spec.plural}.")
         if section.colours == "bgr" and spec.shape[-1] != 3:
             raise BadInput(f"{self.path.name}: colours are of three channels; samples have {spec.shape[-1]}.")
-        self.model = checked(keras_file.read(self.path), self.path.name, Spec(shape, classes))
+        self.model = checked(read_given(self.path, shape)[0], self.path.name, Spec(shape, classes))
 
     def classifier(self, section: Given) -> Any:
         """A model from the unit cube to logits, with what ``section`` states before the user's model."""

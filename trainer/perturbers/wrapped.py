@@ -25,6 +25,7 @@ from edgeveil.trainer.datasets.slicing import fit_and_validation
 from edgeveil.trainer.export.artefact import artefact_entry, network_macs
 from edgeveil.trainer.graphs import keras_file
 from edgeveil.trainer.graphs.files import read
+from edgeveil.trainer.networks.own import read_given
 from edgeveil.trainer.perturbers.base import as_perturber
 from edgeveil.trainer.progress import say
 from edgeveil.trainer.recipe.networks import PICKLES
@@ -42,7 +43,7 @@ from edgeveil.trainer.runs.fitted import (
 if TYPE_CHECKING:
     from edgeveil.trainer.runs.run import Log
 
-FILES = ("keras", "onnx", "tflite")
+FILES = ("keras", "pt2", "onnx", "tflite")
 TRIED = 64  # samples by which a range is found and two passes are compared
 RANGES = ((0.0, 1.0), (-1.0, 1.0), (0.0, 255.0))  # that models usually take
 MOST_OUTSIDE = 0.5  # of the values that a model gives: beyond that it gives no samples
@@ -63,7 +64,7 @@ class Wrapped(Perturber):
     kind: Literal["wrapped"] = Field(description="A finished model or a plain function.")
     model: str = Field(
         min_length=1,
-        description="A .keras, .onnx or .tflite file, relative to the recipe, with one input and one output of a "
+        description="A .keras, .pt2, .onnx or .tflite file, relative to the recipe, with one input and one output of a "
         "sample's shape; or, of pictures, blur:sigma=6, mosaic:8 (pixels of a square), silhouette:threshold=0.4 (of "
         "the range; left out: found in training rows by Otsu's rule).",
     )
@@ -97,12 +98,7 @@ class Wrapped(Perturber):
         elif suffix in PICKLES:
             raise ValueError(
                 f"{_KINDS}, and no .{suffix}, which can run code of its writer's when it is read: write the model with "
-                "model.save(FILE.keras) or torch.onnx.export"
-            )
-        elif suffix == "pt2":
-            raise ValueError(
-                f"{_KINDS}: a .pt2 needs PyTorch, which is no part of EdgeVeil; pip install torch onnxscript, then "
-                'torch.onnx.export(torch.export.load("FILE.pt2"), f="FILE.onnx")'
+                "model.save(FILE.keras) or torch.export.save(torch.export.export(...), FILE.pt2)"
             )
         elif suffix not in FILES:
             raise ValueError(f"{_KINDS}, or {', '.join(one.example for one in FUNCTIONS.values())}")
@@ -138,7 +134,7 @@ class Wrapped(Perturber):
     @classmethod
     def draft(cls, kind: str, dataset: Dataset, *, apart: float, stream: bool) -> str:
         """See ``Perturber.draft``."""
-        why = ' # .keras, .onnx or .tflite; of pictures also "blur:sigma=6", "mosaic:8", "silhouette"\n'
+        why = ' # .keras, .pt2, .onnx or .tflite; of pictures also "blur:sigma=6", "mosaic:8", "silhouette"\n'
         return super().draft(kind, dataset, apart=apart, stream=stream) + f'model = "mine.keras"{why}'
 
     def open(self, dataset: Dataset) -> tuple[FittedPerturber, dict[str, Any], str]:
@@ -153,7 +149,7 @@ class Wrapped(Perturber):
             fitted, facts = as_perturber(dataset.input, network, kind="wrapped", model="wrapped"), {"function": text}
             said = f"The function is {text}."
         else:
-            one = _Model(Path(self.model), dataset.input)
+            one = _Model(Path(self.model), dataset.input, self)
             takes, found = self._takes(one, dataset.unit(x))
             outside = one.check(takes, dataset.unit(x))
             fitted, facts = one.fitted(takes), {"takes": asdict(takes), "outside": outside}
@@ -170,7 +166,8 @@ class Wrapped(Perturber):
 
     def _takes(self, one: _Model, u: np.ndarray) -> tuple[Takes, bool]:
         """What the model takes, and whether some of it was found: ``u`` (n, *shape) are samples in the unit cube."""
-        takes = Takes(layout=one.layout(self.layout, self.size), colours=self.colours)
+        stated = None if one.path.suffix.lower() == ".pt2" else self.layout  # it is channels last by now
+        takes = Takes(layout=one.layout(stated, self.size), colours=self.colours)
         if self.colours == "bgr" and one.spec.shape[-1] != 3:
             raise BadInput(f"colours=bgr: samples of three colours were expected; these are of {one.spec.shape}.")
         if self.size is not None:
@@ -190,10 +187,10 @@ class Wrapped(Perturber):
 class _Model:
     """A file that was given, for samples of ``spec``. Raises ``BadInput``, in one sentence, for what cannot ship."""
 
-    def __init__(self, path: Path, spec: InputSpec) -> None:
+    def __init__(self, path: Path, spec: InputSpec, stated: Wrapped) -> None:
         self.path, self.spec = path, spec
         data = _bytes(path)
-        self.keras = _keras(path, spec) if path.suffix.lower() == ".keras" else None
+        self.keras = _keras(path, spec, stated) if path.suffix.lower() in (".keras", ".pt2") else None
         if self.keras is None:
             self.file = _given(path, data)
             tensors = (self.file.entry["inputs"][0], self.file.entry["outputs"][0])
@@ -330,11 +327,12 @@ def _bytes(path: Path) -> bytes:
     return data
 
 
-def _keras(path: Path, spec: InputSpec) -> Any:
+def _keras(path: Path, spec: InputSpec, stated: Wrapped) -> Any:
     """The Keras model of a file, with open sizes as the data have them."""
     import keras
 
-    model, config = keras_file.read(path), keras_file.config(path)
+    sample = spec.shape if stated.size is None else (*stated.size, spec.shape[-1])
+    model, config = read_given(path, sample, stated.layout)
     counts = [len(getattr(model, end, ())) for end in ("inputs", "outputs")]
     if counts != [1, 1]:
         raise BadInput(
@@ -358,7 +356,7 @@ def _keras(path: Path, spec: InputSpec) -> Any:
     if None in shape and len(shape) == len(spec.shape):
         sized = tuple(own if one is None else one for one, own in zip(shape, spec.shape, strict=True))
         model = keras.models.clone_model(model, input_tensors=keras.Input(sized, name=SAMPLE))
-        model.set_weights(keras_file.read(path).get_weights())
+        model.set_weights(read_given(path, sample)[0].get_weights())
     network_macs(model)  # refuses what no board can be told the cost of
     return model
 

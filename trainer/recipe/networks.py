@@ -100,7 +100,8 @@ class Given(Section):
 
     trained: str = Field(
         min_length=1,
-        description="A file of model.save(FILE.keras), relative to the recipe, that gives logits or softmax.",
+        description="A file of Keras, .keras, or of PyTorch's torch.export, .pt2, relative to the recipe, that gives "
+        "logits or softmax.",
     )
     low: float = Field(default=0.0, description="What it expects for the smallest value of a sample.")
     high: float = Field(default=1.0, description="The same for the largest value.")
@@ -117,13 +118,11 @@ class Given(Section):
         suffix = Path(self.trained).suffix[1:].lower()
         if suffix in PICKLES:
             raise ValueError(
-                f"a .keras file: a .{suffix} can run code of its writer's when it is read. Save it with "
-                "model.save(FILE.keras); one of PyTorch with torch.export, whose .pt2 is not taken here yet"
+                f"a .keras or .pt2 file: a .{suffix} can run code of its writer's when it is read. Save it with "
+                "model.save(FILE.keras); one of PyTorch with torch.export.save(torch.export.export(...), FILE.pt2)"
             )
-        if suffix != "keras":
-            raise ValueError(
-                "a file of model.save(FILE.keras); .onnx, .pt2 and others are not taken as a classifier yet"
-            )
+        if suffix not in ("keras", "pt2"):
+            raise ValueError("a file of Keras, .keras, or of PyTorch, .pt2; .onnx and others are no classifiers here")
         if not self.low < self.high:
             raise ValueError("low below high")
         if self.size is not None and min(self.size) < 1:

@@ -61,7 +61,7 @@ BAD = {
         f"{HEAD}def build(spec):\n    return spec.nothing\n",
         r"fails for Spec\(.*AttributeError.*line 5 of mine",
     ),
-    "no model": ("def build(spec): return {}\n", "a keras.Model was expected; got builtins.dict"),
+    "no model": ("def build(spec): return {}\n", "a keras.Model or a torch.nn.Module was expected; got builtins.dict"),
     "subclass": (
         f"{HEAD}class Mine(keras.Model):\n    pass\n\ndef build(spec):\n    return Mine()\n",
         "a Functional or Sequential model that begins with keras.Input was expected",
@@ -189,7 +189,7 @@ def test_the_size_of_a_generator_is_stated_once(generator, says):
 
 def test_the_networks_and_the_sections_of_the_page_are_taken(tmp_path):
     page = (ROOT / "docs/how-to/own-networks-train.md").read_text()
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code, _ = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     (tmp_path / "mine.py").write_text(code)
     assert build(f"{tmp_path}/mine.py:classifier", PICTURES, 3).output_shape == (None, 3)
     generator = Generator(architecture=f"{tmp_path}/mine.py:generator")
@@ -310,8 +310,7 @@ def test_a_file_with_code_in_it_is_refused_before_it_is_read(coloured, tmp_path,
     ("section", "says"),
     [
         ({"trained": "dy.pt"}, r"a \.pt can run code of its writer's when it is read\. .*torch\.export"),
-        ({"trained": "dy.onnx"}, r"a file of model\.save\(FILE\.keras\); \.onnx, \.pt2 and others are not taken"),
-        ({"trained": "dy.pt2"}, r"\.onnx, \.pt2 and others are not taken as a classifier yet"),
+        ({"trained": "dy.onnx"}, r"a file of Keras, \.keras, or of PyTorch, \.pt2; \.onnx and others are no"),
         ({"trained": "dy.keras", "low": 1.0}, "low below high"),
         ({"trained": "dy.keras", "size": [0, 4]}, "a size of at least 1 x 1"),
         ({"trained": "dy.keras", "colors": "bgr"}, r"`classifiers\.target\.colors` .*did you mean \"colours\""),

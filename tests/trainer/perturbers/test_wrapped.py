@@ -245,9 +245,8 @@ def test_colours_axes_and_size_come_back():
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (["m.pt"], "expected a file .keras, .onnx, .tflite, and no .pt"),
+        (["m.pt"], "expected a file .keras, .pt2, .onnx, .tflite, and no .pt"),
         (["m.h5"], "and no .h5, which can run code of its writer's"),
-        (["m.pt2"], "pip install torch onnxscript"),
         (["m.txt"], "or blur:sigma=6, mosaic:8, silhouette"),
         (["blur:much"], "expected blur:sigma=6, or another number"),
         (["blur:sigma=1", "--takes", "low=0", "--takes", "high=1"], "expected no low, high"),

@@ -1,0 +1,394 @@
+"""Modules and files of PyTorch as Keras models. They run where it is: scripts/environments/torch makes the place."""
+
+import io
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from edgeveil.edge_runtime.errors import BadInput
+from edgeveil.trainer.datasets.base import InputSpec
+from edgeveil.trainer.export.export import export
+from edgeveil.trainer.graphs.pt2 import read_pt2
+from edgeveil.trainer.networks import own
+from edgeveil.trainer.networks.training import build
+from edgeveil.trainer.perturbers.prgan import Generator, build_generator
+from edgeveil.trainer.recipe.schema import Recipe
+from edgeveil.trainer.runs.run import Run
+from edgeveil.trainer.train import train
+from edgeveil.trainer.wrap import wrap
+from scripts.environments.pythons import folder
+from tests.support import torch_modules
+from tests.support.checkout import ROOT
+from tests.support.small_runs import small_recipe, write_npz
+
+PICTURES = InputSpec("image", (8, 8, 3), "uint8", 0.0, 255.0)
+HERE = own.importlib.util.find_spec("torch") is not None
+PLACE = folder() / "torch" / "bin" / "python"
+HEAD = "import torch\nfrom torch import nn\n\n\n"
+needs_torch = pytest.mark.skipif(not HERE, reason="no PyTorch: scripts/environments/torch makes .venvs/torch")
+
+
+def asked(test):
+    return pytest.mark.torch(needs_torch(test))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(HERE or not PLACE.exists(), reason="no .venvs/torch: run scripts/environments/torch")
+def test_all_of_it_holds_where_pytorch_is():
+    words = [PLACE, "-m", "pytest", "-q", "-m", "torch", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=1800, env={**os.environ})
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert " passed" in done.stdout
+
+
+# What becomes of a module.
+
+
+@asked
+@pytest.mark.parametrize("name", torch_modules.SHAPES)
+def test_a_module_and_its_file_are_what_the_keras_model_is(name, tmp_path):
+    from edgeveil.trainer.networks import torch_models
+
+    module, shape = torch_modules.made(name), torch_modules.SHAPES[name]
+    torch = sys.modules["torch"]
+    u = np.random.default_rng(1).random((5, *shape), np.float32)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(np.moveaxis(u, -1, 1).copy())).numpy()
+    model = torch_models.of_module(module, name, [shape])
+    assert not {"Transpose"} & {type(layer).__name__ for layer in model.layers if name in torch_modules.UNTURNED}
+    torch_modules.save(module, shape, tmp_path / "m.pt2", batch=None if name in torch_modules.OPEN else 1)
+    model.save(tmp_path / "m.keras")
+    spec = own.Spec(shape, None if expected.ndim > 2 else expected.shape[1])
+    own.checked(own.read_given(tmp_path / "m.keras", shape)[0], name, spec)
+    for one in (model, keras.saving.load_model(tmp_path / "m.keras"), own.read_given(tmp_path / "m.pt2", shape)[0]):
+        found = np.asarray(one(u))
+        found = np.moveaxis(found, -1, 1) if expected.ndim > 2 else found
+        assert np.abs(found - expected).max() < 2e-5
+    trained = sum(value.numel() for value in module.parameters()) - torch_modules.MERGED.get(name, 0)
+    assert sum(np.prod(value.shape) for value in model.trainable_variables) == trained
+
+
+@asked
+def test_a_converted_model_learns_and_what_is_frozen_stays(tmp_path):
+    from edgeveil.trainer.networks import torch_models
+
+    module = torch_modules.made("mlp")
+    module[0].requires_grad_(False)
+    model = torch_models.of_module(module, "mlp", [(7,)])
+    first, *_ = (one for one in model.layers if one.weights)
+    before = first.get_weights()
+    u = np.random.default_rng(0).random((256, 7), np.float32)
+    y = (u[:, 2] > 0.5).astype(int)
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=["accuracy"])
+    model.fit(u, y, epochs=30, verbose=0)
+    assert model.evaluate(u, y, verbose=0)[1] > 0.9
+    assert all((one == other).all() for one, other in zip(before, first.get_weights(), strict=True))
+
+
+# What each mistake gets. The text of a file, and the sentence.
+
+BUILD = "def build(spec):\n    return nn.Sequential("
+CLASS = "class Mine(nn.Module):\n    def forward(self, x):\n        {}\n\n\ndef build(spec):\n    return Mine()\n"
+BAD = {
+    "channels last": (f"{BUILD}nn.Flatten(2), nn.Linear(3, 4))\n", r"does not run on \(2, 3, 8, 8\), channels first"),
+    "too many classes": (f"{BUILD}nn.Flatten(), nn.Linear(192, 7))\n", r"logits of 3 classes .* \[\(7,\)\]"),
+    "probabilities": (
+        f"{BUILD}nn.Flatten(), nn.Linear(192, 3), nn.Softmax(1), nn.Hardtanh(0, 1))\n",
+        "gives probabilities",
+    ),
+    "float64": (f"{BUILD}nn.Flatten(), nn.Linear(192, 3)).double()\n", "and 1.weight is float64: call"),
+    "random": (
+        CLASS.format("return nn.functional.dropout(x).flatten(1)[:, :3]"),
+        "dropout of its forward: it draws at random in inference",
+    ),
+    "random numbers": (
+        CLASS.format("return (x + torch.rand_like(x)).flatten(1)[:, :3]"),
+        "rand_like of its forward has",
+    ),
+    "batch norm in training": (
+        CLASS.format("return nn.functional.batch_norm(x, None, None, training=True).flatten(1)[:, :3]"),
+        "batch_norm of its forward: it runs as in training",
+    ),
+    "the whole batch": (CLASS.format("return (x - x.mean(0)).flatten(1)[:, :3]"), "goes over the batch"),
+    "an unknown operation": (
+        f"{BUILD}nn.Sequential(nn.Conv2d(3, 3, 3), nn.LPPool2d(2, 2), nn.FractionalMaxPool2d(2, 2)), nn.Flatten())\n",
+        "has no counterpart in Keras here",
+    ),
+    "a branch on values": (
+        CLASS.format("return x.flatten(1)[:, :3] if x.sum() > 0 else x.flatten(1)[:, 3:6]"),
+        "torch.export cannot write it as a graph",
+    ),
+    "a class": (
+        "class Mine(nn.Module):\n    pass\n\n\ndef build(spec):\n    return Mine\n",
+        "a torch.nn.Module was expected",
+    ),
+}
+
+
+@asked
+@pytest.mark.parametrize(("text", "says"), BAD.values(), ids=BAD)
+def test_each_mistake_of_a_module_is_one_sentence(text, says, tmp_path):
+    (tmp_path / "mine.py").write_text(HEAD + text)
+    with pytest.raises(BadInput, match=says) as caught:
+        build(f"{tmp_path}/mine.py:build", PICTURES, 3)
+    assert "\n" not in str(caught.value)
+
+
+@asked
+def test_a_layer_that_differs_is_named(monkeypatch):
+    from edgeveil.trainer.networks import torch_models
+
+    torch_models._table()
+    wrong = torch_models.CONVERTED["tanh"]
+    monkeypatch.setitem(torch_models.CONVERTED, "silu", wrong)
+    with pytest.raises(BadInput, match=r"silu of the layer 2 gives other values in Keras than in PyTorch, by"):
+        torch_models.of_module(torch_modules.made("mlp"), "mlp", [(7,)])
+
+
+def test_without_pytorch_the_line_that_installs_it_is_given(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    (tmp_path / "mine.py").write_text(HEAD)
+    mine, file = f"{tmp_path}/mine.py:build", tmp_path / "m.pt2"
+    for act in (lambda: build(mine, PICTURES, 3), lambda: own.read_given(file, (3,))):
+        with pytest.raises(BadInput, match=r"Install it: pip install 'edgeveil\[trainer,torch\]'"):
+            act()
+
+
+# Files: nothing in them is run.
+
+
+class Opens:
+    """What is run where it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return Path.touch, (self.path,)
+
+
+def changed(archive, **changes):
+    """An archive with the bytes of some parts changed: a function of them, by the end of their names."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(archive) as old, zipfile.ZipFile(made, "w") as new:
+        for one in old.namelist():
+            act = next((act for end, act in changes.items() if Path(one).stem == end), lambda data: data)
+            new.writestr(one, act(old.read(one)))
+    made.seek(0)
+    return made
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory):
+    """A small file as torch.export.save writes it, kept here so that it is read without PyTorch."""
+    return ROOT / "tests/trainer/networks/linear.pt2"
+
+
+def test_a_file_is_read_without_pytorch(linear):
+    program = read_pt2(linear, "linear.pt2")
+    assert [(node.op, node.module) for node in program.nodes] == [("linear", "0"), ("relu", "1"), ("linear", "2")]
+    assert program.weights["p_0_weight"].tolist() == [[0.5, -1.0, 2.0], [0.25, 0.0, 1.0]]
+    assert program.trained == {"p_0_weight", "p_0_bias", "p_2_weight", "p_2_bias"}
+    assert program.shapes["x" if "x" in program.shapes else program.inputs[0]] == (None, 3)
+
+
+def as_json(change):
+    def act(data):
+        document = json.loads(data)
+        return json.dumps(change(document) or document).encode()
+
+    return act
+
+
+def pickled(document):
+    document["config"]["0.weight"]["use_pickle"] = True
+
+
+def far(document):
+    document["config"]["0.weight"]["tensor_meta"]["sizes"][0] = {"as_int": 1 << 40}
+
+
+def outside(document):
+    document["config"]["0.weight"]["tensor_meta"]["storage_offset"] = {"as_int": 4}
+
+
+def negative(document):
+    document["config"]["0.weight"]["tensor_meta"]["strides"][0] = {"as_int": -1}
+
+
+def of_another(target):
+    def change(document):
+        document["graph_module"]["graph"]["nodes"][1]["target"] = target
+
+    return change
+
+
+def newer(document):
+    document["schema_version"]["major"] = 9
+
+
+def custom(document):
+    document["graph_module"]["graph"]["nodes"][1]["inputs"][0]["arg"] = {
+        "as_custom_obj": {"name": "a", "class_fqn": "b"}
+    }
+
+
+def mutated(document):
+    mutation = {"arg": {"name": "a"}, "buffer_name": "1.mean"}
+    document["graph_module"]["signature"]["output_specs"].insert(0, {"buffer_mutation": mutation})
+
+
+HOSTILE = {
+    "pickled weights": ("model_weights_config", pickled, "0.weight is a pickle, which can run code"),
+    "too many": ("model_weights_config", far, "is no whole file of torch.export.save"),
+    "outside": ("model_weights_config", outside, "is no whole file"),
+    "negative": ("model_weights_config", negative, "is no whole file"),
+    "code": ("model", of_another("torch.hub.load"), "operations of PyTorch's own were expected"),
+    "an operation of another": ("model", of_another("torch.ops.mine.relu.default"), "operations of PyTorch's own"),
+    "a newer schema": ("model", newer, "schema 8 of torch.export was expected"),
+    "an object": ("model", custom, "relu of the layer 1 takes custom_obj"),
+    "a state": ("model", mutated, r"1.mean changes at each pass.*call model.eval\(\)"),
+}
+
+
+@pytest.mark.parametrize(("part", "change", "says"), HOSTILE.values(), ids=HOSTILE)
+def test_a_hostile_file_is_refused_in_one_sentence(part, change, says, linear):
+    with pytest.raises(BadInput, match=says) as caught:
+        read_pt2(changed(linear, **{part: as_json(change)}), "linear.pt2")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_pickle_is_no_file_and_a_part_that_is_one_is_left_alone(linear, tmp_path):
+    ran = tmp_path / "ran"
+    code = pickle.dumps(Opens(ran))
+    (tmp_path / "m.pt2").write_bytes(code)
+    with zipfile.ZipFile(tmp_path / "old.pt2", "w") as archive:  # as torch.save writes it
+        archive.writestr("archive/data.pkl", code)
+    for name in ("m.pt2", "old.pt2"):
+        with pytest.raises(BadInput, match=r"is no whole file of torch.export.save .* a pickle least of all"):
+            read_pt2(tmp_path / name, name)
+    expression = f"__import__('pathlib').Path({str(ran)!r}).touch()".encode()
+    text = changed(linear, model=lambda data: data.replace(b"Symbol(", expression + b" or Symbol("))
+    with zipfile.ZipFile(text, "a") as archive:
+        archive.writestr("m/data/sample_inputs/model.pt", code)
+        archive.writestr("m/extra/x.pkl", code)
+    assert len(read_pt2(text, "linear.pt2").nodes) == 3
+    assert not ran.exists()
+    pickle.loads(code)  # noqa: S301 (as torch.export.load does)
+    assert ran.exists()
+
+
+def test_no_part_unfolds_to_any_size(linear):
+    made = io.BytesIO()
+    with zipfile.ZipFile(linear) as old, zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as new:
+        for one in old.namelist():
+            new.writestr(one, old.read(one))
+    with pytest.raises(BadInput, match="is no whole file"):
+        read_pt2(made, "linear.pt2")
+
+
+@asked
+def test_only_what_is_converted_is_ever_called(linear, tmp_path):
+    change = as_json(of_another("torch.ops.aten.from_file.default"))
+    (tmp_path / "m.pt2").write_bytes(changed(linear, model=change).read())
+    with pytest.raises(BadInput, match="from_file of the layer 1 has no counterpart"):
+        own.read_given(tmp_path / "m.pt2", (3,))
+
+
+@asked
+def test_a_file_for_other_samples_is_refused(linear):
+    with pytest.raises(BadInput, match=r"linear.pt2: inputs of the shapes \[\(4,\)\].*it takes \[\(3,\)\]"):
+        own.read_given(linear, (4,))
+
+
+# The whole way.
+
+MINE = """
+def classifier(spec):
+    return nn.Sequential(nn.Linear(6, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.1), nn.Linear(16, spec.classes))
+
+
+class Change(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inside = nn.Sequential(nn.Linear(6, 12), nn.SiLU(), nn.Linear(12, 6), nn.Tanh())
+
+    def forward(self, x):
+        return x + self.inside(x)
+
+
+def generator(spec):
+    return Change()
+"""
+
+
+@asked
+def test_modules_train_export_and_need_pytorch_no_more(tmp_path, monkeypatch):
+    write_npz(tmp_path)
+    (tmp_path / "mine.py").write_text(HEAD + MINE)
+    table = json.loads(small_recipe("small.npz", epochs=2).model_dump_json(exclude_none=True))
+    table["classifiers"]["architecture"] = "mine.py:classifier"
+    table["perturber"]["generator"] = {"architecture": "mine.py:generator"}
+    recipe = Recipe.of_table(table, folder=tmp_path)
+    train(recipe, tmp_path / "run")
+    (tmp_path / "mine.py").unlink()
+    monkeypatch.setitem(sys.modules, "torch", None)
+    run = Run.open(tmp_path / "run")
+    assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.7
+    assert run.perturber().frames(run.validation().x).shape[1:] == (6,)
+    made = export(run.folder, ["raspberry-pi5", "coral-usb"], tmp_path / "export")
+    assert made.folder.is_dir()
+
+
+@asked
+def test_the_modules_of_the_page_are_taken(tmp_path):
+    page = (ROOT / "docs/how-to/own-networks-train.md").read_text()
+    (tmp_path / "mine.py").write_text(re.findall(r"```python\n(.*?)```", page, re.DOTALL)[1])
+    assert build(f"{tmp_path}/mine.py:classifier", PICTURES, 3).output_shape == (None, 3)
+    generator = Generator(architecture=f"{tmp_path}/mine.py:generator")
+    assert build_generator(PICTURES, generator).output_shape == (None, 8, 8, 3)
+
+
+@asked
+def test_the_same_seed_gives_the_same_module(tmp_path):
+    (tmp_path / "mine.py").write_text(HEAD + MINE)
+    spec = InputSpec("vector", (6,), "float32", -10.0, 10.0)
+    made = []
+    for _ in range(2):
+        keras.utils.set_random_seed(5)
+        made.append(build_generator(spec, Generator(architecture=f"{tmp_path}/mine.py:generator")).get_weights())
+    assert all((one == other).all() for one, other in zip(*made, strict=True))
+
+
+@asked
+def test_a_trained_file_is_taken_and_a_generator_is_wrapped(tmp_path):
+    torch = own.importlib.import_module("torch")
+    write_npz(tmp_path)
+    reads = torch.nn.Linear(6, 2)
+    with torch.no_grad():
+        reads.weight.zero_()
+        reads.weight[:, 0] = torch.tensor([-10.0, 10.0])
+        reads.bias[:] = torch.tensor([4.0, -4.0])
+    torch_modules.save(torch.nn.Sequential(reads), (6,), tmp_path / "dy.pt2", batch=1)
+    squash = torch.nn.Sequential(torch.nn.Linear(6, 2), torch.nn.Tanh(), torch.nn.Linear(2, 6), torch.nn.Sigmoid())
+    torch_modules.save(squash, (6,), tmp_path / "squash.pt2", batch=1)
+    table = json.loads(small_recipe("small.npz", kind="label-only", epochs=2).model_dump_json(exclude_none=True))
+    table["classifiers"]["target"] = {"trained": "dy.pt2", "low": -4.0, "high": 4.0}
+    recipe = Recipe.of_table(table, folder=tmp_path)
+    made = wrap(str(tmp_path / "squash.pt2"), recipe, tmp_path / "squash-export", profiles=["raspberry-pi5"])
+    assert made.folder.is_dir()
+    with torch.no_grad():
+        expected = squash(torch.rand(4, 6)).shape
+    run = Run.open(tmp_path / "squash")
+    assert run.perturber().frames(run.validation().x[:4]).shape == tuple(expected)
+    assert run.facts["classifiers"]["target"]["validation_accuracy"] > 0.8
