@@ -53,11 +53,11 @@ class NoDevice(DeviceFailed):
 
 def words(*, every: bool = False) -> Tuple[str, ...]:
     """The words of devices, without those that OpenVINO itself gives; ``every`` one, of other packages too."""
-    found = [CPU]
+    names = [CPU]
     for kind in backends(every=every):
         for device in kind.facts.get("devices", ()):
-            found += [device] * (device != OPENVINO) + [device + AND_CPU] * (device in kind.facts.get("and_cpu", ()))
-    return tuple(dict.fromkeys(found))
+            names += [device] * (device != OPENVINO) + [device + AND_CPU] * (device in kind.facts.get("and_cpu", ()))
+    return tuple(dict.fromkeys(names))
 
 
 def forms() -> Dict[str, Form]:

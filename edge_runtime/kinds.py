@@ -28,9 +28,9 @@ def reads_stdin(source: str) -> bool:
 
 def backends(*, every: bool = False) -> List[Kind]:
     """Our backends in the order in which they are tried; ``every`` one, those of other packages too, last."""
-    found = list(BACKENDS.kinds().values())
-    found.sort(key=lambda kind: bool(kind.facts.get("last")))
-    return found + (list(BACKENDS.plugins().values()) if every else [])
+    ordered = list(BACKENDS.kinds().values())
+    ordered.sort(key=lambda kind: bool(kind.facts.get("last")))
+    return ordered + (list(BACKENDS.plugins().values()) if every else [])
 
 
 def formats() -> List[str]:
@@ -53,8 +53,8 @@ def device_file(source: str) -> Optional[str]:
 def check_source(text: str) -> Tuple[str, str]:
     """Kind and place of a source. Raises ``BadInput`` with the nearest kind for one that there is not."""
     kind, colon, where = text.partition(":")
-    found = SOURCES.find(kind) if colon else None
-    if found is not None and (where or found.facts.get("bare")):
+    entry = SOURCES.find(kind) if colon else None
+    if entry is not None and (where or entry.facts.get("bare")):
         return kind, where
     known = _all(SOURCES)
     kinds = ", ".join(name + ":" for name in sorted(known))
@@ -67,8 +67,8 @@ def check_source(text: str) -> Tuple[str, str]:
 def check_sink(uri: str) -> Tuple[str, str]:
     """Kind and place of a sink. Raises ``BadInput`` with the nearest kind for one that there is not."""
     kind, colon, where = uri.partition(":")
-    found = SINKS.find(kind) if colon else None
-    if found is not None and where and (where.startswith("//") or not found.facts.get("network")):
+    entry = SINKS.find(kind) if colon else None
+    if entry is not None and where and (where.startswith("//") or not entry.facts.get("network")):
         return kind, where
     known = _all(SINKS)
     *forms, last = dict.fromkeys(one.facts["forms"][0] for one in known.values())

@@ -17,9 +17,9 @@ _BOOT_ID, _CLOCK_BOOTTIME = "/proc/sys/kernel/random/boot_id", 7  # which Python
 
 def peak_rss_bytes() -> int:
     """The peak resident memory of this process, in bytes."""
-    found = _bytes("/proc/self/status", "VmHWM")
-    if found is not None:
-        return found
+    resident = _bytes("/proc/self/status", "VmHWM")
+    if resident is not None:
+        return resident
     # Where there is no /proc. On Linux this figure would include the parent's, from before the program was loaded.
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
@@ -81,9 +81,9 @@ def load() -> Optional[float]:
 def machine_id() -> str:
     """The identifier of this installation of the system, which no other machine has. Raises ``BadInput``."""
     for path in _MACHINE_IDS:
-        found = "".join(_lines(path)).strip()
-        if len(found) >= _LEAST_MACHINE_ID and found.isalnum() and found != "uninitialized":
-            return found
+        identifier = "".join(_lines(path)).strip()
+        if len(identifier) >= _LEAST_MACHINE_ID and identifier.isalnum() and identifier != "uninitialized":
+            return identifier
     raise BadInput(
         "expected an identifier of this machine in {}; there is none. Make one: systemd-machine-id-setup".format(
             _MACHINE_IDS[0]
@@ -118,11 +118,11 @@ def _bytes(path: str, name: str) -> Optional[int]:
 
 def _field(path: str, names: Any) -> Optional[str]:
     """The value of the first of ``names`` that a file of ``name: value`` lines has."""
-    found: Dict[str, str] = {}
+    fields: Dict[str, str] = {}
     for line in _lines(path):
         name, _, value = line.partition(":")
-        found.setdefault(name.strip(), value.strip())
-    return next((found[name] for name in names if found.get(name)), None)
+        fields.setdefault(name.strip(), value.strip())
+    return next((fields[name] for name in names if fields.get(name)), None)
 
 
 def _lines(path: str) -> Any:

@@ -84,7 +84,7 @@ class Registry(object):
             return {}
         if self._plugins[0] == sys.path:
             return self._plugins[1]
-        found = {}  # type: Dict[str, Kind]
+        added = {}  # type: Dict[str, Kind]
         for name, value in entry_points(self.group):
             module, _, attribute = value.partition(":")
             spec = _spec_of(module)
@@ -98,9 +98,9 @@ class Registry(object):
             if not mine:
                 problem = "the entry point {} = {} of {}: expected MODULE:CLASS with {} in its body; there is none"
                 raise BadInput(problem.format(name, value, self.group, self.key))
-            found.update((row[0], Kind(*row)) for row in mine if row[0] not in self.kinds())
-        self._plugins = (list(sys.path), found)
-        return found
+            added.update((row[0], Kind(*row)) for row in mine if row[0] not in self.kinds())
+        self._plugins = (list(sys.path), added)
+        return added
 
     def rows(self) -> List[Tuple[str, str, str, Dict[str, Any]]]:
         """What the folder's files hold: name, module, class, facts. The row of each name in a zipapp's table."""
@@ -111,14 +111,14 @@ class Registry(object):
         import pkgutil
 
         spec: Any = importlib.util.find_spec(self.package)
-        found: Dict[str, Optional[str]] = {}
+        sources: Dict[str, Optional[str]] = {}
         modules: List[Any] = sorted(pkgutil.iter_modules(spec.submodule_search_locations), key=_name_of)
         for finder, name, _ in modules:
             module = self.package + "." + name
             # The finder of a zip is its loader; that of a folder finds one.
             loader = finder if hasattr(finder, "get_source") else finder.find_spec(module).loader  # type: Any
-            found[module] = loader.get_source(module)
-        return found
+            sources[module] = loader.get_source(module)
+        return sources
 
 
 def table(registries: List[Registry]) -> bytes:
@@ -139,7 +139,7 @@ def entry_points(group: str) -> Iterator[Tuple[str, str]]:
 def _entry_points(path: Tuple[str, ...]) -> Dict[str, List[Tuple[str, str]]]:
     import configparser
 
-    found = {}  # type: Dict[str, List[Tuple[str, str]]]
+    groups = {}  # type: Dict[str, List[Tuple[str, str]]]
     for folder in dict.fromkeys(path):
         names = sorted(os.listdir(folder or ".")) if os.path.isdir(folder or ".") else ()
         for name in names:
@@ -153,8 +153,8 @@ def _entry_points(path: Tuple[str, ...]) -> Dict[str, List[Tuple[str, str]]]:
             except configparser.Error:
                 continue  # another package's damage is not ours to report
             for group in parser.sections():
-                found.setdefault(group, []).extend((key.strip(), value.strip()) for key, value in parser.items(group))
-    return found
+                groups.setdefault(group, []).extend((key.strip(), value.strip()) for key, value in parser.items(group))
+    return groups
 
 
 @functools.lru_cache(maxsize=None)
@@ -162,8 +162,8 @@ def _written() -> Dict[str, Any]:
     """The table of the zipapp that this runs from; empty elsewhere."""
     loader = getattr(__spec__, "loader", None)
     if loader is not None and hasattr(loader, "archive"):
-        found = json.loads(loader.get_data(os.path.join(os.path.dirname(__file__), TABLE)).decode())
-        return {package: [(*row[:3], _tuples(row[3])) for row in rows] for package, rows in found.items()}
+        table = json.loads(loader.get_data(os.path.join(os.path.dirname(__file__), TABLE)).decode())
+        return {package: [(*row[:3], _tuples(row[3])) for row in rows] for package, rows in table.items()}
     return {}
 
 
@@ -190,32 +190,32 @@ def outline(source: str) -> str:
 
     It reads indentation as the formatter of this project writes it.
     """
-    kept: List[str] = []
+    lines: List[str] = []
     in_class = is_kept = False
     for line in source.splitlines():
         begin = _BEGIN.match(line)
         if begin is not None and not begin.group(1):
-            kept += ["    pass"] * in_class
+            lines += ["    pass"] * in_class
             in_class = is_kept = _CLASS.match(line) is not None
         elif begin is not None:
             is_kept = in_class and not line[4:].startswith(("def ", "@", "async "))
         if is_kept:
-            kept.append(line)
-    return "\n".join(kept + ["    pass"] * in_class)
+            lines.append(line)
+    return "\n".join(lines + ["    pass"] * in_class)
 
 
 def _classes(sources: Dict[str, Optional[str]], *, whole: bool = False) -> Dict[str, Tuple[str, Any]]:
     """Class name -> its module and its syntax tree, of the source texts of some modules or, quicker, their outlines."""
     import ast
 
-    found = {}  # type: Dict[str, Tuple[str, Any]]
+    classes = {}  # type: Dict[str, Tuple[str, Any]]
     for module, source in sources.items():
         try:
             tree = ast.parse(source or "" if whole else outline(source or ""))
         except SyntaxError:  # a text within has no indentation
             tree = ast.parse(source or "")
-        found.update((node.name, (module, node)) for node in tree.body if isinstance(node, ast.ClassDef))
-    return found
+        classes.update((node.name, (module, node)) for node in tree.body if isinstance(node, ast.ClassDef))
+    return classes
 
 
 def _rows_of(classes: Dict[str, Tuple[str, Any]], key: str) -> List[Tuple[str, str, str, Dict[str, Any]]]:
@@ -245,7 +245,7 @@ def _literals(node: Any) -> Dict[str, Any]:
     """The class attributes of a class body whose values are literals."""
     import ast
 
-    found = {}
+    literals = {}
     for line in node.body:
         if isinstance(line, ast.Assign) and len(line.targets) == 1 and isinstance(line.targets[0], ast.Name):
             target, value = line.targets[0].id, line.value
@@ -254,7 +254,7 @@ def _literals(node: Any) -> Dict[str, Any]:
         else:
             continue
         try:
-            found[target] = _tuples(ast.literal_eval(value))
+            literals[target] = _tuples(ast.literal_eval(value))
         except ValueError:
             continue  # computed at import: no fact
-    return found
+    return literals

@@ -55,16 +55,16 @@ class EngineCache(object):
         """
         name = hashlib.sha256(json.dumps(built_from, sort_keys=True).encode("utf-8")).hexdigest()
         with tempfile.TemporaryDirectory() as place:
-            found = self._read(name)
-            for file_name, data in (found or {}).items():
+            cached = self._read(name)
+            for file_name, data in (cached or {}).items():
                 with open(os.path.join(place, file_name), "wb") as file:
                     file.write(data)
-            self.said = "its engine was built here before" if found else "its engine is built"
+            self.said = "its engine was built here before" if cached else "its engine is built"
             yield place
-            made = _contents(place)
-            if made and made != found:
+            built = _contents(place)
+            if built and built != cached:
                 with contextlib.suppress(WriteFailed):
-                    self._write(name, made)
+                    self._write(name, built)
 
     def _read(self, name: str) -> Optional[Dict[str, bytes]]:
         try:
@@ -81,11 +81,11 @@ class EngineCache(object):
         packed = _packed(files)
         if len(packed) + 32 > MOST_BYTES:
             return
-        kept = sorted(
+        engines = sorted(
             (one for one in os.listdir(self._folder) if one.endswith(_SUFFIX) and one != name + _SUFFIX),
             key=lambda one: os.stat(os.path.join(self._folder, one)).st_mtime,
         )
-        for old in kept[: max(0, len(kept) + 1 - MOST_ENGINES)]:
+        for old in engines[: max(0, len(engines) + 1 - MOST_ENGINES)]:
             os.unlink(os.path.join(self._folder, old))
         write_atomic(os.path.join(self._folder, name + _SUFFIX), self._tag(name, packed) + packed)
 
@@ -131,13 +131,13 @@ def _text(path: str) -> Optional[str]:
 
 
 def _contents(place: str) -> Dict[str, bytes]:
-    found = {}
+    files = {}
     for name in sorted(os.listdir(place)):
         path = os.path.join(place, name)
         if os.path.isfile(path) and not os.path.islink(path):
             with open(path, "rb") as file:
-                found[name] = file.read()
-    return found
+                files[name] = file.read()
+    return files
 
 
 def _packed(files: Mapping[str, bytes]) -> bytes:
@@ -148,8 +148,8 @@ def _packed(files: Mapping[str, bytes]) -> bytes:
 def _unpacked(packed: bytes) -> List[Tuple[str, bytes]]:
     """The files of a cache's entry, whose tag was checked."""
     begin = 4 + int.from_bytes(packed[:4], "big")
-    found = []
+    files = []
     for name, size in json.loads(packed[4:begin].decode("utf-8")):
-        found.append((os.path.basename(name), packed[begin : begin + size]))
+        files.append((os.path.basename(name), packed[begin : begin + size]))
         begin += size
-    return found
+    return files

@@ -62,9 +62,9 @@ class HailoRT(Backend):
             stream.name: np.ascontiguousarray(feed.reshape((len(feed),) + shape))
             for stream, shape, feed in zip(self._in, self._shapes, feeds)
         }
-        found = self._run.infer(given)
+        results = self._run.infer(given)
         return [
-            np.asarray(found[stream.name]).reshape(tensor.shape) for stream, tensor in zip(self._out, self._outputs)
+            np.asarray(results[stream.name]).reshape(tensor.shape) for stream, tensor in zip(self._out, self._outputs)
         ]
 
     def placement(self) -> Dict[str, Any]:
@@ -88,7 +88,7 @@ def _streams(hef: Any, infos: List[Any], tensors: List[Any]) -> List[Any]:
 
     Raises ``BadInput`` where one is missing or has another number of values.
     """
-    found = []
+    streams = []
     for tensor in tensors:
         mine = [
             info
@@ -103,5 +103,5 @@ def _streams(hef: Any, infos: List[Any], tensors: List[Any]) -> List[Any]:
                     ", ".join("{} {}".format(info.name, list(info.shape)) for info in infos),
                 )
             )
-        found.append(mine[0])
-    return found
+        streams.append(mine[0])
+    return streams

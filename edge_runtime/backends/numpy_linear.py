@@ -65,8 +65,8 @@ class NumPy(Backend):
             code = np.multiply(share, c, out=c)
             output = code.dot(a["decoder"])
             output += a["decoder_bias"]
-        made = {"output": output, "code": code}
-        return [made[tensor.tensor] for tensor in self._outputs]
+        tensors = {"output": output, "code": code}
+        return [tensors[tensor.tensor] for tensor in self._outputs]
 
     def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: numpy runs nowhere else."""

@@ -135,13 +135,13 @@ def operations_by_provider(events: Iterable[Dict[str, Any]]) -> Tuple[Dict[str, 
 
 def _open_on_gpu(model: bytes, options: Any, device: str, precision: str) -> Any:
     """A session whose first provider is the one for ``device``. Raises ``NoDevice``."""
-    there = onnxruntime.get_available_providers()
-    wanted = [name for name in _PROVIDERS[accelerator(device)] if name in there]
+    available = onnxruntime.get_available_providers()
+    wanted = [name for name in _PROVIDERS[accelerator(device)] if name in available]
     first = _PROVIDERS[accelerator(device)][0]
     if first not in wanted:
         raise NoDevice(
             "{} was asked for, and this onnxruntime {} was built without it (it has {}). {}".format(
-                first, onnxruntime.__version__, ", ".join(there), _CURE
+                first, onnxruntime.__version__, ", ".join(available), _CURE
             )
         )
     # Keep float32 on GPUs that would cut it to TF32. NVIDIA's libraries read this when they are loaded.

@@ -126,15 +126,15 @@ def _supported_properties(core: Any, place: str, version: str) -> Any:
     name, _, parts = place.partition(":")
     for part in parts.split(",") if parts else ([] if name in ("AUTO", "HETERO", "MULTI", "BATCH") else [name]):
         wanted = part.partition("(")[0].partition(".")[0]
-        there = core.available_devices
-        if not any(one.partition(".")[0] == wanted for one in there):
+        available = core.available_devices
+        if not any(one.partition(".")[0] == wanted for one in available):
             cure = "; OpenVINO 2022.3.1 and later 2022.3.x are the last with it, none of their wheels has it" * (
                 wanted == "MYRIAD"
             )
             raise NoDevice(
                 "OpenVINO's device {} was asked for, and OpenVINO {:.8} finds {} here: plug it in, see that this user "
                 "may use it, install the plugin it needs{}; or choose --device cpu".format(
-                    wanted, version, ", ".join(there) or "none", cure
+                    wanted, version, ", ".join(available) or "none", cure
                 )
             )
     try:

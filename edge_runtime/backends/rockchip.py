@@ -50,8 +50,8 @@ class RKNNToolkitLite(Backend):
             )
 
     def _infer(self, feeds: List[np.ndarray]) -> List[np.ndarray]:
-        found = self._toolkit.inference(inputs=feeds, data_format=self._layout)
-        return [np.asarray(value).reshape(tensor.shape) for value, tensor in zip(found, self._outputs)]
+        results = self._toolkit.inference(inputs=feeds, data_format=self._layout)
+        return [np.asarray(value).reshape(tensor.shape) for value, tensor in zip(results, self._outputs)]
 
     def placement(self) -> Dict[str, Any]:
         """As ``Backend.placement``: the toolkit does not tell what the NPU leaves to the processor."""

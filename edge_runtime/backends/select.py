@@ -93,8 +93,8 @@ def _for_device(rows: List[Kind], format: str, model: bytes, kernels: str, devic
         raise BadInput("a {} artefact runs on its accelerator alone: choose --device {}".format(format, words))
     if able is None:
         return rows
-    found = [row for row in rows if row.name in able]
-    if not found:
+    usable = [row for row in rows if row.name in able]
+    if not usable:
         raise BadInput(
             "the device {} does not run {} artefacts by {}: choose another artefact or backend, or --device cpu".format(
                 device, format, " or ".join(row.name for row in rows)
@@ -102,7 +102,7 @@ def _for_device(rows: List[Kind], format: str, model: bytes, kernels: str, devic
         )
     if kernels == "reference":
         raise BadInput("reference kernels run on the processor only: leave out the device {}".format(device))
-    return found
+    return usable
 
 
 def _is_here(kind: Kind) -> bool:
@@ -114,10 +114,10 @@ def kinds_of_format(format: str, *, every: bool = False) -> List[Kind]:
 
     Raises ``BadInput`` for a format that there is not.
     """
-    found = [kind for kind in backends(every=every) if format in kind.facts["formats"]]
-    if not found:
+    kinds = [kind for kind in backends(every=every) if format in kind.facts["formats"]]
+    if not kinds:
         raise BadInput("expected an artefact in the format {}; got {!r}".format(" or ".join(formats()), format))
-    return found
+    return kinds
 
 
 def _first_line(error: Exception) -> str:
@@ -152,7 +152,7 @@ def drop_notice(library: Any) -> None:
         return
     _done.add(library.__name__)
     try:
-        kept = os.dup(2)
+        saved = os.dup(2)
     except OSError:
         return  # stderr is closed
     reader, writer = os.pipe()
@@ -164,8 +164,8 @@ def drop_notice(library: Any) -> None:
     except (RuntimeError, ValueError):
         pass  # a failure here comes again with the real model, and is reported then
     finally:
-        os.dup2(kept, 2)
-        os.close(kept)
+        os.dup2(saved, 2)
+        os.close(saved)
         _pass_on(reader)
 
 

@@ -69,11 +69,11 @@ class LiteRT(Backend):
             said_by = "libedgetpu took it" if on_device else "no delegate for a device was asked for"
             return placement_record("Edge TPU+CPU" if on_device else "CPU", {own: "not measured"}, said_by, **where)
         taken = _delegated(nodes)
-        there = {number for number in taken if nodes[number]["op_name"] == EDGETPU_OPERATION.decode()}
+        on_tpu = {number for number in taken if nodes[number]["op_name"] == EDGETPU_OPERATION.decode()}
         rest = sum(node["op_name"] != "DELEGATE" for node in nodes) - len(taken)
-        counts = {"Edge TPU": len(there), "XNNPACK": len(taken - there), own: rest}
+        counts = {"Edge TPU": len(on_tpu), "XNNPACK": len(taken - on_tpu), own: rest}
         kernels = {kind: n for kind, n in counts.items() if n}
-        device = "CPU" if not there else "Edge TPU" if len(kernels) == 1 else "Edge TPU+CPU"
+        device = "CPU" if not on_tpu else "Edge TPU" if len(kernels) == 1 else "Edge TPU+CPU"
         return placement_record(device, kernels, "the interpreter's list of operations", **where)
 
     def close(self) -> None:
@@ -85,33 +85,33 @@ def _open_on_edge_tpu(library: Any, options: Dict[str, Any]) -> Any:
     """An interpreter whose compiled operations libedgetpu has taken over. Raises ``NoDevice``."""
     # Tried first: the package's own loading prints a traceback where there is no library.
     try:
-        found = ctypes.CDLL(EDGETPU_LIBRARY)
+        driver = ctypes.CDLL(EDGETPU_LIBRARY)
     except OSError as error:
         problem = str(error)
         raise NoDevice(
             "an Edge TPU was asked for, and its library cannot be loaded ({}): install libedgetpu (libedgetpu1-std), "
             "{}".format(problem[:200], _CURE)
         ) from None
-    if not hasattr(found, "tflite_plugin_create_delegate"):
+    if not hasattr(driver, "tflite_plugin_create_delegate"):
         raise NoDevice(
             "the {} here is no delegate of TFLite: install libedgetpu anew, {}".format(EDGETPU_LIBRARY, _CURE)
         )
     try:
         delegate = library.load_delegate(EDGETPU_LIBRARY)
     except ValueError as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise NoDevice(
             "libedgetpu opened no Edge TPU ({}): plug it in, see that this user may use it (its group, udev's rule) "
-            "and that no other process has it, {}".format(said[:200], _CURE)
+            "and that no other process has it, {}".format(reason[:200], _CURE)
         ) from None
     try:
         interpreter = library.Interpreter(experimental_delegates=[delegate], **options)
         interpreter.allocate_tensors()
     except (RuntimeError, ValueError) as error:
-        said = " ".join(str(error).split())
+        reason = " ".join(str(error).split())
         raise NoDevice(
             "the Edge TPU did not take the artefact ({}): use the libedgetpu of the compiler's version, {}".format(
-                said[:300], _CURE
+                reason[:300], _CURE
             )
         ) from None
     return interpreter

@@ -91,17 +91,17 @@ def figures(times: Times) -> Dict[str, float]:
     """The distribution, in milliseconds."""
     ms = np.asarray(times.took) * 1e3
     names = ("p50", "p90", "p95", "p99", "p999")
-    found = dict(zip(names, np.percentile(ms, [50, 90, 95, 99, 99.9]).tolist()))
-    found.update(mean=float(ms.mean()), min=float(ms.min()), max=float(ms.max()))
-    return found
+    summary = dict(zip(names, np.percentile(ms, [50, 90, 95, 99, 99.9]).tolist()))
+    summary.update(mean=float(ms.mean()), min=float(ms.min()), max=float(ms.max()))
+    return summary
 
 
 def windows(times: Times, count: int) -> List[Dict[str, float]]:
     """``count`` equal parts of the series (fewer where there are fewer calls): begin, calls, median, worst."""
-    found = []
+    parts = []
     for part in np.array_split(np.arange(len(times.took)), min(count, len(times.took))):
         ms = np.asarray(times.took)[part] * 1e3
-        found.append(
+        parts.append(
             {
                 "start_s": float(times.began[int(part[0])]),
                 "count": len(part),
@@ -110,7 +110,7 @@ def windows(times: Times, count: int) -> List[Dict[str, float]]:
                 "max": float(ms.max()),
             }
         )
-    return found
+    return parts
 
 
 def drift(times: Times) -> float:

@@ -38,15 +38,15 @@ def parse(text: Optional[str]) -> Dict[str, str]:
     if not text.lstrip().startswith("{"):
         text = written_text(text, "a JSON file of sensors")
     try:
-        found = json.loads(text)
+        sensors = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        sensors = None
+    if not isinstance(sensors, dict) or not all(isinstance(value, str) for value in sensors.values()):
         raise BadInput('expected sensors as JSON, {"clock_khz": "/sys/..."}; see docs/reference/benchmarks.md')
-    for name in found:
+    for name in sensors:
         if name not in NAMES:
             raise BadInput("expected sensors among {}; got {!r}".format(", ".join(NAMES), name))
-    return found
+    return sensors
 
 
 class Sensors(object):
@@ -79,19 +79,19 @@ class Sensors(object):
 
     def problems(self) -> List[str]:
         """The signs that the board was throttled in the run."""
-        found = []
+        signs = []
         if any(sample["throttled"] for sample in self.samples):
-            found.append("throttled: the board says so; cool it, or give it a better supply")
+            signs.append("throttled: the board says so; cool it, or give it a better supply")
         clocks = [sample["clock_mhz"] for sample in self.samples if sample["clock_mhz"]]
         # A governor that saves power is slow before the first frame; the end of the run counts.
         last = statistics.median_high(clocks[-max(1, len(clocks) // 4) :]) if clocks else 0.0
         if clocks and last < LEAST_CLOCK * max(clocks):
-            found.append(
+            signs.append(
                 "throttled: the clock fell from {:.0f} to {:.0f} MHz; cool it, or fix the governor".format(
                     max(clocks), last
                 )
             )
-        return found
+        return signs
 
     def power_w(self) -> Optional[float]:
         """The mean power by the board's own sensor; None: not measured."""

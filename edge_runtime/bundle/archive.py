@@ -137,12 +137,12 @@ class _Cursor(object):
 
     def next_signature(self, wanted: bytes) -> bool:
         """Step over the next four bytes if they are ``wanted``; refuse what can be no signature at all."""
-        found = self.take(4)
-        if found == wanted:
+        signature = self.take(4)
+        if signature == wanted:
             return True
-        if found in ZIP64:
+        if signature in ZIP64:
             _refuse("zip64", "it uses the ZIP64 format, which no bundle needs")
-        if found not in (LOCAL, CENTRAL, END):
+        if signature not in (LOCAL, CENTRAL, END):
             _refuse("gap", "the bytes from {} on belong to no member".format(self.place - 4))
         self.place -= 4
         return False
@@ -193,8 +193,8 @@ def _read_directory(cursor: _Cursor, entries: List[_Entry]) -> None:
         fields = cursor.unpack(_CENTRAL)
         made_by, header = fields[0], _Header(*fields[1:11])
         comment, disk, internal, external, offset = fields[11:]
-        for what, here, there in zip(_Header._fields, header, member.header):
-            if here != there:
+        for what, here, own in zip(_Header._fields, header, member.header):
+            if here != own:
                 _refuse("header-mismatch", "the directory's {} of member {} is not its own".format(what, number))
         if cursor.take(header.name_length) != member.name:
             _refuse("header-mismatch", "the directory's name of member {} is not its own".format(number))

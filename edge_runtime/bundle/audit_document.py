@@ -206,8 +206,8 @@ def check_card(manifest: Manifest, members: Mapping[str, bytes], audit: Mapping[
             words = [(part.get("verdict") or {}).get("word", "") for part in parts]
             told = [str(one.get("verdict", "")) for one in card["artefacts"]]
             same = same and all(one.startswith(word) for one, word in zip(told, words) if one)
-        said = [one["sentence"] for one in card.get("guarantees", []) if not counted or one["artefact"] != COUNTED]
-        same = same and all(sentence in promised for sentence in said)
+        sentences = [one["sentence"] for one in card.get("guarantees", []) if not counted or one["artefact"] != COUNTED]
+        same = same and all(sentence in promised for sentence in sentences)
     except (LookupError, TypeError, AttributeError):
         _untrue("the privacy card", "it is empty, or lacks what a card says")
     if not known or hidden != manifest.perturber.sensitive or not same:
@@ -247,7 +247,7 @@ def _check_part(part: Dict[str, Any], at: str, target: str, sensitive: str) -> N
 
 def _check_attacks(part: Mapping[str, Any], of: str, at: str, z: str, tested: int, classes: int, most: float) -> None:
     """The attacks on one output, and that neither chance is above what the rest allows; ``most`` is what counts do."""
-    chance, found = chances(part, of), attacks(part, of)
+    chance, findings = chances(part, of), attacks(part, of)
     if sorted(chance) != ["majority", "prior"]:
         _untrue(at, "expected prior and majority as guesses from y, and nothing else")
     for name in sorted(chance):
@@ -255,22 +255,22 @@ def _check_attacks(part: Mapping[str, Any], of: str, at: str, z: str, tested: in
         if not 0 <= chance[name] <= most + _ROUNDED_SHARE:
             words = "{} is {:g}, and the best guess from y alone is right on {:g} of the test rows"
             _untrue(at, words.format(name, chance[name], most))
-    right = [one for one in found if one["figure"] == "right"]
+    right = [one for one in findings if one["figure"] == "right"]
     if not right:
         _untrue(at, "expected at least one attack on z, got none")
     for figure in ("right", "bits-counted"):
-        mine = [one for one in found if one["figure"] == figure]
+        mine = [one for one in findings if one["figure"] == figure]
         chosen = [one for one in mine if one["more"].get("chosen")]
         if len(mine) != len(right) or any(one.get("value") is None for one in mine):
             _untrue(at, "expected {} of every attack".format(figure))
         if len(chosen) != 1 or kind_of(chosen[0]) != "adaptive":
             _untrue(at, "expected one adaptive attack chosen by {}".format(figure))
     guess = max(chance.values())
-    reached = max(_check_attack(one, at, z, guess, classes) for one in found)
+    reached = max(_check_attack(one, at, z, guess, classes) for one in findings)
     if guess > reached + _BELOW:
         words = "a guess from y is right on {:g}, and no attack reaches more than {:g}, although each knows y"
         _untrue(at, words.format(guess, reached))
-    for one in found:
+    for one in findings:
         # Rows that were tested crosswise are more than the test rows.
         if one["figure"] == "worst-class" and one.get("learned_on") != "crossed" and one.get("null") is not None:
             wrong = one.get("rows", 0) * (1.0 - one["null"])
@@ -306,13 +306,13 @@ def _check_verdict(part: Mapping[str, Any], at: str) -> None:
     if any(place >= len(part["findings"]) for place in verdict["findings"]):
         _untrue(at + "findings", "one of them is not there")
     bound = bounds(part) if verdict["word"] == BOUNDED else {}
-    for name, found in upper_ends(part).items():
+    for name, end in upper_ends(part).items():
         place = "{}upper.{}".format(at, name)
-        said = _value(verdict["upper"], name, at + "upper.")
-        if said is not None and (found is None or said < found - _ROUNDED):
-            told = "is not known" if found is None else "reaches {:g}".format(found)
-            _untrue(place, "got {:g}, and the upper end of an attack {}".format(said, told))
-        known = [one for one in (said, bound.get(name)) if one is not None]
+        stated = _value(verdict["upper"], name, at + "upper.")
+        if stated is not None and (end is None or stated < end - _ROUNDED):
+            told = "is not known" if end is None else "reaches {:g}".format(end)
+            _untrue(place, "got {:g}, and the upper end of an attack {}".format(stated, told))
+        known = [one for one in (stated, bound.get(name)) if one is not None]
         allowed = verdict["limit"]["bits" if name == "bits" else "points"]
         if verdict["word"] in (NOTHING_FOUND, BOUNDED) and (not known or min(known) > allowed + _ROUNDED_SHARE):
             _untrue(at + "word", "'{}' within {:g} is not what upper.{} shows".format(verdict["word"], allowed, name))

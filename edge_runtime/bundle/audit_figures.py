@@ -47,8 +47,8 @@ def best_attack(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
 
 def chances(part: Mapping[str, Any], of: str = SENT) -> Dict[str, float]:
     """How often a guess from y alone is right, by the public ``prior`` and by ``majority``."""
-    found = part["findings"]
-    return {one["name"]: one["value"] for one in found if of_whom(one) == of and kind_of(one) == "guess"}
+    findings = part["findings"]
+    return {one["name"]: one["value"] for one in findings if of_whom(one) == of and kind_of(one) == "guess"}
 
 
 def kept(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Any]:
@@ -84,7 +84,7 @@ def bounds(part: Mapping[str, Any]) -> Dict[str, float]:
     epsilon is a factor of e to the epsilon.
     """
     z, guess = part["data"]["sensitive"], max(chances(part).values())
-    found: Dict[str, float] = {}
+    least: Dict[str, float] = {}
     for one in part["findings"]:
         if not one.get("bound") or one["question"] != z or of_whom(one) != SENT or one.get("value") is None:
             continue
@@ -99,8 +99,8 @@ def bounds(part: Mapping[str, Any]) -> Dict[str, float]:
             these = {"points": 100 * (value - guess)}
         elif figure in ("bits", "bits-counted"):
             these = {"bits": value}
-        found.update({name: min(most, found.get(name, most)) for name, most in these.items()})
-    return found
+        least.update({name: min(most, least.get(name, most)) for name, most in these.items()})
+    return least
 
 
 def kind_of(finding: Mapping[str, Any]) -> str:

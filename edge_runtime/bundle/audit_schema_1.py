@@ -36,13 +36,13 @@ def as_schema_2(document: Mapping[str, Any]) -> Dict[str, Any]:
 
     Raises ``LookupError``, ``TypeError``, ``ValueError`` or ``AttributeError`` for what is no audit.
     """
-    found = dict(document)
+    converted = dict(document)
     if document["schema"] == 1:
-        found = {name: document[name] for name in _KEPT if name in document}
-        found.update(schema=2, findings=list(_findings(document)), verdict=_verdict(document.get("verdict")))
+        converted = {name: document[name] for name in _KEPT if name in document}
+        converted.update(schema=2, findings=list(_findings(document)), verdict=_verdict(document.get("verdict")))
     if "others" in document:
-        found["others"] = [as_schema_2(other) for other in document["others"]]
-    return found
+        converted["others"] = [as_schema_2(other) for other in document["others"]]
+    return converted
 
 
 def _verdict(found: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
@@ -112,13 +112,13 @@ def _read(
     name: str, part: Mapping[str, Any], convert: Callable[[Any], Iterable[Dict[str, Any]]]
 ) -> List[Dict[str, Any]]:
     """The findings of one field, by which nothing is decided: one of an older form is one finding with all of it."""
-    found = part.get(name)
-    if not found:
+    content = part.get(name)
+    if not content:
         return []
     try:
-        return list(convert(found))
+        return list(convert(content))
     except (LookupError, TypeError, ValueError, AttributeError):
-        return [{"question": name, "name": name, "more": {"kind": "schema 1", "found": found}}]
+        return [{"question": name, "name": name, "more": {"kind": "schema 1", "found": content}}]
 
 
 def _not_run(left: Mapping[str, Any], z: str) -> Dict[str, Any]:
@@ -143,25 +143,27 @@ def _attack(row: Mapping[str, Any], z: str, chance: float, chosen: List[str]) ->
         facts = [row.get(value), *ends, row.get(base), row.get(rows) or None]
         if facts == [None] * 5 and figure not in _CHOSEN:
             continue
-        found = dict(_question(z, row), figure=figure, value=row.get(value), more={"kind": row["kind"]})
+        finding = dict(_question(z, row), figure=figure, value=row.get(value), more={"kind": row["kind"]})
         if ends != [None, None]:
-            found["interval"] = ends
+            finding["interval"] = ends
         null = chance if figure == "right" else row.get(base) if base else _NULL.get(figure)
         if null is not None:
-            found["null"] = null
+            finding["null"] = null
         if row.get(_CHOSEN_BY.get(figure, "")) is not None:
-            found["chosen_by"] = row[_CHOSEN_BY[figure]]
+            finding["chosen_by"] = row[_CHOSEN_BY[figure]]
         if figure == "right":
-            found["more"].update({name: row[name] for name in ("train_samples", "seconds", "members") if row.get(name)})
-        found.update({to: row[of] for to, of in (("rows", rows), ("p", p)) if row.get(of) is not None})
+            finding["more"].update(
+                {name: row[name] for name in ("train_samples", "seconds", "members") if row.get(name)}
+            )
+        finding.update({to: row[of] for to, of in (("rows", rows), ("p", p)) if row.get(of) is not None})
         if figure in chosen:
-            found["more"]["chosen"] = True
-        yield found
+            finding["more"]["chosen"] = True
+        yield finding
 
 
 def _rate(question: str, name: str, value: Mapping[str, Any], more: Dict[str, Any]) -> Dict[str, Any]:
-    found = {"question": question, "name": name, "figure": "right", "value": value["accuracy"], "more": more}
-    return dict(found, interval=[value["low"], value["high"]])
+    finding = {"question": question, "name": name, "figure": "right", "value": value["accuracy"], "more": more}
+    return dict(finding, interval=[value["low"], value["high"]])
 
 
 def _spread(figure: str, value: Mapping[str, Any]) -> Dict[str, Any]:
@@ -220,13 +222,13 @@ def _probes(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
 
 
 def _probe(asks: str, row: Mapping[str, Any]) -> Dict[str, Any]:
-    found = {"question": asks, "name": row["name"], "more": {"kind": "probe"}}
+    finding = {"question": asks, "name": row["name"], "more": {"kind": "probe"}}
     if "not_run" in row:
-        return dict(found, not_run=row["not_run"])
+        return dict(finding, not_run=row["not_run"])
     figure = "auc" if "AUC" in row["name"] else "share" if 0 <= row["value"] <= 1 else "number"
-    found.update(figure=figure, value=row["value"], interval=[row["low"], row["high"]], rows=row["n"])
-    found["text"] = row["meaning"]
-    return found if row["chance"] is None else dict(found, null=row["chance"])
+    finding.update(figure=figure, value=row["value"], interval=[row["low"], row["high"]], rows=row["n"])
+    finding["text"] = row["meaning"]
+    return finding if row["chance"] is None else dict(finding, null=row["chance"])
 
 
 def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, Any]]:

@@ -126,15 +126,15 @@ def accepted_beside(trust: str) -> Optional[Accepted]:
     root = board_of(trust)
     if root is None:
         return Accepted()
-    found = [state for _, state in _whole(root)]
-    return merged(found[0], found[-1]).accepted if found else None
+    states = [state for _, state in _whole(root)]
+    return merged(states[0], states[-1]).accepted if states else None
 
 
 def amend(trust: str, change: Callable[[State], State]) -> None:
     """Change what the board whose trust folder this is remembers, wherever its state is whole; else do nothing."""
     root = board_of(trust)
-    found = [] if root is None else [(name, state, change(state)) for name, state in _whole(root)]
-    changed = [(name, now) for name, before, now in found if now != before]
+    states = [] if root is None else [(name, state, change(state)) for name, state in _whole(root)]
+    changed = [(name, now) for name, before, now in states if now != before]
     for name, now in changed:
         last = name == changed[-1][0]
         write_atomic(os.path.join(str(root), name), _encoded(now), mode=0o644, lasting=last)
@@ -182,15 +182,15 @@ def floor_beside(trust: Union[str, "os.PathLike[str]"]) -> int:
 
 def _whole(root: str) -> List[Tuple[str, State]]:
     """Those of the two files that are there and whole."""
-    found = []
+    states = []
     for name in (STATE_FILE, COPY_FILE):
         try:
             state = read_one(root, name)
         except StateLost:
             continue
         if state is not None:
-            found.append((name, state))
-    return found
+            states.append((name, state))
+    return states
 
 
 def merged(state: State, copy: State) -> State:
@@ -229,12 +229,12 @@ def _parse(data: bytes) -> State:
 
 
 def _accepted(document: Any) -> Accepted:
-    found = Accepted(**document)
-    found = found._replace(trust=tuple(found.trust), policy=tuple(found.policy))
-    numbers = (found.trust_schema, found.trust_version, found.policy_version, found.floor_reset)
-    if any(type(number) is not int for number in numbers) or {type(sha) for sha in found.trust + found.policy} - {str}:
+    taken = Accepted(**document)
+    taken = taken._replace(trust=tuple(taken.trust), policy=tuple(taken.policy))
+    numbers = (taken.trust_schema, taken.trust_version, taken.policy_version, taken.floor_reset)
+    if any(type(number) is not int for number in numbers) or {type(sha) for sha in taken.trust + taken.policy} - {str}:
         raise ValueError("other types")
-    return found
+    return taken
 
 
 # The auditor's word on an audit: signatures by other keys than the maker's, in the bundle next to the audit.

@@ -42,10 +42,10 @@ def audits_of(
     mine = [part for part in parts if artefact in part["speaks_of"]]
     if device is None:
         return mine
-    there = [(part, part.get("on_board", {})) for part in mine]
+    pairs = [(part, part.get("on_board", {})) for part in mine]
     return [
         part
-        for part, board in there
+        for part, board in pairs
         if board.get("device", CPU) == device
         and not board.get("simulated", False)
         and (device == CPU or place in (None, (board["board"], board["architecture"])))
@@ -170,8 +170,8 @@ class Policy(object):
         for demand in self.demands:
             hidden = manifest.perturber.sensitive
             if hidden != demand.sensitive:
-                found = "hides {}".format(ascii(hidden)) if hidden else "hides nothing"
-                _refuse("it must hide {}, and {}".format(ascii(demand.sensitive), found))
+                actual = "hides {}".format(ascii(hidden)) if hidden else "hides nothing"
+                _refuse("it must hide {}, and {}".format(ascii(demand.sensitive), actual))
             if not demand.audited:
                 continue
             names = [artefact] if artefact is not None else (manifest.preference or [NO_MODEL])
@@ -305,11 +305,11 @@ def _problem(
 
 def _upper_end(part: Mapping[str, Any]) -> float:
     """By how much attacks may beat chance, as a share; all of it where the audit knows no upper end."""
-    found = part["verdict"]
-    if found is None:
+    verdict = part["verdict"]
+    if verdict is None:
         best = best_attack(part)
         return float(best["interval"][1] - best["null"])
-    ends = [found["upper"][name] for name in ("points", "balanced") if name in found["upper"]]
+    ends = [verdict["upper"][name] for name in ("points", "balanced") if name in verdict["upper"]]
     return 1.0 if None in ends else max(ends) / 100.0
 
 
@@ -350,8 +350,8 @@ def read_shift(value: Any, path: str) -> OnShift:
 
 def check_shift(demand: OnShift, manifest: Manifest, audit: Optional[Mapping[str, Any]]) -> str:
     """Why a verified bundle cannot be held to the demand; empty where it can."""
-    found = (audit or {}).get("histogram")
-    if found is None or (manifest.crops and found["blank"] is None):
+    histogram = (audit or {}).get("histogram")
+    if histogram is None or (manifest.crops and histogram["blank"] is None):
         return 'its audit must say how often each code left ("on_shift"): audit and seal it again, if it sends codes'
     if demand.do == LABEL_ONLY and not any(output.kind == "label" for output in manifest.outputs):
         return 'it must send y, to fall back to label-only ("on_shift")'

@@ -128,9 +128,9 @@ def update_trust(folder: str, data: bytes) -> bool:
     signed as it must be or is older, or where a version is missing in between; nothing is changed then.
     """
     root, lines = _root_key(folder, read_part(folder, ROOT_KEY)), data.split(b"\n")
-    newest, there = lines[-1], _read_any(folder, TRUST_FILE)
+    newest, stored = lines[-1], _read_any(folder, TRUST_FILE)
     last, current = _last_trust(folder, root, lines)
-    if newest == last == there:
+    if newest == last == stored:
         return False
     if newest != last:
         if len(lines) > 1:
@@ -164,17 +164,17 @@ def update_policy(folder: str, data: bytes) -> bool:
     Raises ``BundleRefused`` where the root keys of this device did not sign it, or where it is older.
     """
     root, taken = _root_key(folder, read_part(folder, ROOT_KEY)), accepted_beside(folder)
-    there = _last_signed_policy(folder, taken or Accepted())
-    if taken is None and there is None:
+    stored = _last_signed_policy(folder, taken or Accepted())
+    if taken is None and stored is None:
         cure = "run edgeveil-edge recover --repair first"
         _refuse_part(folder, SIGNED_POLICY_FILE, "is missing, and so is the state of this board", cure)
-    taken, before = taken or Accepted(), _said(there)
+    taken, before = taken or Accepted(), _said(stored)
     newest = max(taken.policy_version, before[0] if before else 0)
     # The one that this board has was verified when it came, perhaps by root keys that were replaced since.
-    said = _said(data)
-    if said and said[0] == newest and (_sha256(said[1]) in taken.policy if taken.policy else there == data):
-        version, wanted = said
-        if there == data and _read_any(folder, POLICY_FILE) == wanted:
+    parsed = _said(data)
+    if parsed and parsed[0] == newest and (_sha256(parsed[1]) in taken.policy if taken.policy else stored == data):
+        version, wanted = parsed
+        if stored == data and _read_any(folder, POLICY_FILE) == wanted:
             return False
     else:
         trust = read_part(folder, TRUST_FILE)
@@ -234,13 +234,13 @@ def _last_trust(folder: str, root: Key, lines: List[bytes]) -> Tuple[Optional[by
 
     ``lines`` are those that were sent: a lost one may be among them. Raises ``BadInput`` where it cannot be told.
     """
-    taken, there = accepted_beside(folder), _read_any(folder, TRUST_FILE)
+    taken, stored = accepted_beside(folder), _read_any(folder, TRUST_FILE)
     if taken is None or not taken.trust:
-        if there is None and (taken is None or board_of(folder) is not None):
+        if stored is None and (taken is None or board_of(folder) is not None):
             _refuse_part(folder, TRUST_FILE, "is missing", _UNKNOWN)
-        there = read_part(folder, TRUST_FILE)
-        return there, beginning(root) if there is None else _verified_file(folder, there, root)
-    for data in [there, *lines]:
+        stored = read_part(folder, TRUST_FILE)
+        return stored, beginning(root) if stored is None else _verified_file(folder, stored, root)
+    for data in [stored, *lines]:
         if data is not None and _sha256(data) in taken.trust:
             return data, read_trust_file(data, root)
     if taken.trust_schema == 1:  # one root key for ever, and no chain
@@ -252,12 +252,12 @@ def _last_trust(folder: str, root: Key, lines: List[bytes]) -> Tuple[Optional[by
 def _last_signed_policy(folder: str, taken: Accepted) -> Optional[bytes]:
     """The bytes of policy-signed.json; None also for a damaged one, where the board remembers its policy."""
     if not taken.policy:
-        there = read_part(folder, SIGNED_POLICY_FILE)
-        if there is not None:
-            _policy_of(_peek(folder, there))
-        return there
-    there = _read_any(folder, SIGNED_POLICY_FILE)
-    return there if _said(there) else None
+        stored = read_part(folder, SIGNED_POLICY_FILE)
+        if stored is not None:
+            _policy_of(_peek(folder, stored))
+        return stored
+    stored = _read_any(folder, SIGNED_POLICY_FILE)
+    return stored if _said(stored) else None
 
 
 def _replace_part(

@@ -65,11 +65,11 @@ def wait_for_file(
     """
     if os.path.exists(path):
         return False
-    began, said = clock(), False
+    began, reported = clock(), False
     while not os.path.exists(path):
         alive()
-        if not said and clock() - began >= SAY_AFTER_S:
-            said = True
+        if not reported and clock() - began >= SAY_AFTER_S:
+            reported = True
             say("there is no {} here; the service waits for it and begins when it is plugged in".format(path))
         sleep(POLL_S)
     return True
@@ -111,16 +111,16 @@ def run_alone(settings: Settings, folder: str) -> int:
     """
     if os.getpriority(os.PRIO_PROCESS, 0) < NICE:
         os.nice(NICE)  # a manager that did it may have forbidden it from then on
-    found = open_for_inside(folder)
+    ends = open_for_inside(folder)
     bundle = open_file(settings.bundle)
     hardening.no_core_dumps()
     # A manager would store the output in a journal or a log; from here on notes report everything.
     hardening.close_outputs()
     network = needs_network(settings.source, settings.device)
-    if _waited_for_camera(settings, found):
+    if _waited_for_camera(settings, ends):
         return DeviceFailed.exit_code
     frames = make_for_inside(settings.frames_at) if settings.frames_at else None
-    return _run(settings, Ends(bundle=bundle, frames=frames, **found), network=network, retry=True)
+    return _run(settings, Ends(bundle=bundle, frames=frames, **ends), network=network, retry=True)
 
 
 def _waited_for_camera(settings: Settings, found: Dict[str, int]) -> bool:

@@ -59,15 +59,15 @@ class Counters(object):
 
     def all(self) -> Dict[str, int]:
         """Every name and its count."""
-        found = {}
+        counts = {}
         for offset in range(0, _PAGE - _ENTRY, _ENTRY):
             name = bytes(self._page[offset : offset + _NAME_SIZE]).rstrip(b"\0").decode("ascii", "replace")
             if not name:
                 break
             # The writer may be compromised, and the names are printed.
             if _NAME.fullmatch(name):
-                found[name] = _VALUE.unpack_from(self._page, offset + _NAME_SIZE)[0]
-        return found
+                counts[name] = _VALUE.unpack_from(self._page, offset + _NAME_SIZE)[0]
+        return counts
 
     def _offset(self, name: str) -> int:
         if name not in self._offsets:
@@ -79,8 +79,8 @@ class Counters(object):
     def _find(self, name: bytes) -> int:
         padded = name.ljust(_NAME_SIZE, b"\0")
         for offset in range(0, _PAGE - _ENTRY, _ENTRY):
-            there = bytes(self._page[offset : offset + _NAME_SIZE])
-            if there == padded or not there.strip(b"\0"):
+            stored = bytes(self._page[offset : offset + _NAME_SIZE])
+            if stored == padded or not stored.strip(b"\0"):
                 self._page[offset : offset + _NAME_SIZE] = padded
                 return offset + _NAME_SIZE
         raise ValueError("the page of counters is full")

@@ -18,17 +18,17 @@ def open_for_inside(folder: str) -> Dict[str, int]:
     deadline = time.monotonic() + PATIENCE_S
     while not os.path.lexists(os.path.join(folder, NOTES)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    found = {}
+    ends = {}
     try:
         for name in (RECORDS, NOTES):
             path = os.path.join(folder, name)
             _check_pipe(path)
-            found[name] = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        found[COUNTERS] = page_at(os.path.join(folder, COUNTERS))
+            ends[name] = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        ends[COUNTERS] = page_at(os.path.join(folder, COUNTERS))
     except OSError as error:
         problem = (error.strerror or "no such file").lower()
         raise BadInput("the outside cannot be reached in {}: {}. Start it first.".format(folder, problem)) from None
-    return found
+    return ends
 
 
 def make_pipe(path: str) -> None:

@@ -35,8 +35,8 @@ def process_table(settings: Settings, manifest: Manifest) -> List[Process]:
     inside = Process(command("inside.process"), user, network, inside_settings._asdict())
     fetched = fetch_settings(settings, manifest)
     if needs_daemon(settings.source):
-        asked = {"source": settings.source, "sensor": expected(manifest.input, manifest.capture)}
-        return [Process(command("sources.feeding"), user, False, asked), inside]
+        feed_settings = {"source": settings.source, "sensor": expected(manifest.input, manifest.capture)}
+        return [Process(command("sources.feeding"), user, False, feed_settings), inside]
     if fetched is None:
         return [inside]
     return [Process(command("sources.feeding"), user, True, fetched), inside]

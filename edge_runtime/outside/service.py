@@ -240,11 +240,11 @@ class Service(object):
             self._manager.alive(now)
             if self.counters.get("frames-out") or self.is_live is False:
                 self._manager.ready("perturbing")
-            asked = signal.SIGHUP in self._signals
-            if asked:
+            reload = signal.SIGHUP in self._signals
+            if reload:
                 self._signals.remove(signal.SIGHUP)
                 self._reload()
-            self.trust_watch.check(self.bundle, now=asked)
+            self.trust_watch.check(self.bundle, now=reload)
 
     @property
     def _ticking(self) -> bool:

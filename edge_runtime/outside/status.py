@@ -346,8 +346,8 @@ class Status(object):
         runs = {name: service.info[name] for name in ("artefact", "device") if name in service.info}
         key = (service.link.manifest_sha256, runs)
         if self._audit[0] != key:  # an audit is a long document
-            found = about(service.bundle.manifest, service.bundle.audit, runs)
-            gauges = {"audit-" + name: found[name] for name in ("attack", "chance") if found[name] is not None}
+            figures = about(service.bundle.manifest, service.bundle.audit, runs)
+            gauges = {"audit-" + name: figures[name] for name in ("attack", "chance") if figures[name] is not None}
             self._audit = (key, gauges)
         return self._audit[1]
 

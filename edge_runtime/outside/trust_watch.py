@@ -81,12 +81,12 @@ class TrustWatch(object):
 
         The ages are in seconds, and left out where nothing is known of the first, or no second one was set.
         """
-        found = {"trust-readable": float(not self.problem)}
+        values = {"trust-readable": float(not self.problem)}
         if self.index is not None:
-            found["index-age-seconds"] = float(self.index["age_s"])
+            values["index-age-seconds"] = float(self.index["age_s"])
         if self._stale_days is not None:
-            found["index-stale-seconds"] = float(self._stale_days * DAY_S)
-        return found
+            values["index-stale-seconds"] = float(self._stale_days * DAY_S)
+        return values
 
     def _hold(self, trust: Trust, bundle: Bundle) -> None:
         self._stale_days = trust.index_stale_days
@@ -117,11 +117,11 @@ class TrustWatch(object):
 
     def _look(self) -> Tuple[Tuple[str, int, int, int], ...]:
         """What tells a changed folder without reading it: verifying costs a small board tens of milliseconds."""
-        found = []
+        entries = []
         try:
             for entry in sorted(os.listdir(self.folder)):
                 facts = os.stat(os.path.join(self.folder, entry))
-                found.append((entry, facts.st_ino, facts.st_mtime_ns, facts.st_size))
+                entries.append((entry, facts.st_ino, facts.st_mtime_ns, facts.st_size))
         except OSError:
             return ()
-        return tuple(found)
+        return tuple(entries)

@@ -55,10 +55,10 @@ def run(
     ``groups`` are those of the devices that it may open; ``network`` leaves it the system's network. Raises
     ``DeviceFailed`` where the system refuses to confine it.
     """
-    kept = {name: os.environ[name] for name in _KEPT if name in os.environ}
-    kept.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-    kept.update(environment)
-    needed = _named(command, kept)
+    variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    variables.update(HOME="/nonexistent", OPENBLAS_NUM_THREADS="1", OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
+    variables.update(environment)
+    needed = _named(command, variables)
     with _own_user() as uid, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as error:
         try:
             process = subprocess.Popen(  # noqa: S603 - that is what this is for
@@ -66,7 +66,7 @@ def run(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=error,
-                env=kept,
+                env=variables,
                 cwd="/",
                 start_new_session=True,
                 preexec_fn=_confined(os.path.realpath(root), uid, limit_s, list(groups), network, needed),

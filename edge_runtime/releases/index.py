@@ -390,8 +390,8 @@ def count_up_unless_updating(root: str) -> None:
 def _check_is(entry: Entry, manifest: bytes) -> None:
     """Raise ``BundleRefused`` unless the index says of the bundle what its manifest says; its signature is next."""
     try:
-        said = strict_json.loads(manifest)
-        same = (said["name"], said["security_version"]) == (entry.name, entry.security_version)
+        document = strict_json.loads(manifest)
+        same = (document["name"], document["security_version"]) == (entry.name, entry.security_version)
     except (strict_json.BadJson, LookupError, TypeError):
         same = False
     if not same or hashlib.sha256(manifest).hexdigest() != entry.manifest_sha256:
@@ -435,11 +435,11 @@ def _fetch(folder: str, source: Any, entry: Entry, say: Callable[[str], None]) -
 
 
 def _sha256(path: str) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(_BLOCK), b""):
-            found.update(block)
-    return found.hexdigest()
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def _clear_folder(folder: str, *, keep: str) -> None:

@@ -257,36 +257,36 @@ class Releases(object):
         return gone
 
     def _repair(self) -> str:
-        found: List[State] = []
+        states: List[State] = []
         for name in (STATE_FILE, COPY_FILE):
             try:
                 one = read_one(self.root, name)
             except StateLost:
                 continue
-            found += [] if one is None else [one]
+            states += [] if one is None else [one]
         trust = self._trust(0)  # raises where it cannot be opened: then no release could be judged
         whole = {sha: self.read(sha) for sha in names(os.path.join(self.root, "releases"))}
         unread = sorted(sha for sha, bundle in whole.items() if bundle is None)
-        if not found and unread:
+        if not states and unread:
             raise StateLost(
                 "The release {:.12} is not whole, or not trusted any more, so that the floor of this board cannot be "
                 "told from it. Nothing was changed: flash the board again over a channel you trust.".format(unread[0])
             )
         versions = [bundle.manifest.security_version for bundle in whole.values() if bundle is not None]
         current = self.current
-        if found:
-            state = merged(found[0], found[-1])
+        if states:
+            state = merged(states[0], states[-1])
         else:
             reset = 0 if trust.floor_reset is None else trust.floor_reset.version  # it was here before, and is no news
             accepted = trust.accepted._replace(floor_reset=reset)
             state = State(committed=current if current and whole.get(current) else None, accepted=accepted)
         forget_damaged(self.root)
-        floor = max([one.floor for one in found] + versions + [0])
+        floor = max([one.floor for one in states] + versions + [0])
         state = state._replace(floor=floor, has_index=has_seen(self.root))
         write_state(self._filesystem, self.root, state)
         self._sync_links(state)
         return "The state was written anew from {}: release {:.12}, floor {}, trust of version {}, {} policy.".format(
-            "what is left of it" if found else "the releases alone",
+            "what is left of it" if states else "the releases alone",
             state.committed or "none",
             state.floor,
             trust.version,
@@ -296,10 +296,10 @@ class Releases(object):
     def _stage(self, sha: str, data: bytes) -> None:
         filesystem, releases, final = self._filesystem, os.path.join(self.root, "releases"), self.folder(sha)
         # A process that was killed may have left a release that is not all on the disk.
-        there = self.read(sha) is not None
-        folder = final if there else self.folder(sha + ".new")
+        present = self.read(sha) is not None
+        folder = final if present else self.folder(sha + ".new")
         path = os.path.join(folder, BUNDLE)
-        if not there:
+        if not present:
             remove_tree(filesystem, final)
             for missing in (releases, folder):
                 if not os.path.isdir(missing):
@@ -309,7 +309,7 @@ class Releases(object):
             filesystem.link(RUNTIME_LINK, os.path.join(folder, RUNTIME))
         filesystem.sync(path)
         filesystem.sync_folder(folder)
-        if not there:
+        if not present:
             filesystem.rename(folder, final)
         filesystem.sync_folder(releases)
 

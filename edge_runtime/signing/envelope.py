@@ -113,7 +113,7 @@ def _signatures(document: Any) -> Tuple[Tuple[str, bytes], ...]:
     listed = document["signatures"] if document["schema"] == 2 else [document]
     if type(listed) is not list or len(listed) > MOST_SIGNATURES:
         raise strict_json.BadJson("bad-count", "it has no list of at most {} signatures".format(MOST_SIGNATURES))
-    found = []
+    signatures = []
     for entry in listed:
         if type(entry) is not dict or (document["schema"] == 2 and sorted(entry) != ["key", "signature"]):
             raise strict_json.BadJson("signature-format", "a signature in it has other fields than key and signature")
@@ -122,11 +122,11 @@ def _signatures(document: Any) -> Tuple[Tuple[str, bytes], ...]:
                 raise strict_json.BadJson(
                     "signature-format", "its {} is not in lower-case hexadecimal digits without spaces".format(name)
                 )
-        found.append((entry["key"], bytes.fromhex(entry["signature"])))
-    keys = [key for key, _ in found]
+        signatures.append((entry["key"], bytes.fromhex(entry["signature"])))
+    keys = [key for key, _ in signatures]
     if keys != sorted(set(keys)):
         raise strict_json.BadJson("signature-format", "its signatures are not sorted by key, or a key signed twice")
-    return tuple(found)
+    return tuple(signatures)
 
 
 def _refused(kind: str, reason: str, what: str) -> BundleRefused:

@@ -77,13 +77,13 @@ class DuchiBall(mech.Mechanism):
 
     def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``; ``radius`` is the length of the longest vector, in half ranges."""
-        radius, kept = asked.get("radius", 1.0), mech.likely(mech.odds(alpha))
+        radius, truth = asked.get("radius", 1.0), mech.likely(mech.odds(alpha))
         noise = (
             mech.draw("direction", "words", [size + size % 2]),
             mech.draw("rounding", "words", [1]),
-            mech.draw("truth", "coin", [], numerator=kept),
+            mech.draw("truth", "coin", [], numerator=truth),
         )
-        bound = radius * ball_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(kept)
+        bound = radius * ball_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(truth)
         stages = mech.stages_of("duchi-l2", input_, noise, radius=radius)
         return mech.Design("duchi-l2", stages, (size,), "float32", bound * np.eye(size), np.zeros(size))
 

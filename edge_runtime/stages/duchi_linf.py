@@ -66,14 +66,14 @@ class DuchiCube(mech.Mechanism):
 
     def design(self, input_: str, size: int, alpha: float, **asked: Any) -> mech.Design:
         """As ``Mechanism``."""
-        odd, kept = size + 1 - size % 2, mech.likely(mech.odds(alpha))
+        odd, truth = size + 1 - size % 2, mech.likely(mech.odds(alpha))
         noise = (
             mech.draw("rounding", "words", [(size + 1) // 2]),
             mech.draw("fair", "words", [(odd + 31) // 32]),
-            mech.draw("truth", "coin", [], numerator=kept),
+            mech.draw("truth", "coin", [], numerator=truth),
         )
         # cube_bound divides by (e^alpha - 1) / (e^alpha + 1); the shipped coin has its own.
-        bound = cube_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(kept)
+        bound = cube_bound(size, alpha) * math.tanh(alpha / 2) / mech.excess(truth)
         stages = mech.stages_of("duchi-linf", input_, noise, places=odd)
         return mech.Design("duchi-linf", stages, (size,), "int8", bound * np.eye(size), np.zeros(size))
 

@@ -104,11 +104,11 @@ class Hybrid(mech.Mechanism):
         d, positions = size, asked.get("positions", POSITIONS)
         k = max(1, min(d, math.floor(alpha / PER_COORDINATE)))
         one, of_one = alpha / k, mech.odds(alpha, k)
-        kept = mech.likely(of_one)
+        truth = mech.likely(of_one)
         noise = [
             mech.draw("chosen", "subset", [k], of=d),
             mech.draw("rounding", "words", [k]),
-            mech.draw("truth", "coin", [k], numerator=kept),
+            mech.draw("truth", "coin", [k], numerator=truth),
         ]
         inner = 0.0
         if one > FEWEST:
@@ -123,7 +123,7 @@ class Hybrid(mech.Mechanism):
                 mech.draw("beyond", "integer", [k], bound=rest),
             ]
             inner = float(1 / (Fraction(inside, COIN) * (window + rest) - window))
-        slope = d / k * np.vstack([inner * np.eye(d), np.eye(d) / mech.excess(kept)])
+        slope = d / k * np.vstack([inner * np.eye(d), np.eye(d) / mech.excess(truth)])
         return mech.Design("hybrid", mech.stages_of("hybrid", input_, noise), (2 * d,), "int32", slope, np.zeros(d))
 
     def variance(self, size: int, alpha: float) -> float:

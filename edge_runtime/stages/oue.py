@@ -19,8 +19,8 @@ from edgeveil.edge_runtime.util.validate import refuse
 def bits(index: np.ndarray, own: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Indices int64 (n,) in, int8 (n, k) out: ``own`` bool (n,) at the index, ``others`` bool (n, k) elsewhere."""
     k = others.shape[1]
-    there = np.minimum(index, k - 1)[:, None] == np.arange(k)
-    return np.where(there, own[:, None], others).astype(np.int8)
+    at_index = np.minimum(index, k - 1)[:, None] == np.arange(k)
+    return np.where(at_index, own[:, None], others).astype(np.int8)
 
 
 def unary(name: str, input_: str, k: int, own: int, other: int) -> mech.Design:

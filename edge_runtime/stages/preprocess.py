@@ -126,12 +126,12 @@ class Output(Kind):
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
         flow.check_range(stage, at)
-        there = flow.input
-        if stage["dtype"] != there["dtype"]:
-            refuse("output-mismatch", at + ".dtype", "expected the dtype of the input, {}".format(there["dtype"]))
-        if taken[0].shape not in (None, there["shape"]):
+        declared = flow.input
+        if stage["dtype"] != declared["dtype"]:
+            refuse("output-mismatch", at + ".dtype", "expected the dtype of the input, {}".format(declared["dtype"]))
+        if taken[0].shape not in (None, declared["shape"]):
             refuse("output-mismatch", at + ".input", "its shape {} is not that of the input".format(taken[0].shape))
-        return Value("frame", there["shape"], stage["dtype"])
+        return Value("frame", declared["shape"], stage["dtype"])
 
     def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""

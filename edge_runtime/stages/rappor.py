@@ -91,9 +91,9 @@ class RapporAgain(mech.Mechanism):
 
 def instantaneous(stages: Sequence[Mapping[str, Any]]) -> Optional[Tuple[float, float]]:
     """How likely a bit of one instantaneous answer is 1, at the category's place and at another; None without one."""
-    made = {stage["output"]: stage for stage in stages if "output" in stage}
+    by_output = {stage["output"]: stage for stage in stages if "output" in stage}
     again = [stage for stage in stages if stage.get("op") == "rappor-again"]
-    return RapporAgain().law(again[-1], made) if again else None
+    return RapporAgain().law(again[-1], by_output) if again else None
 
 
 def epsilon_of_one(law: Tuple[float, float]) -> float:

@@ -16,13 +16,13 @@ class Row(Kind):
 
     def make(self, stage: Entry, at: str, flow: Any, *taken: Value) -> Value:
         """As ``Kind``."""
-        there = flow.input
-        table = flow.table(stage["table"], at + ".table", "float32", there["dtype"])
+        declared = flow.input
+        table = flow.table(stage["table"], at + ".table", "float32", declared["dtype"])
         if table["dtype"] == "float32":
             return Value("row", table["shape"][1:], "float32")
-        if table["shape"][1:] != there["shape"]:
+        if table["shape"][1:] != declared["shape"]:
             refuse("output-mismatch", at + ".table", "its rows do not have the shape of the input")
-        return Value("frame", there["shape"], there["dtype"])
+        return Value("frame", declared["shape"], declared["dtype"])
 
     def compile(self, stage: Any, context: Any) -> Run:
         """As ``Kind``."""

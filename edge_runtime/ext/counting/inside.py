@@ -127,11 +127,11 @@ LEFT_S = 1.0  # a stay goes on where its person is back within this time
 def inside(corners: Sequence[Point], point: Point) -> bool:
     """Whether a point is in a polygon, by the even-odd rule."""
     row, column = point
-    found = False
+    odd = False
     for (row1, column1), (row2, column2) in zip(corners, [*corners[1:], corners[0]]):
         if (row1 > row) != (row2 > row) and column < column1 + (row - row1) * (column2 - column1) / (row2 - row1):
-            found = not found
-    return found
+            odd = not odd
+    return odd
 
 
 class Stay(object):

@@ -115,11 +115,11 @@ class Payer(object):
 
     def _fresh(self, names: Sequence[int]) -> List[bool]:
         """Which releases are to be paid for: of each draw that was not paid for, the first."""
-        seen, found = set(), []
+        seen, fresh = set(), []
         for name in names:
-            found.append(not name or (name not in self._draws and name not in seen))
+            fresh.append(not name or (name not in self._draws and name not in seen))
             seen.add(name)
-        return found
+        return fresh
 
     def _leaves(self, unit: Optional[int], name: int, is_fresh: bool) -> bool:
         if not is_fresh:
@@ -217,8 +217,8 @@ class Allowance(object):
                 self._spent = self._left < self._slots
                 reserved = self._left
         micro_epsilon, limits = self._price
-        found = self._ledger.left(limits)
-        tell(self._page, [(left // micro_epsilon + reserved, renews_s) for left, renews_s in found], self._of)
+        balances = self._ledger.left(limits)
+        tell(self._page, [(left // micro_epsilon + reserved, renews_s) for left, renews_s in balances], self._of)
 
     def _expire(self) -> None:
         """Forget what was charged to a period that is over."""

@@ -217,13 +217,13 @@ class Ledger(object):
         """
         folder, name = os.path.split(self.path)
         with root_lock.held(folder, "a ledger's charge", name=name + ".lock"):
-            found = self.book()
+            stored = self.book()
             boot, now_s = self._uptime()
-            book = found.counted(boot, now_s)
+            book = stored.counted(boot, now_s)
             paid, accounts, ends = {}, {}, []
             gone: Set[str] = set()
             for unit, count in wanted.items():
-                account, former = self._account(found, unit, book.on_s)
+                account, former = self._account(stored, unit, book.on_s)
                 if former:
                     accounts[self._name(unit)] = account
                     gone |= former
@@ -232,13 +232,13 @@ class Ledger(object):
                     account = charged(account, paid[unit] * micro_epsilon, limits, book.on_s)
                     accounts[self._name(unit)] = account
                 ends += [ends_s(account, limit, book.on_s) for limit in limits]
-            if accounts or book.on_s - found.on_s >= COUNT_EVERY_S:
+            if accounts or book.on_s - stored.on_s >= COUNT_EVERY_S:
                 spent = sum(paid.values()) * micro_epsilon
                 self._write(
                     book._replace(
                         number=book.number + 1,
                         lifetime=book.lifetime + spent,
-                        accounts={k: v for k, v in dict(found.accounts, **accounts).items() if k not in gone},
+                        accounts={k: v for k, v in dict(stored.accounts, **accounts).items() if k not in gone},
                     )
                 )
         soonest = min([end for end in ends if end is not None], default=None)
@@ -426,12 +426,12 @@ def board_total_text(document: Dict[str, Any]) -> str:
 
 def _services(top: str) -> List[str]:
     """The services that have settings or a ledger on this board."""
-    found = set()
+    services = set()
     for path in (DEFAULT_PATH, LEDGER):
         folder = _at(top, os.path.dirname(os.path.dirname(path)))
         names = os.listdir(folder) if os.path.isdir(folder) else []
-        found |= {name for name in names if is_service(name) and os.path.lexists(_at(top, named(path, name)))}
-    return sorted(found)
+        services |= {name for name in names if is_service(name) and os.path.lexists(_at(top, named(path, name)))}
+    return sorted(services)
 
 
 def ledger_of(service: str, top: str = "/") -> Optional[str]:

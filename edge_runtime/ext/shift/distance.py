@@ -51,12 +51,12 @@ class Shift(NamedTuple):
 
 def reference_of(audit: Optional[Mapping[str, Any]], crops: bool) -> Optional[Reference]:
     """The ``histogram`` of a checked audit; None where there is none. ``crops``: places may be empty here."""
-    found = None if audit is None else audit.get("histogram")
-    if found is None or (crops and found["blank"] is None):
+    histogram = None if audit is None else audit.get("histogram")
+    if histogram is None or (crops and histogram["blank"] is None):
         return None
-    blank = found["blank"] if crops else None
-    counts = [0 if code == blank else count for code, count in enumerate(found["counts"])] + [0]
-    return Reference(found["output"], counts, found["effective"], blank) if sum(counts) else None
+    blank = histogram["blank"] if crops else None
+    counts = [0 if code == blank else count for code, count in enumerate(histogram["counts"])] + [0]
+    return Reference(histogram["output"], counts, histogram["effective"], blank) if sum(counts) else None
 
 
 def shift_of(reference: Reference, counts: Sequence[int], effective: float, *, most: float, error: float) -> Shift:

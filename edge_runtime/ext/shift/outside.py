@@ -72,16 +72,16 @@ class ShiftWatch(object):
         """For pages and sinks."""
         if self._reference is None:
             return {"state": "not watched", "label_only": False}
-        found = {"state": "unknown", "most": self._most} if self.last is None else self.last.document()
-        return dict(found, label_only=self.label_only)
+        state = {"state": "unknown", "most": self._most} if self.last is None else self.last.document()
+        return dict(state, label_only=self.label_only)
 
     def gauges(self) -> Dict[str, float]:
         """For /metrics."""
-        found = {"label-only": float(self.label_only)}
+        values = {"label-only": float(self.label_only)}
         if self.last is not None:
-            found.update({"shift": self.last.distance, "shift-low": self.last.low})
-            found["shifted"] = float(self.last.state == SHIFTED)
-        return found
+            values.update({"shift": self.last.distance, "shift-low": self.last.low})
+            values["shifted"] = float(self.last.state == SHIFTED)
+        return values
 
     def _look(self, histogram: Histogram) -> None:
         before, reference = self.last, self._reference
