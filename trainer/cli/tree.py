@@ -289,9 +289,9 @@ def modern(words: list[str]) -> tuple[list[str], list[str], dict[str, str]]:
         notes[f"warning: {old} is now {new}. This version takes the old name, {LAST} refuses it."] = None
 
     if words[0] == "pseudonym" and words[1:2] in (["subject"], ["erase"]):
-        words, given = _without(words, "--field")
-        if given and len(words) > 2:
-            words[2] = f"{given['--field']}={words[2]}"
+        words, field = _without(words, "--field")
+        if field and len(words) > 2:
+            words[2] = f"{field['--field']}={words[2]}"
             note("--field FIELD", "FIELD=IDENTIFIER in one word")
     for old in (" ".join(words[:2]), words[0]):
         if old in MOVED:
