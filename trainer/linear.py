@@ -30,6 +30,7 @@ from edgeveil.edge_runtime.util.validate import counted
 from edgeveil.trainer.datasets.base import Dataset
 from edgeveil.trainer.datasets.loaders.mulan import checked_features, checked_labels
 from edgeveil.trainer.graphs import keras_file
+from edgeveil.trainer.graphs.pt2 import read_pt2
 
 RANK_TOLERANCE = 1e-10  # singular values below this share of the largest are rank deficiency
 BLOCK = 4096  # rows at a time, so that a block's coordinates stay in the cache between the two products
@@ -326,6 +327,23 @@ def from_keras(model: Any) -> np.ndarray:
     raise BadInput("The model has no Dense and no Conv2D; give A_d as a .npy file.")
 
 
+def from_pt2(path: Path) -> np.ndarray:
+    """A (features, outputs) of the first layer of a .pt2 of PyTorch: nn.Linear, after any Flatten. Needs no PyTorch."""
+    program = read_pt2(path, path.name)
+    value = program.inputs[0]
+    for node in program.nodes:
+        if value in node.refs() and node.op in ("flatten", "reshape", "view"):
+            value = node.outputs[0]
+        elif value in node.refs():
+            weight = program.weights.get(getattr(node.args.get("weight"), "name", ""))
+            if node.op == "linear" and weight is not None and len(program.shapes[value]) == 2:
+                return checked_operator(weight.T, f"A_d of {node.where}")
+            raise BadInput(
+                f"{path} starts with {node.where}: give the part from its first nn.Linear on, or an .npy file."
+            )
+    raise BadInput(f"{path} has no nn.Linear; give A_d as a .npy file.")
+
+
 def _unrolled(layer: Any) -> np.ndarray:
     """The matrix (pixels, outputs) of a convolution without its bias: its output for every unit image."""
     shape = tuple(layer.input.shape[1:])
@@ -345,6 +363,9 @@ def _unrolled(layer: Any) -> np.ndarray:
         outputs_of = np.asarray(layer.convolution_op(unit.reshape(-1, *shape), layer.kernel))
         rows.append(outputs_of.reshape(len(unit), -1))
     return checked_operator(np.concatenate(rows), f"A_d of layer {layer.name}")
+
+
+OPERATORS = {"npy": from_npy, "keras": lambda path: from_keras(keras_file.read(path)), "pt2": from_pt2}
 
 
 @dataclass(frozen=True)
@@ -368,7 +389,7 @@ def linear_problem(section: LinearSection, dataset: Dataset) -> LinearProblem:
         outputs = wanted(dataset, rows)
         a_d = least_squares(x - mean, outputs - _centre(outputs, dataset), ridge=section.ridge)
     else:
-        a_d = from_npy(Path(place)) if kind == "npy" else from_keras(keras_file.read(Path(place)))
+        a_d = OPERATORS[kind](Path(place))
         if len(a_d) != x.shape[1]:
             raise BadInput(
                 f"The operator of {place} is for {len(a_d)} features and the vectors have {x.shape[1]}; give the "

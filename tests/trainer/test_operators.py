@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from edgeveil.edge_runtime.errors import BadInput
-from edgeveil.trainer.linear import from_keras, from_npy, from_sklearn, homogeneous, least_squares
+from edgeveil.trainer.graphs.pt2 import read_pt2
+from edgeveil.trainer.linear import from_keras, from_npy, from_pt2, from_sklearn, homogeneous, least_squares
+from tests.support.checkout import ROOT
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(60, 5))
@@ -124,3 +126,12 @@ def test_keras_models_that_do_not_start_linear_are_refused():
     ):
         with pytest.raises(BadInput, match=word):
             from_keras(keras.Sequential(layers))
+
+
+def test_a_module_of_pytorch_lends_its_first_layer_without_pytorch(tmp_path):
+    path = ROOT / "tests/trainer/networks/linear.pt2"
+    program = read_pt2(path, path.name)
+    (weight,) = [one for name, one in program.weights.items() if one.shape == (2, 3)]
+    assert from_pt2(path).tolist() == weight.T.tolist()
+    with pytest.raises(BadInput, match="there is no such file"):
+        from_pt2(tmp_path / "none.pt2")

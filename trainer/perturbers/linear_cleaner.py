@@ -38,7 +38,8 @@ class Linear(Perturber):
     operator: str = Field(
         default="data",
         description='Where A_d, the predictor\'s first operator, is from: "data" (least squares on the first slice), '
-        '"npy:FILE" (features, outputs), or "keras:FILE" (first Dense or Conv2D), relative to the recipe.',
+        '"npy:FILE" (features, outputs), "keras:FILE" (first Dense or Conv2D) or "pt2:FILE" (first nn.Linear), '
+        "relative to the recipe.",
     )
     ridge: float = Field(default=0.0, ge=0, description='Added to the diagonal by least squares; for `"data"` and A_c.')
 
@@ -46,8 +47,8 @@ class Linear(Perturber):
     @classmethod
     def _known_operator(cls, operator: str) -> str:
         kind, colon, place = operator.partition(":")
-        if operator != "data" and not (kind in ("npy", "keras") and colon and place):
-            raise ValueError('"data", "npy:FILE" or "keras:FILE"')
+        if operator != "data" and not (kind in ("npy", "keras", "pt2") and colon and place):
+            raise ValueError('"data", "npy:FILE", "keras:FILE" or "pt2:FILE"')
         return operator
 
     @property

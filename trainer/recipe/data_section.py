@@ -123,8 +123,8 @@ class Encoding(Section):
     )
     fill: float | None = Field(
         default=None,
-        ge=-1e30,
-        le=1e30,
+        ge=-1e15,
+        le=1e15,
         description="All but one-hot: the value of a missing cell; it ships. Left out: a board refuses such a row.",
     )
     flag: bool = Field(default=False, description="All but one-hot: a feature more is 1 where the cell is missing.")
