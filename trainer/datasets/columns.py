@@ -238,13 +238,15 @@ def _of_arrow(column: Any, gone: Collection[str], where: str) -> Column:
     """Numbers as they are stored, all else by its different texts. Raises ``BadInput``, which names the row."""
     kind = str(column.type)
     if re.fullmatch(r"u?int\d+|float|double", kind) and all(_number(word) is None for word in gone):
-        missing = np.asarray(column.is_null())
-        values = np.asarray(column.fill_null(0))
-        if values.dtype.kind == "f":
+        missing = np.asarray(column.is_null()) if column.null_count else np.zeros(len(column), bool)
+        values = np.asarray(column.fill_null(0) if column.null_count else column)
+        least, most = values.min(), values.max()  # NaN where one is
+        if values.dtype.kind == "f" and np.isnan(most):
             missing |= np.isnan(values)
-            values = np.where(missing, values.dtype.type(0), values) if missing.any() else values
-        most = np.abs(values).max()
-        if not missing.all() and np.isfinite(most) and (kind != "uint64" or most < 2**63):
+            values = np.where(missing, values.dtype.type(0), values)
+            least, most = values.min(), values.max()
+        most = max(abs(least.item()), abs(most.item()))
+        if not missing.all() and math.isfinite(most) and (kind != "uint64" or most < 2**63):
             return Column(values.astype(np.int64) if _is_whole(values) else values, missing)
     with suppress(Exception):  # a type of which pyarrow makes no dictionary, or a cell that cannot be read
         coded = column if kind.startswith("dictionary") else column.dictionary_encode()
@@ -302,6 +304,8 @@ def _coded(texts: Sequence[str], codes: np.ndarray, gone: Collection[str]) -> Co
 
 def _is_whole(values: np.ndarray) -> bool:
     """Whether int64 has each of them, exactly."""
+    if values.dtype.kind == "f" and (values[:LOOKED_AT] != np.rint(values[:LOOKED_AT])).any():
+        return False  # as a rule, at once
     return values.dtype.kind != "f" or bool((values == np.rint(values)).all() and np.abs(values).max() < 2**53)
 
 

@@ -66,7 +66,8 @@ def on_a_board(spec, path):
 
 def test_a_recipe_proposes_rules_and_a_board_makes_the_same_vectors(tmp_path):
     path = write(tmp_path / "mine.csv", rows())
-    text, _ = compose(given(path), tmp_path / "mine.toml", kind="label-only")
+    draft = compose(given(path), tmp_path / "mine.toml", kind="label-only")
+    text = draft.text("label-only", draft.network, 0.9, 0.5)
     recipe = Recipe.parse(text, origin="mine.toml", folder=tmp_path)
     rules = {name: one.model_dump(exclude_defaults=True) for name, one in recipe.data.columns.encode.items()}
     assert rules["weight"] == {"kind": "number", "decimal": ","}
