@@ -39,7 +39,7 @@ def facts(document: Mapping[str, Any]) -> dict[str, Any]:
         "size": one["size"],
         "link": COUNTED[one["link"]],
         "suppressed": one["suppressed_people"],
-        "criteria": [(name, f"{one['asked'][name]:g}", f"{found:g}") for name, found in one["found"].items()],
+        "criteria": [(name, f"{one['asked'][name]:g}", f"{value:g}") for name, value in one["found"].items()],
         "columns": [
             (name, became, _decimals(one["loss"]["columns"].get(name))) for name, became in one["columns"].items()
         ],

@@ -256,7 +256,7 @@ class Prefixes(Rungs):
 
     @model_validator(mode="after")
     def _nested(self) -> Prefixes:
-        if self.keep != sorted(set(self.keep), reverse=True) or any(kept >= self.length for kept in self.keep):
+        if self.keep != sorted(set(self.keep), reverse=True) or any(length >= self.length for length in self.keep):
             raise ValueError("numbers that fall, all below `length`")
         return self
 
