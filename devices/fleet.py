@@ -194,11 +194,11 @@ def flash_work(bundle: Path, *, again: bool, dry_run: bool) -> Callable[[SiteBoa
     def work(board: SiteBoard, say: Say) -> tuple[str, str]:
         last = time.monotonic()
 
-        def progress(there: int, total: int) -> None:
+        def progress(sent: int, total: int) -> None:
             nonlocal last
             if time.monotonic() - last > 0.5:
                 last = time.monotonic()
-                say(f"sends {there / 2**20:.1f} of {total / 2**20:.1f} MB")
+                say(f"sends {sent / 2**20:.1f} of {total / 2**20:.1f} MB")
 
         done = flash_target(
             bundle,
@@ -267,8 +267,8 @@ def open_board(board: SiteBoard, say: Say) -> Board:
     return board.open(say)
 
 
-def _status(there: Board) -> Mapping[str, Any]:
-    printed = runtime_output(there.edge("status", "--root", there.root, "--json"))
+def _status(board: Board) -> Mapping[str, Any]:
+    printed = runtime_output(board.edge("status", "--root", board.root, "--json"))
     try:
         document = json.loads(printed)
         index = document.get("index")
@@ -278,4 +278,4 @@ def _status(there: Board) -> Mapping[str, Any]:
         fields = {key: document[key] for key in ("name", "committed", "floor", "failed", "reason")}
         return {**fields, "index": aged, "spent": spent_text(document.get("spent"))}
     except (ValueError, LookupError, TypeError):
-        raise DeviceFailed(f"{there.transport.name} did not answer with its status. Flash it again.") from None
+        raise DeviceFailed(f"{board.transport.name} did not answer with its status. Flash it again.") from None

@@ -185,20 +185,20 @@ def perturb_on_board(
 
 
 def _run(
-    there: RemoteWorkspace, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
+    remote: RemoteWorkspace, what: tuple[str, str, str], x: np.ndarray, further: Sequence[Mapping[str, Any]], out: Path
 ) -> float:
     packed = io.BytesIO()
     np.savez_compressed(packed, x=x)
-    rows = there.put(packed.getvalue())
-    result = posixpath.join(there.folder, "out.npz")
-    ran = _ran(there.board, PIECE_S, *what, rows, result, json.dumps(list(further)))
+    rows = remote.put(packed.getvalue())
+    result = posixpath.join(remote.folder, "out.npz")
+    ran = _ran(remote.board, PIECE_S, *what, rows, result, json.dumps(list(further)))
     out.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(out) as temporary:
-        Path(temporary).write_bytes(there.fetch(result))
+        Path(temporary).write_bytes(remote.fetch(result))
         for name, value in _read(Path(temporary)).items():
             if len(value) != len(x):
                 raise DeviceFailed(f"The board answered {len(x)} samples with {len(value)} of {name}.")
-    there.remove(rows, result)
+    remote.remove(rows, result)
     return len(x) / max(float(ran["seconds"]), 1e-9)
 
 
@@ -220,8 +220,8 @@ def _read(path: Path) -> dict[str, np.ndarray]:
         ) from None
 
 
-def _file(kept: Path, number: int) -> Path:
-    return kept / f"{number:05d}.npz"
+def _file(folder: Path, number: int) -> Path:
+    return folder / f"{number:05d}.npz"
 
 
 def _key(
@@ -238,8 +238,8 @@ def _key(
     return hashlib.sha256(json.dumps(described, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def _notice(board: Board, there: RemoteWorkspace, rows: int, x: np.ndarray) -> str:
-    where = "into its memory" if there.in_memory else "onto its card, which may keep what is deleted from it,"
+def _notice(board: Board, workspace: RemoteWorkspace, rows: int, x: np.ndarray) -> str:
+    where = "into its memory" if workspace.in_memory else "onto its card, which may keep what is deleted from it,"
     size = rows * x[:1].nbytes / 2**20
     return (
         f"{rows:,} raw samples of the test slice ({size:.1f} MB) go to {board.transport.name}, {where} and are "

@@ -139,4 +139,4 @@ def _model_in(annotation: Any) -> type[BaseModel] | None:
     """The model that a field holds: alone, optional or in a tuple."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation
-    return next((found for part in getattr(annotation, "__args__", ()) if (found := _model_in(part))), None)
+    return next((model for part in getattr(annotation, "__args__", ()) if (model := _model_in(part))), None)

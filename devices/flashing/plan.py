@@ -114,11 +114,11 @@ def plan(
     return Plan(tuple(steps), runs.artefact, runs.backend, (*notes, *beside), runs.device)
 
 
-def _only_its_trust(there: Installed, trust: TrustFacts | None) -> bool:
+def _only_its_trust(state: Installed, trust: TrustFacts | None) -> bool:
     """Whether a first flash ended before it sent a runtime, which takes newer versions of the trust."""
-    if trust is None or there.committed is not None or there.runtime:
+    if trust is None or state.committed is not None or state.runtime:
         return False
-    return trust.root_key == there.root_key and trust.version > there.trust_version
+    return trust.root_key == state.root_key and trust.version > state.trust_version
 
 
 # Checks of the board itself, its trust, its service and its space.
@@ -143,17 +143,17 @@ def check_board(facts: Facts, profile: Profile) -> None:
         )
 
 
-def trust_in_force(there: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
+def trust_in_force(state: Installed | None, trust: TrustFacts | None, wanted: Wanted, first: bool) -> TrustFacts:
     """The trust that the bundle is checked against: the board's, or the owner's on a first flash."""
-    if not first and there is not None:
-        if trust is not None and trust.root_key != there.root_key:
+    if not first and state is not None:
+        if trust is not None and trust.root_key != state.root_key:
             raise Refused(
                 "other-root",
-                f"This board's root key is {str(there.root_key)[:16]}..., that of --trust is {trust.root_key[:16]}.... "
+                f"This board's root key is {str(state.root_key)[:16]}..., that of --trust is {trust.root_key[:16]}.... "
                 "A flash never changes it: name the right folder, or set the board up again from an image.",
             )
         return TrustFacts(
-            str(there.root_key), there.trust_version, there.keys, there.revoked, there.floor, there.audience
+            str(state.root_key), state.trust_version, state.keys, state.revoked, state.floor, state.audience
         )
     if trust is None:
         raise Refused(
@@ -194,9 +194,9 @@ def check_trust(bundle: BundleFacts, trust: TrustFacts) -> None:
         )
 
 
-def check_failures(there: Installed | None, bundle: BundleFacts, wanted: Wanted) -> list[str]:
+def check_failures(state: Installed | None, bundle: BundleFacts, wanted: Wanted) -> list[str]:
     """A note on failed trials of this release there. After ``MOST_FAILURES`` the board takes it on request alone."""
-    failed = 0 if there is None else there.failed.get(bundle.sha, 0)
+    failed = 0 if state is None else state.failed.get(bundle.sha, 0)
     if failed >= MOST_FAILURES and not wanted.again:
         raise Refused(
             "failed-before",

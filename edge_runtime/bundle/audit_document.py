@@ -351,19 +351,19 @@ def _best_guess(counts: Any, at: str, classes: Mapping[str, int], tested: int) -
     return sum(max(row) for row in counts if row) / float(tested)
 
 
-def _check_histogram(found: Dict[str, Any], at: str, tested: int) -> None:
+def _check_histogram(histogram: Dict[str, Any], at: str, tested: int) -> None:
     """How often each code left on the test rows: what a stream is compared with."""
-    counts = _value(found, "counts", at)
+    counts = _value(histogram, "counts", at)
     if type(counts) is not list or not 0 < len(counts) <= _MOST_CODES:
         _untrue(at + "counts", "expected 1 to {} counts, got {}".format(_MOST_CODES, show(counts)))
     every = [_count(one, "{}counts[{}]".format(at, code)) for code, one in enumerate(counts)]
     if sum(every) != tested:
         _untrue(at + "counts", "expected {} test rows, got {}".format(tested, sum(every)))
-    _number(_value(found, "effective", at), at + "effective", 1.0, float(tested))
-    if _value(found, "blank", at) is not None:
-        _count(found["blank"], at + "blank", 0, len(counts) - 1)
-    if type(_value(found, "output", at)) is not str:
-        _untrue(at + "output", "expected the name of an output, got {}".format(show(found["output"])))
+    _number(_value(histogram, "effective", at), at + "effective", 1.0, float(tested))
+    if _value(histogram, "blank", at) is not None:
+        _count(histogram["blank"], at + "blank", 0, len(counts) - 1)
+    if type(_value(histogram, "output", at)) is not str:
+        _untrue(at + "output", "expected the name of an output, got {}".format(show(histogram["output"])))
 
 
 def _check_hashes(

@@ -73,7 +73,7 @@ def upper_ends(part: Mapping[str, Any], of: str = SENT) -> Dict[str, Optional[fl
             ends["points" if one["figure"] == "right" else "balanced"].append(over)
     if not ends["balanced"]:
         del ends["balanced"]
-    known = {name: [one for one in found if one is not None] for name, found in ends.items()}
+    known = {name: [one for one in highs if one is not None] for name, highs in ends.items()}
     return {name: max(known[name]) if 0 < len(known[name]) == len(ends[name]) else None for name in ends}
 
 

@@ -45,16 +45,16 @@ def as_schema_2(document: Mapping[str, Any]) -> Dict[str, Any]:
     return converted
 
 
-def _verdict(found: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+def _verdict(verdict: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """None where the audit was made before there was a verdict."""
-    if found is None:
+    if verdict is None:
         return None
-    word = "nothing found" if found["word"] == "holds" else found["word"]
-    reasons = list(found.get("reasons", []))
-    limit = found.get("limit", {})
-    more = {"line": "; ".join(reasons), "findings": [], "reasons": reasons, "needed": found.get("needed")}
+    word = "nothing found" if verdict["word"] == "holds" else verdict["word"]
+    reasons = list(verdict.get("reasons", []))
+    limit = verdict.get("limit", {})
+    more = {"line": "; ".join(reasons), "findings": [], "reasons": reasons, "needed": verdict.get("needed")}
     return dict(
-        more, word=word, limit={name: limit.get(name, 0.0) for name in ("points", "bits")}, upper=found["upper"]
+        more, word=word, limit={name: limit.get(name, 0.0) for name in ("points", "bits")}, upper=verdict["upper"]
     )
 
 
@@ -193,9 +193,9 @@ def _curve(curve: Mapping[str, Any], z: str) -> Iterator[Dict[str, Any]]:
     yield dict(about, figure="difference", value=curve["gain"], interval=ends, more=more)
 
 
-def _labels(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    worst = found["worst"]
-    for label in found["labels"]:
+def _labels(labels: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    worst = labels["worst"]
+    for label in labels["labels"]:
         facts = {"question": label["name"], "name": label["attack"], "learned_on": label["learned_on"]}
         more = dict(kind="label", **{name: label[name] for name in ("classes", "ordered", "questions")})
         yield dict(_rate(label["name"], label["attack"], label["right"], more), null=label["chance"], **facts)
@@ -211,12 +211,12 @@ def _labels(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
             known = {} if one["p"] is None else {"p": one["p"]}
             yield dict(facts, null=0.5, more=more, **dict(known, **_spread("auc", one["auc"])))
             yield dict(facts, null=0.0, more=more, **dict(known, **_spread("bits-counted", one["bits"])))
-    for left in found["skipped"]:
+    for left in labels["skipped"]:
         yield {"question": left["name"], "name": "", "not_run": left["reason"], "more": {"kind": "label"}}
 
 
-def _probes(found: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for asks, rows in found.items():
+def _probes(probes: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for asks, rows in probes.items():
         for row in rows:
             yield _probe(asks, row)
 
@@ -231,15 +231,15 @@ def _probe(asks: str, row: Mapping[str, Any]) -> Dict[str, Any]:
     return finding if row["chance"] is None else dict(finding, null=row["chance"])
 
 
-def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, Any]]:
+def _section(name: str, section: Mapping[str, Any], z: str) -> Iterator[Dict[str, Any]]:
     """A section of its own form: the two bounds that there were, and one finding with all that it says, which is a
     promise where it was given."""
-    sentence = str(found.get("sentence", ""))
-    given = name == "spending" or found.get("given") or (found.get("certificate") or {}).get("given")
+    sentence = str(section.get("sentence", ""))
+    given = name == "spending" or section.get("given") or (section.get("certificate") or {}).get("given")
     if name == "certificate":
-        one = found.get("per_code") or {}
+        one = section.get("per_code") or {}
         bounds = (
-            (z, "counted channel", "right", found, found.get("bound"), "plug_in"),
+            (z, "counted channel", "right", section, section.get("bound"), "plug_in"),
             ("channel", "worst code", "factor", one, one.get("factor"), "estimate"),
         )
         for question, law, figure, part, value, estimate in bounds:
@@ -247,10 +247,10 @@ def _section(name: str, found: Mapping[str, Any], z: str) -> Iterator[Dict[str, 
                 more = {"kind": name, "tried": part["tried"]}
                 facts = {"question": question, "name": law, "figure": figure, "value": value, "bound": True}
                 yield dict(facts, interval=[part[estimate], value], text=str(part.get("sentence", "")), more=more)
-    if isinstance(found.get("population_free"), str):
-        yield {"question": name, "name": "channel", "text": found["population_free"], "bound": True}
+    if isinstance(section.get("population_free"), str):
+        yield {"question": name, "name": "channel", "text": section["population_free"], "bound": True}
     promise = {"bound": True} if given and name != "certificate" else {}
-    yield dict(promise, question=name, name=name, text=sentence, more=dict(found, kind=name))
+    yield dict(promise, question=name, name=name, text=sentence, more=dict(section, kind=name))
 
 
 def _without(record: Mapping[str, Any], *names: str) -> Dict[str, Any]:

@@ -223,9 +223,9 @@ def _check_last(folder: str, device: Optional[_Device]) -> None:
     _check_part(folder, POLICY_FILE, taken.policy, device and device.policy)
 
 
-def _check_part(folder: str, name: str, taken: Tuple[str, ...], there: Optional[bytes]) -> None:
-    if taken and (there is None or _sha256(there) not in taken):
-        what = "is missing" if there is None else "is not the one that this board took last"
+def _check_part(folder: str, name: str, taken: Tuple[str, ...], stored: Optional[bytes]) -> None:
+    if taken and (stored is None or _sha256(stored) not in taken):
+        what = "is missing" if stored is None else "is not the one that this board took last"
         _refuse_part(folder, name, what)
 
 

@@ -123,12 +123,12 @@ def run_alone(settings: Settings, folder: str) -> int:
     return _run(settings, Ends(bundle=bundle, frames=frames, **ends), network=network, retry=True)
 
 
-def _waited_for_camera(settings: Settings, found: Dict[str, int]) -> bool:
+def _waited_for_camera(settings: Settings, ends: Dict[str, int]) -> bool:
     """Whether the camera was absent and came; the manager grants its file to the next start alone."""
     path = device_file(settings.source)
     if path is None:
         return False
-    notes, counters = Notes(found["notes"]), Counters(found["counters"])
+    notes, counters = Notes(ends["notes"]), Counters(ends["counters"])
     if not wait_for_file(
         path,
         lambda text: notes.say("waiting", message=text),
@@ -287,11 +287,11 @@ class Inside(object):
             repeat=self._settings.repeat,
         )
 
-    def _send(self, layout: Layout, made: List[PerturbedFrame], state: int) -> None:
-        if state == RELEASED and not self._draws.pay([frame.drawn for frame in made], self._may_make):
+    def _send(self, layout: Layout, frames: List[PerturbedFrame], state: int) -> None:
+        if state == RELEASED and not self._draws.pay([frame.drawn for frame in frames], self._may_make):
             self._counters.add(DROP + SPENT)
             return
-        data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(made))
+        data = b"".join(layout.pack(frame, self._sets, slot, state) for slot, frame in enumerate(frames))
         with self._sending:
             self._pipe.write(data)
         self._sets += 1

@@ -39,7 +39,7 @@ def facts(document: Mapping[str, Any]) -> dict[str, Any]:
         "size": one["size"],
         "link": COUNTED[one["link"]],
         "suppressed": one["suppressed_people"],
-        "criteria": [(name, f"{one['asked'][name]:g}", f"{found:g}") for name, found in one["found"].items()],
+        "criteria": [(name, f"{one['asked'][name]:g}", f"{value:g}") for name, value in one["found"].items()],
         "columns": [
             (name, became, _decimals(one["loss"]["columns"].get(name))) for name, became in one["columns"].items()
         ],
@@ -77,36 +77,36 @@ def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _attack(found: Mapping[str, Any]) -> dict[str, Any]:
-    about = found["sensitive"] + (f", beyond {found['target']}" if found["target"] else "")
+def _attack(attack: Mapping[str, Any]) -> dict[str, Any]:
+    about = attack["sensitive"] + (f", beyond {attack['target']}" if attack["target"] else "")
     rows = []
-    for name, part in found["views"].items():
+    for name, part in attack["views"].items():
         best = part["best"]
         right = f"{percent(best['accuracy'])} [{100 * best['low']:.1f}, {100 * best['high']:.1f}]"
         what = part["verdict"]["word"]
         rows.append((VIEWS[name], best["name"], right, percent(part["chance"]), f"{best['bits_counted']:+.3f}", what))
-    units = max(part["units"] for part in found["views"].values())
-    limit = found["limit"]
+    units = max(part["units"] for part in attack["views"].values())
+    limit = attack["limit"]
     return {
-        "tone": TONES.get(found["verdict"], "good"),
-        "word": f"{found['verdict'][0].upper()}{found['verdict'][1:]}",
+        "tone": TONES.get(attack["verdict"], "good"),
+        "word": f"{attack['verdict'][0].upper()}{attack['verdict'][1:]}",
         "sentence": (
-            f"{about}: attacked on {units:,} {_UNITS[found['unit']]}, none of whom an adversary had learned on "
-            f"({found['budget']} budget). The plan allows {limit['points']:g} points above y alone and "
+            f"{about}: attacked on {units:,} {_UNITS[attack['unit']]}, none of whom an adversary had learned on "
+            f"({attack['budget']} budget). The plan allows {limit['points']:g} points above y alone and "
             f"{limit['bits']:g} bits, and no upper end of a 95 % interval is above."
         ),
         "rows": rows,
-        "notes": list(_notes(found)),
+        "notes": list(_notes(attack)),
     }
 
 
 _UNITS = {"person": "people, each by all rows of their pseudonym", "row": "rows, each next to the others of its person"}
 
 
-def _notes(found: Mapping[str, Any]) -> Iterator[str]:
-    if found["left_out_values"]:
-        yield f"Values that too few people have, left out: {found['left_out_values']}."
-    copies = found["copies"]
+def _notes(attack: Mapping[str, Any]) -> Iterator[str]:
+    if attack["left_out_values"]:
+        yield f"Values that too few people have, left out: {attack['left_out_values']}."
+    copies = attack["copies"]
     if copies is not None and copies["others"]:
         yield (
             f"{copies['others']:,} of {copies['rows']:,} frames are records of other people ({copies['people']:,} of "
@@ -114,14 +114,14 @@ def _notes(found: Mapping[str, Any]) -> Iterator[str]:
         )
     if copies is not None and copies["own"]:
         yield f"{copies['own']:,} of {copies['rows']:,} frames left unchanged: they are records of their own person."
-    for name, part in found["views"].items():
+    for name, part in attack["views"].items():
         yield from (f"{VIEWS[name]}: {line}" for line in (*part["verdict"]["reasons"], *part["warnings"]))
 
 
-def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:
-    unit = found["unit"]
+def _statistics(statistics: Mapping[str, Any]) -> dict[str, Any]:
+    unit = statistics["unit"]
     rows = []
-    for one in found["released"]:
+    for one in statistics["released"]:
         what = one["kind"] + (f" of {one['column']}" if "column" in one else "")
         what += "".join(f", {name} = {value}" for name, value in one["where"].items())
         value = (
@@ -133,7 +133,7 @@ def _statistics(found: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "rows": rows,
         "sentence": (
-            f"Numbers of the whole table, those left out of the rows included, with noise: {found['epsilon']:g}-"
+            f"Numbers of the whole table, those left out of the rows included, with noise: {statistics['epsilon']:g}-"
             f"differentially private for each {unit} in all. 95 % of the time a number is off by no more than stands "
             "next to it."
         ),

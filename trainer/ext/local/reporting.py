@@ -109,15 +109,15 @@ def reporting(bundle: Bundle, name: str | None = None) -> Reporting:
     )
 
 
-def _origin(tensor: str, made: Mapping[str, Any]) -> Any:
+def _origin(tensor: str, stages: Mapping[str, Any]) -> Any:
     """The stage whose report a value is, also where it is held or privatised again; None where it is none."""
-    stage = made.get(tensor)
+    stage = stages.get(tensor)
     while stage is not None and kind_of(stage).repeats:
-        stage = made.get(stage["input"])
+        stage = stages.get(stage["input"])
     return stage if stage is not None and kind_of(stage).reports else None
 
 
-def _decoder(bundle: Bundle, output: Output, stage: Any, made: Mapping[str, Any]) -> Decoder:
+def _decoder(bundle: Bundle, output: Output, stage: Any, stages: Mapping[str, Any]) -> Decoder:
     kind = kind_of(stage)
     name = stage.get("table", output.decoder)
     if kind.of == "mean" and name is None:
@@ -125,7 +125,7 @@ def _decoder(bundle: Bundle, output: Output, stage: Any, made: Mapping[str, Any]
             f"A table that decodes the reports of {stage['op']} was expected; the output {output.name} names none."
         )
     try:
-        return decoder(kind.worth(stage, made, None if name is None else _table(bundle, name)))
+        return decoder(kind.worth(stage, stages, None if name is None else _table(bundle, name)))
     except np.linalg.LinAlgError:
         raise BadInput(
             "No histogram can be told from these reports: their channel maps two categories alike."

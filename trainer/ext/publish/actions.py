@@ -282,41 +282,41 @@ def drawn_once(file: Path, asked: Mapping[str, Statistic], cells: Cells, person:
     return json.loads(file.read_text())
 
 
-def _one(asked: Statistic, cells: Cells, person: np.ndarray) -> Record:
-    rows = _rows(asked, cells, person)
-    record: Record = {"kind": asked.kind, "epsilon": asked.epsilon, "rows_each": asked.rows_each, "where": asked.where}
-    if isinstance(asked, Count):
-        noisy = geometric([len(rows)], most=asked.rows_each, epsilon=asked.epsilon)
+def _one(query: Statistic, cells: Cells, person: np.ndarray) -> Record:
+    rows = _rows(query, cells, person)
+    record: Record = {"kind": query.kind, "epsilon": query.epsilon, "rows_each": query.rows_each, "where": query.where}
+    if isinstance(query, Count):
+        noisy = geometric([len(rows)], most=query.rows_each, epsilon=query.epsilon)
         return {**record, "noise": "geometric", "scale": noisy.scale, "within": noisy.within, "value": noisy.values[0]}
-    record["column"] = asked.column
-    if isinstance(asked, Histogram):
-        of, counts = _counted(asked, [cells[asked.column][row] for row in rows])
-        noisy = geometric(counts, most=asked.rows_each, epsilon=asked.epsilon)
+    record["column"] = query.column
+    if isinstance(query, Histogram):
+        of, counts = _counted(query, [cells[query.column][row] for row in rows])
+        noisy = geometric(counts, most=query.rows_each, epsilon=query.epsilon)
         bins = [{**one, "count": count} for one, count in zip(of, noisy.values[:-1], strict=True)]
         record |= {"noise": "geometric", "scale": noisy.scale, "within": noisy.within}
         return {**record, "bins": bins, "others": noisy.values[-1]}
-    return {**record, "noise": "Laplace", **_mean(asked, cells[asked.column], rows, person)}
+    return {**record, "noise": "Laplace", **_mean(query, cells[query.column], rows, person)}
 
 
-def _rows(asked: Statistic, cells: Cells, person: np.ndarray) -> np.ndarray:
+def _rows(query: Statistic, cells: Cells, person: np.ndarray) -> np.ndarray:
     """The rows that count: of each person the first ones that ``where`` allows."""
     allowed = np.ones(len(person), bool)
-    for column, value in asked.where.items():
+    for column, value in query.where.items():
         allowed &= np.array([cell == value for cell in cells[column]], bool)
     rows = np.flatnonzero(allowed)
     order = rows[np.argsort(person[rows], kind="stable")]
     begins = np.searchsorted(person[order], person[order], side="left")
-    return np.sort(order[np.arange(len(order)) - begins < asked.rows_each])
+    return np.sort(order[np.arange(len(order)) - begins < query.rows_each])
 
 
-def _counted(asked: Histogram, values: Sequence[str]) -> tuple[list[Record], list[int]]:
+def _counted(query: Histogram, values: Sequence[str]) -> tuple[list[Record], list[int]]:
     """What each bin is of, and how many values it has; one count more is of all that no bin takes."""
     names: list[Record]
-    if asked.values is not None:
-        names, where = [{"value": one} for one in asked.values], {name: at for at, name in enumerate(asked.values)}
+    if query.values is not None:
+        names, where = [{"value": one} for one in query.values], {name: at for at, name in enumerate(query.values)}
         places = [where.get(value, len(names)) for value in values]
     else:
-        edges = asked.edges or []
+        edges = query.edges or []
         names = [{"from": low, "below": high} for low, high in itertools.pairwise(edges)]
         numbers = [as_number(value) for value in values]
         bins = [-1 if one is None else int(np.searchsorted(edges, float(one), "right")) - 1 for one in numbers]
@@ -324,8 +324,8 @@ def _counted(asked: Histogram, values: Sequence[str]) -> tuple[list[Record], lis
     return names, np.bincount(np.array(places, np.int64), minlength=len(names) + 1).tolist()
 
 
-def _mean(asked: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarray) -> Record:
-    middle, half = (asked.low + asked.high) / 2, (asked.high - asked.low) / 2
+def _mean(query: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarray) -> Record:
+    middle, half = (query.low + query.high) / 2, (query.high - query.low) / 2
     parts: dict[int, float] = {}
     count = 0
     for row in rows.tolist():
@@ -334,22 +334,22 @@ def _mean(asked: Mean, column: Sequence[str], rows: np.ndarray, person: np.ndarr
         number = as_number(column[row])
         if number is None:
             raise BadInput(
-                f'Column "{asked.column}", row {row + 1}: a number was expected, for the plan asks for their mean. '
+                f'Column "{query.column}", row {row + 1}: a number was expected, for the plan asks for their mean. '
                 "Correct the cell, empty it, or name it in `missing` of the column."
             )
-        clipped = min(max(float(number), asked.low), asked.high) - middle
+        clipped = min(max(float(number), query.low), query.high) - middle
         parts[int(person[row])] = parts.get(int(person[row]), 0.0) + clipped
         count += 1
-    epsilon = asked.epsilon / 2
-    many = geometric([count], most=asked.rows_each, epsilon=epsilon)
-    total = laplace_sum(list(parts.values()), most=asked.rows_each * half, epsilon=epsilon)
+    epsilon = query.epsilon / 2
+    many = geometric([count], most=query.rows_each, epsilon=epsilon)
+    total = laplace_sum(list(parts.values()), most=query.rows_each * half, epsilon=epsilon)
     rows_there = max(1, int(many.values[0]))
-    value = min(max(middle + total.values[0] / rows_there, asked.low), asked.high)
+    value = min(max(middle + total.values[0] / rows_there, query.low), query.high)
     # A sum and a count that are off, each by no more than its ``within``.
-    within = min((total.within + half * many.within) / rows_there, asked.high - asked.low)
+    within = min((total.within + half * many.within) / rows_there, query.high - query.low)
     return {
-        "low": asked.low,
-        "high": asked.high,
+        "low": query.low,
+        "high": query.high,
         "scale": total.scale,
         "count": int(many.values[0]),
         "count_scale": many.scale,

@@ -184,7 +184,7 @@ def _classes(column: str, cells: Sequence[str]) -> np.ndarray:
 
 
 def _without_rare(
-    asked: Attack, published: Published, y: np.ndarray, z: np.ndarray
+    settings: Attack, published: Published, y: np.ndarray, z: np.ndarray
 ) -> tuple[Published, np.ndarray, np.ndarray, int]:
     """Without the rows of a z that too few people have, and how many values that were."""
     person = published.person
@@ -194,49 +194,49 @@ def _without_rare(
     numbers, z = np.unique(z[frequent], return_inverse=True)
     if len(numbers) < 2:
         raise BadInput(
-            f'attack.sensitive = "{asked.sensitive}": two values at least were expected that {FEWEST_OF_A_CLASS} '
+            f'attack.sensitive = "{settings.sensitive}": two values at least were expected that {FEWEST_OF_A_CLASS} '
             f"people have each; there is {len(numbers) or 'none'}. Name another column, or leave out [attack]."
         )
     return published.take(frequent), y[frequent], z.reshape(-1), len(rare)
 
 
-def _require_enough(asked: Attack, found: Units) -> None:
-    rows = found.views["columns"][1]
+def _require_enough(settings: Attack, units: Units) -> None:
+    rows = units.views["columns"][1]
     for count, fewest, what in ((len(rows), FEWEST_ROWS, "rows"), (units_of(rows), FEWEST_UNITS, "people")):
         needed = -(-fewest * FOLDS // (FOLDS - 1)) + 1  # the smallest of the parts to learn on lacks a fold
         if count < needed:
             raise BadInput(
-                f'An attack on "{asked.sensitive}" needs {needed} {"people" if found.unit == "person" else what} at '
+                f'An attack on "{settings.sensitive}" needs {needed} {"people" if units.unit == "person" else what} at '
                 f"least; there are {count}, and hundreds are needed to show that little can be read. Publish more, or "
                 "leave out [attack]: the card says so."
             )
 
 
-def _question(view: View, asked: Attack, seed: int) -> Question:
+def _question(view: View, settings: Attack, seed: int) -> Question:
     spec, rows = view
     counted = counted_prior(rows.y, rows.z, (int(rows.y.max()) + 1, int(rows.z.max()) + 1))
     empty = rows.take(np.empty(0, np.int64))
-    blank = Problem(spec, counted, counted, empty, empty, empty, empty, BUDGETS[asked.budget])
+    blank = Problem(spec, counted, counted, empty, empty, empty, empty, BUDGETS[settings.budget])
     return question_of_fresh(rows, blank, seed=seed)
 
 
-def _with_single(name: str, found: Units, ran: Any, view: View) -> tuple[Question, Ran]:
+def _with_single(name: str, by_unit: Units, ran: Any, view: View) -> tuple[Question, Ran]:
     """The attacks on a view; on frames also the best one on single frames, summed up over each person's."""
     question, attacks = ran(view)
-    if name != "frames" or found.single is None:
+    if name != "frames" or by_unit.single is None:
         return question, attacks
-    of_one, alone = ran(found.single)
+    of_one, alone = ran(by_unit.single)
     more = () if alone.most_bits is None else (summed(of_one, alone.most_bits),)
     return question, attacks._replace(kept=(*attacks.kept, *more))
 
 
-def _part(question: Question, ran: Ran, unit: str, asked: Attack, seed: int) -> dict[str, Any]:
+def _part(question: Question, ran: Ran, unit: str, settings: Attack, seed: int) -> dict[str, Any]:
     summary = summed_up(question, ran, seed=seed, curve=False)
     test = question.whole.test
     clusters = {"kind": "person", "test": units_of(test)} if unit == "row" and test.cluster is not None else None
-    limits = {"attack_points": asked.points, "bits": asked.bits}
-    data = {"sensitive": asked.sensitive, "rows": {"test": len(test)}, "clusters": clusters}
-    findings = [one.as_json() for one in attacked(summary, asked.sensitive)]
+    limits = {"attack_points": settings.points, "bits": settings.bits}
+    data = {"sensitive": settings.sensitive, "rows": {"test": len(test)}, "clusters": clusters}
+    findings = [one.as_json() for one in attacked(summary, settings.sensitive)]
     return {
         "units": len(test),
         "chance": plain(summary.chance._asdict())["majority"],

@@ -73,7 +73,7 @@ def search(frequencies: Frequencies, criteria: Criteria, *, budget: int = 0) -> 
             passing[subset], more = _subset(frequencies, subset, heights, passing, criteria, budget)
             checked += more
         # Only the subsets of one column less are asked for.
-        passing = {subset: found for subset, found in passing.items() if len(subset) == count}
+        passing = {subset: mask for subset, mask in passing.items() if len(subset) == count}
     (whole,) = passing.values()
     return Found(tuple(sorted(_minimal(whole))), checked, whole.size)
 

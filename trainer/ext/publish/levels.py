@@ -256,7 +256,7 @@ class Prefixes(Rungs):
 
     @model_validator(mode="after")
     def _nested(self) -> Prefixes:
-        if self.keep != sorted(set(self.keep), reverse=True) or any(kept >= self.length for kept in self.keep):
+        if self.keep != sorted(set(self.keep), reverse=True) or any(length >= self.length for length in self.keep):
             raise ValueError("numbers that fall, all below `length`")
         return self
 
@@ -392,18 +392,18 @@ def encode(column: str, values: Sequence[str], hierarchy: Hierarchy) -> tuple[np
 
 
 def _coded(
-    raw: np.ndarray, order: np.ndarray, found: list[list[tuple[str, float]]], places: np.ndarray | None
+    raw: np.ndarray, order: np.ndarray, paths: list[list[tuple[str, float]]], places: np.ndarray | None
 ) -> tuple[np.ndarray, Levels]:
-    count = len(found[0])
+    count = len(paths[0])
     numbers: list[dict[tuple[str, ...], int]] = [{} for _ in range(count)]
-    codes = np.empty((count, len(found)), np.int64)
+    codes = np.empty((count, len(paths)), np.int64)
     for at in order:
-        labels = [label for label, _ in found[at]]
+        labels = [label for label, _ in paths[at]]
         for level in range(count):
             # A label and all above it: two groups of one name in different places stay two.
             codes[level, at] = numbers[level].setdefault(tuple(labels[level:]), len(numbers[level]))
     losses = [np.empty(len(one)) for one in numbers]
-    for at, rungs in enumerate(found):
+    for at, rungs in enumerate(paths):
         for level, (_, loss) in enumerate(rungs):
             losses[level][codes[level, at]] = loss
     base = codes[0]

@@ -438,15 +438,15 @@ def _people(prepared: Prepared, rows: np.ndarray) -> list[int | None]:
     return [Subject.from_name(names[row]) for row in rows]
 
 
-def _without_dropped(prepared: Prepared, shown: Generalised, there: np.ndarray) -> Generalised:
-    """The table generalised again, of the rows that are ``there`` (mask, table rows) alone: who lost rows may look
+def _without_dropped(prepared: Prepared, shown: Generalised, present: np.ndarray) -> Generalised:
+    """The table generalised again, of the rows that are ``present`` (mask, table rows) alone: who lost rows may look
     like fewer than k others. Raises ``LimitNotMet`` where the plan does not allow what that takes."""
-    rows = np.flatnonzero(there)
+    rows = np.flatnonzero(present)
     cells: Cells = {name: [column[row] for row in rows.tolist()] for name, column in prepared.cells.items()}
     try:
         again = Prepared.of(prepared.plan, cells).generalised(suppressed=shown.suppressed)
     except BadInput as error:
         raise LimitNotMet(f"Without the rows whose frames were dropped, nothing was published: {error}") from None
-    mask = np.zeros(len(there), bool)
+    mask = np.zeros(len(present), bool)
     mask[rows[again.rows]] = True
     return replace(again, rows=mask, suppressed=shown.suppressed + again.suppressed)

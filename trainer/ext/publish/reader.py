@@ -47,11 +47,11 @@ def measured(columns: Mapping[str, Sequence[str]], plan: Plan, people: Sequence[
     return worst
 
 
-def _forms(cells: Sequence[str], asked: Sensitive) -> dict[str, str]:
+def _forms(cells: Sequence[str], criterion: Sensitive) -> dict[str, str]:
     """The one spelling of each value, in which the hierarchy has it."""
-    if asked.hierarchy is None:
+    if criterion.hierarchy is None:
         return {cell: normal(cell) for cell in set(cells)}
-    return {cell: rungs[0][0] if rungs else cell for cell, rungs in rungs_of(asked.hierarchy, set(cells)).items()}
+    return {cell: rungs[0][0] if rungs else cell for cell, rungs in rungs_of(criterion.hierarchy, set(cells)).items()}
 
 
 def alike(shown: Sequence[Sequence[str]], whose: Sequence[Person], *, linked: bool) -> list[set[Person]]:
@@ -103,15 +103,15 @@ def _columns(path: Path, names: Sequence[str] | None) -> dict[str, list[str]]:
     return {name: [line[at] for line in lines] for at, name in enumerate(header) if names is None or name in names}
 
 
-def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], asked: Sensitive) -> dict[str, float]:
+def _worst(groups: Sequence[Counter[str]], everyone: Counter[str], criterion: Sensitive) -> dict[str, float]:
     worst: dict[str, float] = {}
-    counts = [Counter({v: n for v, n in group.items() if v != GONE or asked.count_missing}) for group in groups]
-    if asked.distinct_l is not None:
+    counts = [Counter({v: n for v, n in group.items() if v != GONE or criterion.count_missing}) for group in groups]
+    if criterion.distinct_l is not None:
         worst["distinct_l"] = float(min(map(len, counts), default=0))
-    if asked.entropy_l is not None:
+    if criterion.entropy_l is not None:
         worst["entropy_l"] = min((math.exp(_entropy(group)) for group in counts), default=0.0)
-    if asked.t is not None:
-        worst["t"] = max((_distance(group, everyone, asked) for group in groups), default=1.0)
+    if criterion.t is not None:
+        worst["t"] = max((_distance(group, everyone, criterion) for group in groups), default=1.0)
     return worst
 
 
@@ -119,13 +119,13 @@ def _entropy(group: Counter[str]) -> float:
     return -sum(n / group.total() * math.log(n / group.total()) for n in group.values())
 
 
-def _distance(group: Counter[str], everyone: Counter[str], asked: Sensitive) -> float:
+def _distance(group: Counter[str], everyone: Counter[str], criterion: Sensitive) -> float:
     extra = {value: group[value] / group.total() - everyone[value] / everyone.total() for value in everyone}
-    if asked.distance == "equal" or asked.hierarchy is None:
+    if criterion.distance == "equal" or criterion.hierarchy is None:
         return sum(map(abs, extra.values())) / 2
-    if asked.distance == "ordered":
-        return _ordered(extra, asked.hierarchy)
-    return _hierarchical(extra, asked.hierarchy)
+    if criterion.distance == "ordered":
+        return _ordered(extra, criterion.hierarchy)
+    return _hierarchical(extra, criterion.hierarchy)
 
 
 def _ordered(extra: Mapping[str, float], hierarchy: Hierarchy) -> float:

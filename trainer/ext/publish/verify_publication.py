@@ -79,15 +79,15 @@ def _check_cards(folder: Path, cards: list[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def _alike(paths: list[Path], said: Mapping[str, Any]) -> dict[str, Any]:
+def _alike(paths: list[Path], signed: Mapping[str, Any]) -> dict[str, Any]:
     """k, counted again. Of rows that nothing links, different people cannot be told: rows are counted there."""
     table_files.pyarrow()
-    anonymity = said["anonymity"]
+    anonymity = signed["anonymity"]
     linked = anonymity["link"] == "person"
     columns = reader.columns_of(paths, [*anonymity["quasi"], *([anonymity["people"]] if linked else [])])
     whose = columns[anonymity["people"]] if linked else range(len(columns[anonymity["quasi"][0]]))
-    if len(whose) != said["rows"]:
-        _refuse("changed-part", f"it has {len(whose)} rows and {said['rows']} were signed")
+    if len(whose) != signed["rows"]:
+        _refuse("changed-part", f"it has {len(whose)} rows and {signed['rows']} were signed")
     k = min(map(len, reader.alike([columns[name] for name in anonymity["quasi"]], whose, linked=linked)), default=0)
     if k < anonymity["asked"]["k"]:
         _refuse("too-few-alike", f"k is {k} and it promises {anonymity['asked']['k']:g}")

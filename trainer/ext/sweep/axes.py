@@ -273,10 +273,10 @@ def sweep(
     return frontier
 
 
-def _floors(asked: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[Point, Task]]:
+def _floors(grid: Sequence[Point], budget: str, attacks: Attacks) -> list[tuple[Point, Task]]:
     """Label-only once for each set of data, prior, classifiers, seed and budget."""
     floors: dict[str, tuple[Point, Task]] = {}
-    for point in asked:
+    for point in grid:
         recipe = point.recipe
         if recipe.perturber.unbounded:
             continue  # a cleaner keeps numbers, not a class: its audit has its own floor
