@@ -111,7 +111,7 @@ def as_an_operator(path):
 
 DOORS = {
     "cost": model_file_cost,
-    "wrap": lambda path: wrapped._keras(path, SPEC),
+    "wrap": lambda path: wrapped._keras(path, SPEC, SimpleNamespace(size=None, layout=None)),
     "a trained classifier": lambda path: own.Trained(Given(trained=str(path)), SPEC, 4),
     "the classifiers of a run": in_a_run,
     "the perturber of a run": in_a_perturber,
