@@ -37,7 +37,9 @@ def test_an_old_bundle_sends_what_it_sent(name, sent):
         assert {f"out_{key}" for key in now.files} | {"x"} == set(then.files)
         for key in now.files:
             assert now[key].dtype == then[f"out_{key}"].dtype
-            np.testing.assert_array_equal(now[key], then[f"out_{key}"])
+            # Of a product of matrices in float32 the last bits depend on the processor, by numpy's BLAS.
+            last_bits = 4 * np.finfo(np.float32).eps if name.endswith("cleaner") else 0.0
+            np.testing.assert_allclose(now[key], then[f"out_{key}"], rtol=0, atol=last_bits)
 
 
 def _send_all(out):

@@ -180,7 +180,7 @@ def test_a_keras_model_of_the_user_lends_its_first_layer(folder, tmp_path):
         ("", CLEANER + 'operator = "pickle:x"', "operator"),
         ("", CLEANER + 'operator = "npy:nowhere.npy"', "not a .npy file"),
         ("", CLEANER + 'operator = "npy:wrong.npy"', "for 3 features and the vectors have 12"),
-        ("", CLEANER + 'operator = "keras:a_d.npy"', "cannot be read as a Keras model"),
+        ("", CLEANER + 'operator = "keras:a_d.npy"', "is no file of model.save"),
         ("", CLEANER + "ridge = -1.0", "ridge"),
         ("wanted = 3", CLEANER, "1 to 2 can be wanted"),
         ("wanted = 0", CLEANER, "wanted"),

@@ -244,7 +244,7 @@ def test_a_loss_that_explodes_is_divergence_too():
 
 def test_a_classifier_that_does_not_fit_the_data_is_refused(tmp_path):
     recipe = small_recipe(write_npz(tmp_path), classifiers={"architecture": "small"})
-    with pytest.raises(BadInput, match='classifier is "small": vectors take "normed-mlp" or "table1-wifi"'):
+    with pytest.raises(BadInput, match='classifier is "small": vectors take "normed-mlp", "table1-wifi" or "windows"'):
         train(recipe, tmp_path / "run")
 
 

@@ -70,6 +70,7 @@ MAPPED = {"track_network": lambda: classifiers.track_network(6, 5, 3, channels=4
 MIXING = {
     "normed_mlp": lambda: classifiers.normed_mlp(12, 3),
     "normed_cnn": lambda: classifiers.normed_cnn((16, 16, 1), 3, width=4),
+    "windows": lambda: classifiers.windows(96, 3),
 }
 COMPOSED = {"with_labels"}  # of two networks, and refused under [private]
 FIXED = {"linear": linear}  # in closed form: it has no weights to train
