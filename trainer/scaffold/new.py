@@ -34,7 +34,7 @@ from edgeveil.trainer.scaffold.given import PEOPLE, Given, capture_section, data
 ENOUGH_ROWS = 30  # of a class: below that a rate of it is mostly chance
 ENOUGH_PEOPLE = 30
 ROWS_OF_A_CODE = 10  # at least: a code's picture is a mean of so many
-TELLING = 0.95  # share of rows in which y alone tells z
+TELLING = 0.95  # share of rows in which z follows from y alone
 
 
 def check(dataset: Dataset) -> None:
@@ -105,8 +105,8 @@ def _told(dataset: Dataset) -> list[str]:
     if told < TELLING or told < guessing + (1 - guessing) / 2:
         return []
     return [
-        f"y alone tells z in {told:.1%} of rows ({guessing:.1%} by guessing): who gets y has nearly all of z. Keep "
-        "a coarser y, or hide another z."
+        f"z follows from y alone in {told:.1%} of rows ({guessing:.1%} by guessing): who gets y has nearly all "
+        "of z. Keep a coarser y, or hide another z."
     ]
 
 

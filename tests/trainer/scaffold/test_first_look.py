@@ -48,7 +48,7 @@ def test_what_nothing_reads_and_what_y_tells_is_refused_with_its_figures(tmp_pat
     ):
         new(write_npz(tmp_path, x=x), tmp_path / "mine.toml", trial=True)
     z = np.where(np.arange(ROWS) % 50, np.arange(ROWS) % 2, 1 - np.arange(ROWS) % 2)
-    with pytest.raises(LimitNotMet, match=r"No recipe is written: y alone tells z in 9[0-9.]+% of rows"):
+    with pytest.raises(LimitNotMet, match=r"No recipe is written: z follows from y alone in 9[0-9.]+% of rows"):
         new(write_npz(tmp_path, y=np.arange(ROWS) % 2, z=z), tmp_path / "mine.toml", trial=True)
     assert not (tmp_path / "mine.toml").exists()
 
@@ -179,7 +179,7 @@ def test_rare_classes_few_people_and_new_pairs_are_said(tmp_path):
     assert "There are 18 people" in said
     z = np.where(rng.random(ROWS) < 0.98, np.arange(ROWS) % 2, 1 - np.arange(ROWS) % 2)
     _, said = new(write_npz(tmp_path, y=np.arange(ROWS) % 2, z=z), tmp_path / "told.toml")
-    assert "y alone tells z in 9" in said
+    assert "z follows from y alone in 9" in said
 
 
 def test_pairs_of_y_and_z_that_are_met_in_the_test_first_are_said():
