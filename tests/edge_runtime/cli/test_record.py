@@ -72,7 +72,7 @@ def words(folder, *more):
 
 @pytest.fixture
 def place():
-    """A folder that the user nobody may read: what sees frames is not root, and reads pictures one by one."""
+    """A folder that every user may read: the process that sees frames is not root."""
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
