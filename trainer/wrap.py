@@ -15,7 +15,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from edgeveil.devices import profiles as board_profiles
-from edgeveil.edge_runtime.errors import BadInput, EdgeVeilError, LimitNotMet
+from edgeveil.edge_runtime.errors import BadInput, LimitNotMet
 from edgeveil.trainer import datasets
 from edgeveil.trainer.export.export import check_given, export
 from edgeveil.trainer.export.folder import ExportFolder, check_place
@@ -58,7 +58,7 @@ def wrap(
     which must pass the lint; none: all, of which those that do not pass are left out. ``takes`` are further keys of the
     recipe's ``[perturber]``. ``classifiers`` is the folder of a run whose D_y and D_z to take.
 
-    Raises ``BadInput``; then nothing is left behind.
+    Raises ``BadInput``; then, and where it is interrupted, nothing is left behind.
     """
     load_tensorflow()
     recipe = _recipe(model, data, out, takes or {}, target, sensitive)
@@ -78,12 +78,12 @@ def wrap(
             _remove(run, before=before, replace=replace)
             raise
         say(f"{str(missed).partition('. ')[0]}. Nothing of a given model is trained, so this is no error.")
-    except EdgeVeilError:
+    except BaseException:  # Ctrl-C too
         _remove(run, before=before, replace=replace)
         raise
     try:
         return export(run, boards, out, replace=replace, leave_out=not profiles)
-    except EdgeVeilError:
+    except BaseException:  # Ctrl-C too
         _remove(run, before=before, replace=replace)
         raise
 

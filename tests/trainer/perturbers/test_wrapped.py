@@ -274,3 +274,21 @@ def test_a_wrong_word_ends_with_2_and_leaves_nothing(words, sentence, given, tmp
     code, _, said = edgeveil("wrap", place, *common, *more)
     assert (code, sentence in said) == (2, True), said
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("step", ["train", "export"])
+def test_an_interrupt_leaves_nothing(step, given, tmp_path, monkeypatch):
+    def interrupted(*_, **__):
+        (tmp_path / "it" if step == "train" else tmp_path).mkdir(exist_ok=True)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"edgeveil.trainer.wrap.{step}", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        wrap(
+            "blur:sigma=1",
+            str(given / "data.toml"),
+            tmp_path / "it-export",
+            profiles=["workstation"],
+            classifiers=given / "run",
+        )
+    assert list(tmp_path.iterdir()) == []
