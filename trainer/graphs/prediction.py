@@ -91,20 +91,3 @@ def _computed(model: Any, arrays: list[np.ndarray], batch: int) -> Any:
         pieces.append([np.asarray(one) for one in (output if several else [output])])
     outputs = [np.concatenate(column) for column in zip(*pieces, strict=True)]
     return outputs if several else outputs[0]
-
-
-# Compile Keras models for ``fit``.
-
-
-def compile_built(model: Any, optimizer: Any, loss: Any, **options: Any) -> None:
-    """``model.compile`` for training on a CPU; ``options`` are further ones of it. What is learned is the same.
-
-    The variables of ``optimizer``, and those that add up the losses of several outputs, are made now. Where the first
-    step makes them, TensorFlow traces that step twice, which for a small network takes longer than to train it.
-    """
-    # XLA does not pay on a CPU: compiling takes longer than it saves, and the compiled steps are slower here.
-    model.compile(optimizer, loss, jit_compile=False, **options)
-    optimizer.build(model.trainable_variables)
-    losses = getattr(model, "_compile_loss", None)  # a name of Keras' own: where it is another, steps are traced twice
-    if losses is not None and isinstance(loss, dict):
-        losses.build(model.output, model.output)

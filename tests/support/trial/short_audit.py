@@ -7,6 +7,7 @@ another so, with few families: ``python -m tests.support.trial.short_audit SCRIP
 import os
 import runpy
 import sys
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from edgeveil.trainer.attacks.families.logistic import Logistic
 from edgeveil.trainer.audit.floor import Floor
 from edgeveil.trainer.audit.probes import artefact_membership
 from edgeveil.trainer.audit.sections import retained
-from edgeveil.trainer.graphs.prediction import compile_built
+from edgeveil.trainer.graphs import fitting
 from edgeveil.trainer.measures import attack_metrics
 from edgeveil.trainer.recipe.schema import Recipe
 from tests.support import once
@@ -65,7 +66,7 @@ def read_little(patch):
     """Readers of what x' retains that learn next to nothing, and permutation tests of fewer shuffles."""
     patch.setitem(retained.EFFORT, "quick", retained.Effort(rows=16, epochs=1))
     # For so few steps, to trace one takes longer than all of them.
-    patch.setattr(retained, "compile_built", lambda *built, **_: compile_built(*built, run_eagerly=True))
+    patch.setattr(retained, "fitting", SimpleNamespace(fit=_fit_eagerly, total=fitting.total))
     # Not imported here: it imports TensorFlow, which would log before its log level is set.
     patch.setitem(sys.modules, "edgeveil.models.property_readers", SimpleNamespace(reader=_linear_reader))
     shuffle_less(patch)
@@ -81,6 +82,18 @@ def few_trees(patch):
     """A first look at data by a forest of ten trees."""
     forest = sklearn.ensemble.RandomForestClassifier
     patch.setattr(sklearn.ensemble, "RandomForestClassifier", lambda trees, **asked: forest(min(trees, 10), **asked))
+
+
+def _fit_eagerly(*given, **settings):
+    import tensorflow as tf
+
+    tf.config.run_functions_eagerly(True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it does not apply to tf.data
+            fitting.fit(*given, **settings)
+    finally:
+        tf.config.run_functions_eagerly(False)
 
 
 def _linear_reader(shape, outputs):

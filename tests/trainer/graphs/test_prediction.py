@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from edgeveil.trainer.graphs import prediction
-from edgeveil.trainer.graphs.prediction import asked_once, compile_built, keep_answers, predict, recall_answers
+from edgeveil.trainer.graphs.prediction import asked_once, keep_answers, predict, recall_answers
 
 
 def model(inputs, outputs):
@@ -98,41 +98,3 @@ def test_kept_answers_that_cannot_be_read_are_no_answers(tmp_path):
     with asked_once(network):
         recall_answers(tmp_path, network)
         assert predict(network, values).shape == (2, 2)
-
-
-# A network that is compiled with its optimizer's variables made learns the same, and is traced once for its steps.
-
-
-def fitted(compile_, outputs):
-    """The weights after two epochs, and how often the network was called while ``fit`` traced it."""
-    import keras
-
-    keras.utils.set_random_seed(0)
-    calls = []
-
-    class Counted(keras.layers.ReLU):
-        def call(self, inputs):
-            calls.append(1)
-            return super().call(inputs)
-
-    x = keras.Input((4,))
-    seen = Counted()(keras.layers.Dense(8)(x))
-    if outputs:
-        model = keras.Model(x, {name: keras.layers.Dense(1, name=name)(seen) for name in outputs})
-        loss = dict.fromkeys(outputs, "mse")
-    else:
-        model, loss = keras.Model(x, keras.layers.Dense(1)(seen)), "mse"
-    compile_(model, keras.optimizers.Adam(1e-2), loss)
-    before, rng = len(calls), np.random.default_rng(0)
-    rows = rng.normal(size=(64, 4)).astype(np.float32)
-    goal = dict.fromkeys(outputs, rows[:, :1]) if outputs else rows[:, :1]
-    model.fit(rows, goal, batch_size=16, epochs=2, verbose=0)
-    return model.get_weights(), len(calls) - before
-
-
-@pytest.mark.parametrize("outputs", ["", "a", "ab"])
-def test_what_is_learned_is_the_same_and_the_step_is_traced_once(outputs):
-    usual, often = fitted(lambda model, optimizer, loss: model.compile(optimizer, loss, jit_compile=False), outputs)
-    built, seldom = fitted(compile_built, outputs)
-    assert all(np.array_equal(a, b) for a, b in zip(usual, built, strict=True))
-    assert seldom == 1 < often

@@ -62,7 +62,7 @@ def invert(problem: Problem, seed: int) -> Callable[[Released], np.ndarray]:
         model,
         (seen(problem, standard, fit.take(slice(rows))), goal[:rows]),
         (seen(problem, standard, stop), features.unit(problem, stop.unperturbed())),
-        loss="mse",
+        loss=keras.losses.MeanSquaredError(),
         epochs=epochs,
         budget=problem.budget,
         rate=2e-3,

@@ -15,7 +15,8 @@ from scipy import special
 from edgeveil.trainer.attacks import features
 from edgeveil.trainer.attacks.problem import Budget, Problem, Released
 from edgeveil.trainer.attacks.protocol import Adaptive
-from edgeveil.trainer.graphs.prediction import compile_built, predict
+from edgeveil.trainer.graphs import fitting
+from edgeveil.trainer.graphs.prediction import predict
 
 Trunk = Callable[[Any, int], Any]  # a Keras tensor of frames (batch, *shape), Budget.widen -> features (batch, width)
 Look = Callable[[Released], "list[np.ndarray]"]  # rows -> the network's inputs
@@ -130,19 +131,8 @@ def descend(
     rows = len(fit[1])
     batch = int(np.clip(rows // 40, 32, 128))
     schedule = keras.optimizers.schedules.CosineDecay(rate, epochs * -(-rows // batch))
-    compile_built(model, keras.optimizers.Adam(schedule), loss, steps_per_execution=8)
-    model.fit(
-        *fit,
-        batch_size=batch,
-        epochs=epochs,
-        validation_data=stop,
-        validation_batch_size=1024,
-        callbacks=[
-            keras.callbacks.TerminateOnNaN(),
-            keras.callbacks.EarlyStopping("val_loss", patience=budget.patience, restore_best_weights=True),
-        ],
-        verbose=0,
-    )
+    optimizer = keras.optimizers.Adam(schedule)
+    fitting.fit(model, *fit, loss, optimizer, batch=batch, epochs=epochs, stop=stop, patience=budget.patience)
 
 
 def join_late(problem: Problem, frame: Any, features: Any, side_width: int, already: Any = None) -> Any:

@@ -19,7 +19,7 @@ from edgeveil.trainer.attacks.rows import places, to_learn
 from edgeveil.trainer.audit.findings import DONOR, LABEL_ONLY, RAW, SENT, Finding, plain
 from edgeveil.trainer.audit.sections import About, Section
 from edgeveil.trainer.datasets.base import Dataset, Part
-from edgeveil.trainer.graphs.prediction import compile_built
+from edgeveil.trainer.graphs import fitting
 from edgeveil.trainer.measures import intervals
 from edgeveil.trainer.measures.intervals import Interval
 from edgeveil.trainer.measures.per_code import MOMENTS, moments
@@ -108,8 +108,8 @@ class Reader:
         keras.utils.set_random_seed(seed)
         units = {"y": len(dataset.y_names), **{f"p{i}": p.classes or 1 for i, p in enumerate(known)}}
         self._model = reader(dataset.input.shape, units)
-        entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-        losses = {"y": entropy, **{f"p{i}": entropy if p.classes else "mse" for i, p in enumerate(known)}}
+        entropy, squared = keras.losses.SparseCategoricalCrossentropy(from_logits=True), keras.losses.MeanSquaredError()
+        losses = {"y": entropy, **{f"p{i}": entropy if p.classes else squared for i, p in enumerate(known)}}
         targets = {"y": dataset.y[given.rows]}
         for i, p in enumerate(known):
             values = p.values[given.rows]
@@ -117,8 +117,9 @@ class Reader:
         batch = int(np.clip(len(given.rows) // 40, 16, 64))
         steps = effort.epochs * -(-len(given.rows) // batch)
         rate = keras.optimizers.schedules.CosineDecay(2e-3, steps)
-        compile_built(self._model, keras.optimizers.Adam(rate), losses, steps_per_execution=8)
-        self._model.fit(self._inputs(given.u), targets, batch_size=batch, epochs=effort.epochs, verbose=0)
+        loss = fitting.total(losses)
+        adam = keras.optimizers.Adam(rate)
+        fitting.fit(self._model, self._inputs(given.u), targets, loss, adam, batch=batch, epochs=effort.epochs)
 
     def read(self, shown: Shown) -> dict[str, np.ndarray]:
         """y (n,) class numbers and every property (n,), class numbers or standardised values, as predicted."""
@@ -169,12 +170,12 @@ def discriminator_accuracy(
         sides.append((((u - mean) * scale).astype(np.float32), np.repeat([0, 1], n), np.concatenate([a.rows, b.rows])))
     keras.utils.set_random_seed(seed)
     model = reader(dataset.input.shape, {"made": 2})
-    loss = {"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)}
-    compile_built(model, keras.optimizers.Adam(2e-3), loss, steps_per_execution=8)
+    loss = fitting.total({"made": keras.losses.SparseCategoricalCrossentropy(from_logits=True)})
     (u, side, _), (u_test, side_test, rows) = sides
     order = rng.permutation(len(u))
     batch = int(np.clip(len(u) // 40, 16, 64))
-    model.fit(u[order], {"made": side[order]}, batch_size=batch, epochs=effort.epochs, verbose=0)
+    adam = keras.optimizers.Adam(2e-3)
+    fitting.fit(model, u[order], {"made": side[order]}, loss, adam, batch=batch, epochs=effort.epochs)
     answers = np.concatenate([np.asarray(model(u_test[i : i + 2048])["made"]) for i in range(0, len(u_test), 2048)])
     cluster = None if dataset.cluster is None else dataset.cluster[rows]
     return intervals.rate(answers.argmax(axis=1) == side_test, cluster)

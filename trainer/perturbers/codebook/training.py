@@ -10,7 +10,8 @@ import numpy as np
 
 from edgeveil.edge_runtime.errors import LimitNotMet
 from edgeveil.trainer.datasets.base import InputSpec
-from edgeveil.trainer.graphs.prediction import compile_built, predict
+from edgeveil.trainer.graphs import fitting
+from edgeveil.trainer.graphs.prediction import predict
 from edgeveil.trainer.measures.certificate import count, information
 from edgeveil.trainer.perturbers.codebook import Codebook, funnel
 from edgeveil.trainer.perturbers.codebook.funnel import group_means, group_sums
@@ -230,25 +231,20 @@ def trunk(
     batch = min(batch, n)
     schedule = keras.optimizers.schedules.CosineDecay(LEARNING_RATES.get(spec.kind, 2e-3), epochs * -(-n // batch))
     entropy = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    compile_built(
-        model,
-        keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay),
-        [entropy, entropy, "mse"],
-        # T has unit variance in all, so its mean squared error counts once per dimension.
-        loss_weights=[1.0, 1.0, float(rows.kept.shape[1])],
-    )
+    # T has unit variance in all, so its mean squared error counts once per dimension.
+    loss = fitting.total([entropy, entropy, keras.losses.MeanSquaredError()], [1.0, 1.0, float(rows.kept.shape[1])])
+    optimizer = keras.optimizers.AdamW(schedule, weight_decay=section.weight_decay)
 
-    def record(epoch: int, logs: dict[str, float] | None = None) -> None:
-        loss = float((logs or {}).get("loss", np.nan))
-        if not np.isfinite(loss):
+    def record(epoch: int, mean: float) -> None:
+        if not np.isfinite(mean):
             raise LimitNotMet(
-                f"Training the encoder diverged in epoch {epoch + 1}: the loss is no longer a number. Lower "
+                f"Training the encoder diverged in epoch {epoch}: the loss is no longer a number. Lower "
                 "`perturber.width` in the recipe and train into another folder."
             )
-        report(epoch + 1, {"loss": loss})
+        report(epoch, {"loss": mean})
 
-    watch = keras.callbacks.LambdaCallback(on_epoch_end=record)
-    model.fit(rows.features, [rows.y, cell, rows.kept], batch_size=batch, epochs=epochs, verbose=0, callbacks=[watch])
+    targets = [rows.y, cell, rows.kept]
+    fitting.fit(model, rows.features, targets, loss, optimizer, batch=batch, epochs=epochs, report=record)
     return Trunk(network, label_head, cells, reads)
 
 
